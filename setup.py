@@ -1,4 +1,6 @@
-"""The build, which setup.cfg describes, and one step more: data files of the repository go into the package."""
+"""The build, which setup.cfg describes, and one step more: data files of the repository go into the
+package.
+"""
 
 from pathlib import Path
 

@@ -1,22 +1,26 @@
 """Annotate the pairs of a dataset with preferences.
 
-    python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate --config.dataset_dir=DATASET
+    python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate \\
+        --config.dataset_dir=DATASET
 
-asks the lexicon (a stand-in for a language model, seconds). A small language model in this process, on a laptop; with
-`--config.probe=True` first pairs with a known answer:
+asks the lexicon (a stand-in for a language model, seconds). A small language model in this process,
+on a laptop; with `--config.probe=True` first pairs with a known answer:
 
-    python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate --config.dataset_dir=DATASET \
-        --config.annotator=model --config.model.model=FOLDER
+    python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate \\
+        --config.dataset_dir=DATASET --config.annotator=model --config.model.model=FOLDER
 
 A large one, 8 GPUs:
 
-    python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate --config.dataset_dir=DATASET \
-        --config.annotator=vllm --config.vllm.model=MODEL --config.vllm.tensor_parallel_size=8
+    python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate \\
+        --config.dataset_dir=DATASET --config.annotator=vllm --config.vllm.model=MODEL \\
+        --config.vllm.tensor_parallel_size=8
 
-Hours for a 70B model and 500,000 pairs: `--config.dry_run` prints the conversations and an estimate, and asks nothing.
-Writes DATASET/preference/NAME.npy, DATASET/annotations/NAME/ and summary.json in the workdir. See
-docs/annotation.md. Variants: smoke (the same, seconds), quickstart, faithful (the published settings), minigrid (its own
-lexicon: docs/results_minigrid.md), crafter (its lexicon and its goal, which a language model is told, too), laptop (vLLM's CPU build with a small model: one token an answer, in both orders).
+Hours for a 70B model and 500,000 pairs: `--config.dry_run` prints the conversations and an
+estimate, and asks nothing. Writes DATASET/preference/NAME.npy, DATASET/annotations/NAME/ and
+summary.json in the workdir. See docs/annotation.md. Variants: smoke (the same, seconds),
+quickstart, faithful (the published settings), minigrid (its own lexicon: docs/results_minigrid.md),
+crafter (its lexicon and its goal, which a language model is told, too), laptop (vLLM's CPU build
+with a small model: one token an answer, in both orders).
 """
 
 from motif_jax.core import compat
@@ -47,7 +51,8 @@ VARIANTS = {
         "orders": "both",
         "prompt.version": "small",
         "vllm": {
-            # Averages of two orders are right more often by float32's probabilities than by bfloat16's, which are coarse.
+            # Averages of two orders are right more often by float32's probabilities than by
+            # bfloat16's, which are coarse.
             "dtype": "float32",
             "enforce_eager": True,
             "max_model_len": 2048,

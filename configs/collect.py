@@ -2,13 +2,15 @@
 
     python -m motif_jax.launch --config=configs/collect.py --workdir=runs/dataset
 
-The work folder becomes the dataset (layout: docs/data.md). Stopped at any moment, the same command resumes; the
-result depends neither on that nor on the number of workers. With the defaults, 500,000 pairs (one million game
-steps) of a mixture of random players: two to four minutes on 2 cores, 9 GB while it runs, 4.5 GB at the end.
+The work folder becomes the dataset (layout: docs/data.md). Stopped at any moment, the same command
+resumes; the result depends neither on that nor on the number of workers. With the defaults, 500,000
+pairs (one million game steps) of a mixture of random players: two to four minutes on 2 cores, 9 GB
+while it runs, 4.5 GB at the end.
 
-Variants: smoke (300 pairs, seconds), quickstart (20,000 pairs from many games, half a minute on 2 cores), steering (the same
-of scripted players besides, so that fights, gold and stairs occur), minigrid (3,000 pairs of random play in DoorKey-6x6 with
-captions of events, half a minute), crafter (3,000 pairs of Crafter, most of a player that gathers and builds; 100 s of processor time).
+Variants: smoke (300 pairs, seconds), quickstart (20,000 pairs from many games, half a minute on 2
+cores), steering (the same of scripted players besides, so that fights, gold and stairs occur),
+minigrid (3,000 pairs of random play in DoorKey-6x6 with captions of events, half a minute), crafter
+(3,000 pairs of Crafter, most of a player that gathers and builds; 100 s of processor time).
 """
 
 from motif_jax.motif.config import CollectConfig

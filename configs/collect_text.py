@@ -1,13 +1,16 @@
-"""Draws dialogues of a text task and writes them as dialogues.parquet, to learn from (docs/ilql.md).
+"""Draws dialogues of a text task and writes them as dialogues.parquet, to learn from
+(docs/ilql.md).
 
     python -m motif_jax.launch --config=configs/collect_text.py:wordle --workdir=runs/games
 
-100,000 games of Wordle by the published noisy expert take about 10 seconds on 2 cores and 3 MB. Stopped at any moment, the same command
-resumes; the result depends neither on that nor on the number of workers.
+100,000 games of Wordle by the published noisy expert take about 10 seconds on 2 cores and 3 MB.
+Stopped at any moment, the same command resumes; the result depends neither on that nor on the
+number of workers.
 
-Variants: wordle (whole games), branch (an expert's games and others that leave it at every turn), adversarial (at the third guess),
-tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (the published files), reddit
-(replies to comments); babyai (1,000 random episodes of BabyAI-Text, relabelled in hindsight, to make a language model of: docs/glam.md).
+Variants: wordle (whole games), branch (an expert's games and others that leave it at every turn),
+adversarial (at the third guess), tweets (games with the colours of tweets), smoke (500 games,
+seconds); visdial (the published files), reddit (replies to comments); babyai (1,000 random episodes
+of BabyAI-Text, relabelled in hindsight, to make a language model of: docs/glam.md).
 """
 
 from motif_jax.core import compat
@@ -26,7 +29,8 @@ KEYS = {
     "babyai_text": babyai_text.KEYS,
     "reddit": reddit.KEYS,
     "compat": compat.switches(
-        "wordle_branch_restarts wordle_top_p_rows visdial_last_turn_free upvote_zero_one", TaskCompat
+        "wordle_branch_restarts wordle_top_p_rows visdial_last_turn_free upvote_zero_one",
+        TaskCompat,
     ),
 }
 _EXPERT = "optimal(start)"

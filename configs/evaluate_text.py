@@ -1,16 +1,20 @@
-"""Plays seeded episodes of a text task by an agent of train_text, or by a policy of the task, and writes what they reached.
+"""Plays seeded episodes of a text task by an agent of train_text, or by a policy of the task, and
+writes what they reached.
 
-    python -m motif_jax.launch --config=configs/evaluate_text.py:wordle --workdir=runs/eval --config.agent=runs/ilql
-    python -m motif_jax.launch --config=configs/evaluate_text.py:wordle --workdir=runs/eval_expert --config.agent=runs/ilql \\
-        --config.policy=optimal
+    python -m motif_jax.launch --config=configs/evaluate_text.py:wordle --workdir=runs/eval \\
+        --config.agent=runs/ilql
+    python -m motif_jax.launch --config=configs/evaluate_text.py:wordle \\
+        --workdir=runs/eval_expert --config.agent=runs/ilql --config.policy=optimal
 
-Out come episodes.jsonl (one line an episode, also the resume point), episodes.parquet, dialogues.parquet (what was said, as collect_text
-writes it), evaluation.json (means, medians, interquartile means with confidence intervals), table.md, and tokens.html (the first games
-token by token). Stopped at any moment and started again, it loses at most the episodes in flight. 1,024 games of Wordle by a network of
-the quick run's size take about 10 seconds on 2 cores.
+Out come episodes.jsonl (one line an episode, also the resume point), episodes.parquet,
+dialogues.parquet (what was said, as collect_text writes it), evaluation.json (means, medians,
+interquartile means with confidence intervals), table.md, and tokens.html (the first games token by
+token). Stopped at any moment and started again, it loses at most the episodes in flight. 1,024
+games of Wordle by a network of the quick run's size take about 10 seconds on 2 cores.
 
-Variants: wordle, visdial, reddit: the published way to decode for that task (weights 16, 16, 8); babyai_text; TASK_utterance and TASK_chai
-(of 4 and of 5 samples the one with the best value, for agents of those methods); smoke (8 episodes).
+Variants: wordle, visdial, reddit: the published way to decode for that task (weights 16, 16, 8);
+babyai_text; TASK_utterance and TASK_chai (of 4 and of 5 samples the one with the best value, for
+agents of those methods); smoke (8 episodes).
 """
 
 from motif_jax.ilql.evaluation.config import EvaluateTextConfig

@@ -1,9 +1,11 @@
-"""Writes a language agent (GLAM) as a Hugging Face folder, which transformers opens, and vLLM where the model is a decoder.
+"""Writes a language agent (GLAM) as a Hugging Face folder, which transformers opens, and vLLM where
+the model is a decoder.
 
-    python -m motif_jax.launch --config=configs/export_language_agent.py --workdir=runs/export --config.agent=runs/gflan
+    python -m motif_jax.launch --config=configs/export_language_agent.py --workdir=runs/export \\
+        --config.agent=runs/gflan
 
-Out comes model/: weights (low-rank additions merged), config, tokenizer, generation config, a card, values.safetensors with the value head and, where
-the policy is a head, action_head.safetensors.
+Out comes model/: weights (low-rank additions merged), config, tokenizer, generation config, a card,
+values.safetensors with the value head and, where the policy is a head, action_head.safetensors.
 Publish it: hf upload USER/NAME runs/export/model
 """
 

@@ -1,6 +1,8 @@
-"""Makes dialogues for train_text from a foreign file: JSON lines of LMRL-Gym, or Wordle games of the published ILQL code.
+"""Makes dialogues for train_text from a foreign file: JSON lines of LMRL-Gym, or Wordle games of
+the published ILQL code.
 
-    python -m motif_jax.launch --config=configs/import_dialogues.py --workdir=runs/dialogues --config.file=train.jsonl
+    python -m motif_jax.launch --config=configs/import_dialogues.py --workdir=runs/dialogues \\
+        --config.file=train.jsonl
 
 No code of a pickle is run. The same command again finds it done, or starts over after a kill.
 """

@@ -1,9 +1,12 @@
-"""Reads a checkpoint of the published ILQL code, model.pkl, into a run folder that evaluate_text and others open.
+"""Reads a checkpoint of the published ILQL code, model.pkl, into a run folder that evaluate_text
+and others open.
 
-    python -m motif_jax.launch --config=configs/import_ilql.py --workdir=runs/published --config.file=outputs/wordle/model.pkl
+    python -m motif_jax.launch --config=configs/import_ilql.py --workdir=runs/published \\
+        --config.file=outputs/wordle/model.pkl
 
-No code of the file is run. BC, DT, ILQL, CQL, Psi, utterance ILQL and CHAI are read. Agents of visual dialogue and comments need GPT-2's tokenizer:
---config.task=reddit --config.options='{"tokenizer": "gpt2"}' with a folder gpt2 that has its tokenizer.json.
+No code of the file is run. BC, DT, ILQL, CQL, Psi, utterance ILQL and CHAI are read. Agents of
+visual dialogue and comments need GPT-2's tokenizer: --config.task=reddit
+--config.options='{"tokenizer": "gpt2"}' with a folder gpt2 that has its tokenizer.json.
 """
 
 from motif_jax.published.config import ImportIlqlConfig

@@ -1,6 +1,7 @@
 """Makes a run folder of a reward that export_reward wrote, for agents to use.
 
-    python -m motif_jax.launch --config=configs/import_reward.py --workdir=runs/imported_reward --config.file=reward.safetensors
+    python -m motif_jax.launch --config=configs/import_reward.py --workdir=runs/imported_reward \\
+        --config.file=reward.safetensors
 
 Seconds. The same command again finds it done; a folder with something else is refused.
 """

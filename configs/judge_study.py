@@ -1,37 +1,46 @@
-"""How small may the judge be: agents whose rewards come from real language models of three sizes, and from controls.
+"""How small may the judge be: agents whose rewards come from real language models of three sizes,
+and from controls.
 
     python -m motif_jax.launch --config=configs/judge_study.py --workdir=runs/judge_study
 
-The labels lie in `docs/studies/judges`, with the texts that were asked: no model is needed. docs/results_judges.md says how they were made.
-Each method trains with each seed and plays 200 games that no training meets, one line a run in `rows`; what has a line is not run again.
-On 2 quiet cores a run takes half a minute to 3 minutes.
+The labels lie in `docs/studies/judges`, with the texts that were asked: no model is needed.
+docs/results_judges.md says how they were made. Each method trains with each seed and plays 200
+games that no training meets, one line a run in `rows`; what has a line is not run again. On 2 quiet
+cores a run takes half a minute to 3 minutes.
 
-`qwen15`, `qwen05` and `smollm2` (1.5, 0.5 and 0.135 billion parameters) were asked in both orders with `configs/prompts/small.yaml`, `qwen15_long`
-is the largest of them with `configs/prompts/minigrid.yaml`, `qwen15_default` with `default.yaml`, `qwen15_nogoal` with `small.yaml` and
-no goal. `qwen15_once`, `qwen05_once` and `smollm2_once` take one order of each pair. Controls: `lexicon`, and `coin`, which labels every pair by chance.
+`qwen15`, `qwen05` and `smollm2` (1.5, 0.5 and 0.135 billion parameters) were asked in both orders
+with `configs/prompts/small.yaml`, `qwen15_long` is the largest of them with
+`configs/prompts/minigrid.yaml`, `qwen15_default` with `default.yaml`, `qwen15_nogoal` with
+`small.yaml` and no goal. `qwen15_once`, `qwen05_once` and `smollm2_once` take one order of each
+pair. Controls: `lexicon`, and `coin`, which labels every pair by chance.
 
-The claims were written down before the first of the seeds 11 to 13 was run with these rewards. One more, which has no form here, is checked on
-the page: a judge whose two orders agree on fewer than 60 % of its questions gives no agent that succeeds more often than `coin`'s.
+The claims were written down before the first of the seeds 11 to 13 was run with these rewards. One
+more, which has no form here, is checked on the page: a judge whose two orders agree on fewer than
+60 % of its questions gives no agent that succeeds more often than `coin`'s.
 
 Variants:
   (none)     DoorKey-8x8, 250,000 steps, captions of random play in a smaller level.
   keycorridor
-             KeyCorridorS3R3, a million steps, captions of random play in a smaller level, as configs/minigrid_study.py; `any_text` pays
-             all captions alike.
+             KeyCorridorS3R3, a million steps, captions of random play in a smaller level, as
+             configs/minigrid_study.py; `any_text` pays all captions alike.
   multiroom  MiniHack MultiRoom-N4, 300,000 steps, NetHack's messages, as configs/minihack_study.py.
-  keyroom    MiniHack KeyRoom-S5, the same; `qwen15_counted`, `qwen05_counted`, `coin_counted` and `all_counted` (all messages alike) pay
-             a message less the more often an episode has seen it (`reward.count_exponent`, 3 is published).
-  crafter    Crafter, 75,000 steps, its event captions; `task` has the task's reward alone, `qwen15_sentence` pays sentences apart
-             (`reward.by`). `qwen15_alone`, `lexicon_alone` and `coin_alone` have the judge's reward alone, `random` plays at random.
-             Needs the extra `crafter`; a run takes about 2 minutes.
-  nethack    NetHack's score, a million steps with the settings of `train_agent.py:laptop`; `task` has the task's reward alone, the
-             others a judge's besides it. `any_text` pays all messages alike; `qwen15_sentence` and
-             `any_sentence` pay sentences apart, `qwen15_unpaid` pays nothing for fainting from hunger, `qwen15_played` learns
-             from the play of trained agents in place of random play.
-  staircase  NetHack's staircase, with the labels, steps and settings of `nethack`; `qwen15_weak` weighs the judge's reward a hundredth
-             of the task's.
-  steering   NetHack's first rooms with the settings of configs/steering_study.py, whose lexicons are replaced by `qwen15` with the
-             goals `combat` and `gold`, and with its `defaultgoal`; `score` has the task's reward alone, `random` plays at random.
+  keyroom    MiniHack KeyRoom-S5, the same; `qwen15_counted`, `qwen05_counted`, `coin_counted` and
+             `all_counted` (all messages alike) pay a message less the more often an episode has
+             seen it (`reward.count_exponent`, 3 is published).
+  crafter    Crafter, 75,000 steps, its event captions; `task` has the task's reward alone,
+             `qwen15_sentence` pays sentences apart (`reward.by`). `qwen15_alone`, `lexicon_alone`
+             and `coin_alone` have the judge's reward alone, `random` plays at random. Needs the
+             extra `crafter`; a run takes about 2 minutes.
+  nethack    NetHack's score, a million steps with the settings of `train_agent.py:laptop`; `task`
+             has the task's reward alone, the others a judge's besides it. `any_text` pays all
+             messages alike; `qwen15_sentence` and `any_sentence` pay sentences apart,
+             `qwen15_unpaid` pays nothing for fainting from hunger, `qwen15_played` learns from the
+             play of trained agents in place of random play.
+  staircase  NetHack's staircase, with the labels, steps and settings of `nethack`; `qwen15_weak`
+             weighs the judge's reward a hundredth of the task's.
+  steering   NetHack's first rooms with the settings of configs/steering_study.py, whose lexicons
+             are replaced by `qwen15` with the goals `combat` and `gold`, and with its
+             `defaultgoal`; `score` has the task's reward alone, `random` plays at random.
 """
 
 from __future__ import annotations
@@ -42,7 +51,9 @@ from typing import Any
 
 from motif_jax.reports import study_config as studies
 
-_RECORDED = "--config.annotator=motif_jax.motif.annotation.recorded:RecordedAnnotator --config.orders=both"
+_RECORDED = (
+    "--config.annotator=motif_jax.motif.annotation.recorded:RecordedAnnotator --config.orders=both"
+)
 _MODELS = ("qwen15", "qwen05", "smollm2")
 _DATASET = "--config.dataset_dir={workdir}/dataset"
 _LABELS = f"configs/annotate.py {_DATASET} --config.store_dir={{workdir}}/store"
@@ -68,9 +79,11 @@ def _prepare(
     """Collected play, and a reward by each judge.
 
     Args:
-      goal: what the lexicon judges by; '' for its own default, which the flags of rows that were made without it do not name.
+      goal: what the lexicon judges by; '' for its own default, which the flags of rows that were
+          made without it do not name.
       settings: the variant of `train_reward`.
-      later_models: asked when the others had been run. They come last: a run's row names all commands before its own, too.
+      later_models: asked when the others had been run. They come last: a run's row names all
+          commands before its own, too.
     """
     commands = {"dataset": collect}
 
@@ -84,7 +97,8 @@ def _prepare(
     annotators |= {model: recorded(model) for model in later_models}
     for judge, flags in annotators.items():
         commands[f"labels_{judge}"] = f"{_LABELS} --config.name={judge} {flags}"
-        # Models answer with probabilities, which hold more than the label where they are near one half.
+        # Models answer with probabilities, which hold more than the label where they are near one
+        # half.
         soft = " --config.labels.soft=True" if judge in (*models, *later_models) else ""
         commands[f"reward_{judge}"] = (
             f"configs/train_reward.py:{settings} {_DATASET} --config.annotator={judge}{soft}"
@@ -107,7 +121,9 @@ def _minihack(
     more_claims: Sequence[str] = (),
     goal: str = "",
 ) -> dict[str, Any]:
-    """The study of a level that random labels are not expected to teach; trained as in configs/minihack_study.py."""
+    """The study of a level that random labels are not expected to teach; trained as in
+    configs/minihack_study.py.
+    """
     methods = {**_methods(_MODELS), **more_methods}
     claims = (
         "qwen15 > coin: success",
@@ -140,7 +156,9 @@ def _minihack(
 
 
 def _keycorridor() -> dict[str, Any]:
-    """The study of minigrid's sparser level, which is learned by captions of a key, a door and a ball."""
+    """The study of minigrid's sparser level, which is learned by captions of a key, a door and a
+    ball.
+    """
     methods = {**_methods(_MODELS), "any_text": "--config.reward.kind=any_text"}
     return {
         "rows": "docs/studies/judges_keycorridor.jsonl",
@@ -161,14 +179,17 @@ def _keycorridor() -> dict[str, Any]:
 
 
 def _crafter() -> dict[str, Any]:
-    """The study of a game with many things to reach, in which the task's reward alone teaches some of them."""
+    """The study of a game with many things to reach, in which the task's reward alone teaches some
+    of them.
+    """
     methods = {
         **_rewards(*_MODELS),
         "qwen15_sentence": "--config.reward.dir={workdir}/reward_qwen15 --config.reward.by=sentence",
         **_rewards("lexicon", "coin"),
         "task": "--config.reward.intrinsic_coefficient=0",
     }
-    # Added when the others had been run, in which the task pays for what these agents learn first; claimed before their own seeds.
+    # Added when the others had been run, in which the task pays for what these agents learn first;
+    # claimed before their own seeds.
     alone = "--config.reward.extrinsic_coefficient=0 --config.reward.intrinsic_coefficient=1"
     for judge in ("qwen15", "lexicon", "coin"):
         methods[f"{judge}_alone"] = f"--config.reward.dir={{workdir}}/reward_{judge} {alone}"
@@ -223,24 +244,29 @@ def _prepare_nethack() -> dict[str, str]:
 
 def _nethack() -> dict[str, Any]:
     """The study of NetHack itself, where the task's reward alone teaches something, too."""
-    # The two smaller models were added when the others had been run; claimed after they were asked, before their own seeds.
+    # The two smaller models were added when the others had been run; claimed after they were asked,
+    # before their own seeds.
     methods = {
         judge: f"--config.reward.dir={{workdir}}/reward_{judge} --config.reward.intrinsic_coefficient=0.5"
         for judge in (*_MODELS, "lexicon", "coin")
     }
     methods["task"] = "--config.reward.intrinsic_coefficient=0"
-    # Added when the others had been run, and KeyRoom had shown that the count alone may teach; claimed before its own seeds.
+    # Added when the others had been run, and KeyRoom had shown that the count alone may teach;
+    # claimed before its own seeds.
     methods["any_text"] = "--config.reward.kind=any_text --config.reward.intrinsic_coefficient=0.5"
-    # Added last, since the agents of `qwen15` are paid for "You faint from lack of food.  You regain consciousness.", and each
-    # composition counts as a new text; claimed before its own seeds.
+    # Added last, since the agents of `qwen15` are paid for "You faint from lack of food.  You
+    # regain consciousness.", and each composition counts as a new text; claimed before its own
+    # seeds.
     methods["qwen15_sentence"] = f"{methods['qwen15']} --config.reward.by=sentence"
-    # The control of it, claimed when it had been run, before its own seeds: do sentences paid apart help whatever the judge likes?
+    # The control of it, claimed when it had been run, before its own seeds: do sentences paid apart
+    # help whatever the judge likes?
     methods["any_sentence"] = f"{methods['any_text']} --config.reward.by=sentence"
-    # Added when no goal had made the judge dislike fainting from hunger: such texts pay nothing. Claimed before its own seeds.
+    # Added when no goal had made the judge dislike fainting from hunger: such texts pay nothing.
+    # Claimed before its own seeds.
     unpaid = "docs.examples.unpaid_texts:UnpaidTexts"
     methods["qwen15_unpaid"] = f"{methods['qwen15']} --config.reward.kind={unpaid}"
-    # Added last: what the same model likes in the play of trained agents (three of `qwen15_sentence`) in place of random play.
-    # Claimed before its own seeds.
+    # Added last: what the same model likes in the play of trained agents (three of
+    # `qwen15_sentence`) in place of random play. Claimed before its own seeds.
     methods["qwen15_played"] = (
         "--config.reward.dir={workdir}/reward_played --config.reward.intrinsic_coefficient=0.5"
     )
@@ -251,7 +277,8 @@ def _nethack() -> dict[str, Any]:
         "methods": methods,
         "games": {"qwen15_unpaid": f"--config.trust={unpaid}"},
         "tables": {"nethack": ",".join(methods)},
-        # Four points are a tenth of what the task's reward alone reaches in twice as many steps (docs/results_laptop.md).
+        # Four points are a tenth of what the task's reward alone reaches in twice as many steps
+        # (docs/results_laptop.md).
         "claims": "qwen15 > task: kills; qwen15 > task - 4: score; qwen15 > coin: kills; qwen15 > lexicon - 0.5: kills; "
         "qwen15 > any_text: kills; qwen15 > qwen15_sentence: deaths; qwen15_sentence > qwen15 - 0.3: kills; "
         "qwen15 > qwen05: kills; qwen05 > smollm2: kills; qwen05 > task: kills; "
@@ -264,7 +291,9 @@ def _nethack() -> dict[str, Any]:
 
 
 def _staircase() -> dict[str, Any]:
-    """The study of a sparse task of NetHack: only the stairs down pay, and an episode ends on them."""
+    """The study of a sparse task of NetHack: only the stairs down pay, and an episode ends on
+    them.
+    """
     # The two smaller models were added last; claimed before their own seeds.
     methods = {
         judge: f"--config.reward.dir={{workdir}}/reward_{judge} --config.reward.intrinsic_coefficient=0.5"
@@ -272,8 +301,9 @@ def _staircase() -> dict[str, Any]:
     }
     methods["task"] = "--config.reward.intrinsic_coefficient=0"
     methods["any_text"] = "--config.reward.kind=any_text --config.reward.intrinsic_coefficient=0.5"
-    # Added when the others had been run, whose judges keep the agents from the stairs: the two weights as published for sparse tasks,
-    # of which the judge's is a hundredth of the task's in place of a half. Claimed before its own seeds.
+    # Added when the others had been run, whose judges keep the agents from the stairs: the two
+    # weights as published for sparse tasks, of which the judge's is a hundredth of the task's in
+    # place of a half. Claimed before its own seeds.
     methods["qwen15_weak"] = (
         "--config.reward.dir={workdir}/reward_qwen15 --config.reward.intrinsic_coefficient=0.1 --config.reward.extrinsic_coefficient=10"
     )
@@ -292,18 +322,23 @@ def _staircase() -> dict[str, Any]:
 
 
 def _steering() -> dict[str, Any]:
-    """What the goal in a small model's prompt changes, with the games, settings and claims of configs/steering_study.py."""
+    """What the goal in a small model's prompt changes, with the games, settings and claims of
+    configs/steering_study.py.
+    """
     goals = {"combat": "combat", "gold": "gold", "default": "defaultgoal"}
     commands = {"dataset": "configs/collect.py:steering --config.num_pairs=1000"}
     for method, goal in goals.items():
         answers = f'{_RECORDED} --config.options={{"file":"docs/studies/judges/steering_{method}.jsonl.gz"}}'
-        commands[f"labels_{method}"] = f"{_LABELS} --config.name={method} --config.goal={goal} {answers}"
+        commands[f"labels_{method}"] = (
+            f"{_LABELS} --config.name={method} --config.goal={goal} {answers}"
+        )
         commands[f"reward_{method}"] = (
             f"configs/train_reward.py:quickstart {_DATASET} --config.annotator={method} --config.labels.soft=True --config.epochs=8"
         )
     task_alone = "--config.reward.intrinsic_coefficient=0 --config.reward.extrinsic_coefficient=1"
-    # Chosen on seed 1. This judge likes nearly all texts better than silence, so that `reward.threshold=auto` would pay too many, and
-    # above the median "Ouch!  That hurts!" is paid, too; above 0.95 only kobolds are.
+    # Chosen on seed 1. This judge likes nearly all texts better than silence, so that
+    # `reward.threshold=auto` would pay too many, and above the median "Ouch!  That hurts!" is paid,
+    # too; above 0.95 only kobolds are.
     above = "--config.reward.threshold=quantile --config.reward.quantile=0.85"
     methods = {
         **{method: f"--config.reward.dir={{workdir}}/reward_{method} {above}" for method in goals},
@@ -332,8 +367,8 @@ def _steering() -> dict[str, Any]:
 
 
 _DOORKEY_MODELS = (*_MODELS, "qwen15_long")
-# Added when the others had been run: the largest model with other prompts, and each model asked in one order, whose answers are
-# among those of both. Claimed before their own seeds.
+# Added when the others had been run: the largest model with other prompts, and each model asked in
+# one order, whose answers are among those of both. Claimed before their own seeds.
 _DOORKEY_PROMPTS = ("qwen15_nogoal", "qwen15_default")
 _DOORKEY_ONCE = tuple(f"{model}_once" for model in _MODELS)
 
@@ -348,7 +383,9 @@ def _prepare_doorkey() -> dict[str, str]:
     )
     recorded = _RECORDED.replace("orders=both", "orders=once")
     for model in _MODELS:
-        answers = f'{recorded} --config.options={{"file":"docs/studies/judges/doorkey_{model}.jsonl.gz"}}'
+        answers = (
+            f'{recorded} --config.options={{"file":"docs/studies/judges/doorkey_{model}.jsonl.gz"}}'
+        )
         commands[f"labels_{model}_once"] = f"{_LABELS} --config.name={model}_once {answers}"
         commands[f"reward_{model}_once"] = (
             f"configs/train_reward.py:minigrid {_DATASET} --config.annotator={model}_once --config.labels.soft=True"
@@ -372,7 +409,8 @@ BASE = {
     "lexicon.file": "minigrid.yaml",
     "measures": "success,through_door",
 }
-# Added when the others had been run, whose agents stand still and are paid for one message again and again; claimed before its own seeds.
+# Added when the others had been run, whose agents stand still and are paid for one message again
+# and again; claimed before its own seeds.
 _COUNTED = {
     f"{judge}_counted": f"--config.reward.dir={{workdir}}/reward_{judge} --config.reward.count_exponent=3"
     for judge in ("qwen15", "qwen05", "coin")

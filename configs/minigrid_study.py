@@ -1,16 +1,21 @@
-"""What captions of events are worth on sparse levels of minigrid, with the controls that tell the judge from its trimmings.
+"""What captions of events are worth on sparse levels of minigrid, with the controls that tell the
+judge from its trimmings.
 
     python -m motif_jax.launch --config=configs/minigrid_study.py --workdir=runs/minigrid_study
 
-Trains each method with each seed, plays 200 games that no training meets, and keeps one line a run in `rows`; tables
-and claims are made from these lines. Stopped at any moment and started again it resumes; what has a line is not run again. On 2 quiet cores DoorKey takes half a minute a run, `doorkey_task_2m` and KeyCorridor some minutes.
+Trains each method with each seed, plays 200 games that no training meets, and keeps one line a run
+in `rows`; tables and claims are made from these lines. Stopped at any moment and started again it
+resumes; what has a line is not run again. On 2 quiet cores DoorKey takes half a minute a run,
+`doorkey_task_2m` and KeyCorridor some minutes.
 
-The methods on DoorKey-8x8, 250,000 steps each: `task` alone, `intrinsic` reward alone, `both`, and `random` play. The controls have
-both rewards, but another judge: `alike` prefers any caption to none (its coefficient makes a caption worth what `both` pays
-on average), `count` pays the same by 1 / sqrt(N), `shuffled1` to `shuffled3` have the judge's values on other events.
-`task_2m` is `task` with 2 million steps.
+The methods on DoorKey-8x8, 250,000 steps each: `task` alone, `intrinsic` reward alone, `both`, and
+`random` play. The controls have both rewards, but another judge: `alike` prefers any caption to
+none (its coefficient makes a caption worth what `both` pays on average), `count` pays the same by 1
+/ sqrt(N), `shuffled1` to `shuffled3` have the judge's values on other events. `task_2m` is `task`
+with 2 million steps.
 
-The claims in `config.claims` were written down before the first of the seeds 11 to 15 was run; the settings were chosen on seeds 1 to 4.
+The claims in `config.claims` were written down before the first of the seeds 11 to 15 was run; the
+settings were chosen on seeds 1 to 4.
 
 Variants:
   (none)  five seeds: docs/results_minigrid.md.
@@ -21,9 +26,12 @@ from motif_jax.reports import study_config as studies
 
 _TASK = "--config.reward.intrinsic_coefficient=0"
 _JUDGES = ("defaultgoal", "alike", "shuffled1", "shuffled2", "shuffled3")
-_KEYCORRIDOR = "--config.environment.name=MiniGrid-KeyCorridorS3R3-v0 --config.train_for_env_steps=1000000"
+_KEYCORRIDOR = (
+    "--config.environment.name=MiniGrid-KeyCorridorS3R3-v0 --config.train_for_env_steps=1000000"
+)
 _RANDOM = f"{_TASK} --config.train_for_env_steps=512"  # its games are played by the random policy
-# One caption by one of the two that alike knows: none is far below the others, which are all the same.
+# One caption by one of the two that alike knows: none is far below the others, which are all the
+# same.
 _ALIKE = "--config.reward.dir={workdir}/reward_alike --config.reward.threshold=quantile --config.reward.quantile=0.05 --config.reward.intrinsic_coefficient=0.3"
 _DOORKEY = {
     "task": _TASK,
@@ -43,12 +51,16 @@ def _prepare() -> dict[str, str]:
     for judge in (*_JUDGES, "keycorridor"):
         played, goal = ("", judge) if judge in _JUDGES else ("_keycorridor", "defaultgoal")
         level = (
-            " --config.environment.name=MiniGrid-KeyCorridorS3R1-v0 --config.num_pairs=6000" if played else ""
+            " --config.environment.name=MiniGrid-KeyCorridorS3R1-v0 --config.num_pairs=6000"
+            if played
+            else ""
         )
         commands.setdefault(f"dataset{played}", f"configs/collect.py:minigrid{level}")
         dataset = f"--config.dataset_dir={{workdir}}/dataset{played}"
         labels = f"configs/annotate.py:minigrid {dataset} --config.store_dir={{workdir}}/store --config.goal={goal}"
-        reward = f"configs/train_reward.py:minigrid {dataset} --config.annotator=minigrid_msg_{goal}"
+        reward = (
+            f"configs/train_reward.py:minigrid {dataset} --config.annotator=minigrid_msg_{goal}"
+        )
         commands |= {f"labels_{judge}": labels, f"reward_{judge}": reward}
     return commands
 

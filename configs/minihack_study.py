@@ -2,10 +2,12 @@
 
     python -m motif_jax.launch --config=configs/minihack_study.py --workdir=runs/minihack_study
 
-`task`, `intrinsic`, `both` and `random` play on each level with each seed, as configs/minigrid_study.py has them: 200 games that no
-training meets, one line a run in `rows`, and what has a line is not run again. 300,000 steps a run, minutes on 2 quiet cores.
+`task`, `intrinsic`, `both` and `random` play on each level with each seed, as
+configs/minigrid_study.py has them: 200 games that no training meets, one line a run in `rows`, and
+what has a line is not run again. 300,000 steps a run, minutes on 2 quiet cores.
 
-The claims were written down before the first of the seeds 11 to 15 was run; the settings were chosen on seed 1.
+The claims were written down before the first of the seeds 11 to 15 was run; the settings were
+chosen on seed 1.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ BASE = {
     "training": "configs/train_agent.py:quickstart --config.network.encoder=tiles --config.train_for_env_steps=300000 "
     "--config.algorithm.exploration_coefficient=0.01 --config.reward.threshold=auto --config.reward.count_exponent=0 "
     "--config.reward.intrinsic_coefficient=0.1 --config.reward.extrinsic_coefficient=10 "
-    # Most batches hold no success: scaled by their own spread, the cost of walking into walls would be as large as one.
+    # Most batches hold no success: scaled by their own spread, the cost of walking into walls would
+    # be as large as one.
     "--config.algorithm.advantage_scale=returns --config.algorithm.value_normalisation=running",
     "evaluation": "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=200 "
     "--config.lanes=64",

@@ -1,18 +1,24 @@
-"""Trains an agent whose intrinsic reward is learned while it plays, from a language model that runs beside it (ONI).
+"""Trains an agent whose intrinsic reward is learned while it plays, from a language model that runs
+beside it (ONI).
 
     python -m motif_jax.launch --config=configs/oni.py --workdir=runs/oni
 
-asks the lexicon (a stand-in for a language model, which answers at once). A server that speaks the OpenAI protocol:
+asks the lexicon (a stand-in for a language model, which answers at once). A server that speaks the
+OpenAI protocol:
 
-    python -m motif_jax.launch --config=configs/oni.py --workdir=runs/oni --config.annotator.kind=openai \\
-        --config.annotator.openai.base_url=http://127.0.0.1:8000/v1 --config.annotator.openai.model=MODEL
+    python -m motif_jax.launch --config=configs/oni.py --workdir=runs/oni \\
+        --config.annotator.kind=openai \\
+        --config.annotator.openai.base_url=http://127.0.0.1:8000/v1 \\
+        --config.annotator.openai.model=MODEL
 
-No dataset is needed. Everything else is as in configs/train_agent.py; besides its files the run folder holds labels.jsonl,
-the log of what the reward learned and when. See docs/oni.md.
+No dataset is needed. Everything else is as in configs/train_agent.py; besides its files the run
+folder holds labels.jsonl, the log of what the reward learned and when. See docs/oni.md.
 
 Variants:
-  (none)      the published hyperparameters; quirks of the published code off; one worker per core but one (but two beside a GPU).
-  faithful    the published command line, schedule and sizes, all published quirks on; needs a server.
+  (none)      the published hyperparameters; quirks of the published code off; one worker per core
+              but one (but two beside a GPU).
+  faithful    the published command line, schedule and sizes, all published quirks on; needs a
+              server.
   quickstart  a small network, classification, the lexicon; a few minutes on 2 cores.
   smoke       seconds: whether everything works.
 """

@@ -1,11 +1,13 @@
-"""Compares what an agent learns from rewards of several kinds, and from a server that answers a tenth of the questions.
+"""Compares what an agent learns from rewards of several kinds, and from a server that answers a
+tenth of the questions.
 
     python -m motif_jax.launch --config=configs/oni_study.py --workdir=runs/oni_study
 
-Trains each method with each seed, plays 300 games with it that no training meets, and has the annotator, here the lexicon,
-judge everything that was met in them. Each run leaves one line in `rows`, and the tables are made from these lines. Stopped at
-any moment and started again it resumes; what has a line is not run again. Seed by seed, each with all methods, so that what
-there is can always be compared. 30 runs of 6 to 12 minutes on 2 cores.
+Trains each method with each seed, plays 300 games with it that no training meets, and has the
+annotator, here the lexicon, judge everything that was met in them. Each run leaves one line in
+`rows`, and the tables are made from these lines. Stopped at any moment and started again it
+resumes; what has a line is not run again. Seed by seed, each with all methods, so that what there
+is can always be compared. 30 runs of 6 to 12 minutes on 2 cores.
 
 Variants:
   (none)   500,000 steps a run, three seeds: docs/oni.md.

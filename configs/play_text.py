@@ -1,6 +1,8 @@
-"""A person at the terminal plays a text task with an agent of train_text, against it, or is the other side.
+"""A person at the terminal plays a text task with an agent of train_text, against it, or is the
+other side.
 
-    python -m motif_jax.launch --config=configs/play_text.py --workdir=runs/play --config.agent=runs/ilql --config.mode=with
+    python -m motif_jax.launch --config=configs/play_text.py --workdir=runs/play \\
+        --config.agent=runs/ilql --config.mode=with
 
 Every game is kept in WORKDIR/games.jsonl. End with Ctrl-D.
 """

@@ -1,17 +1,23 @@
 """Trains a language model on texts: a fresh one of any architecture, or an existing one.
 
-    python -m motif_jax.launch --config=configs/pretrain_language_model.py --workdir=runs/language --config.texts=FILES
+    python -m motif_jax.launch --config=configs/pretrain_language_model.py \\
+        --workdir=runs/language --config.texts=FILES
 
-FILES are .txt, .md, .jsonl (objects with `text`, and `prompt` if they like) and .parquet (such columns, or dialogues of collect_text: an item
-an action, with what came of it), or folders of them, with commas between; what has prompts needs --config.packing=items. Out come tokenizer/, tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and model/, which transformers and
-`motif_jax.lm.load` open. Stopped at any moment and started again with the same command it resumes, to the same parameters.
-Fine-tuning: --config.model.folder=FOLDER_OR_HUB_NAME, whole or by low-rank additions (--config.lora.patterns='*/attention/*'), the base
-in 8 or 4 bits (--config.lora.base=nf4).
+FILES are .txt, .md, .jsonl (objects with `text`, and `prompt` if they like) and .parquet (such
+columns, or dialogues of collect_text: an item an action, with what came of it), or folders of them,
+with commas between; what has prompts needs --config.packing=items. Out come tokenizer/, tokens/,
+checkpoints/, metrics.jsonl, tensorboard/, summary.json, and model/, which transformers and
+`motif_jax.lm.load` open. Stopped at any moment and started again with the same command it resumes,
+to the same parameters. Fine-tuning: --config.model.folder=FOLDER_OR_HUB_NAME, whole or by low-rank
+additions (--config.lora.patterns='*/attention/*'), the base in 8 or 4 bits
+(--config.lora.base=nf4).
 
 Variants:
-  (none)      a GPT-2 of 124 million parameters, with the sizes and rates that such models are trained with.
+  (none)      a GPT-2 of 124 million parameters, with the sizes and rates that such models are
+              trained with.
   quickstart  a small GPT-2 that sees two million tokens, a few minutes on 2 cores.
-  babyai      a T5 of 0.33 million parameters of random play relabelled in hindsight, some 10 minutes on 2 cores (docs/glam.md).
+  babyai      a T5 of 0.33 million parameters of random play relabelled in hindsight, some 10
+              minutes on 2 cores (docs/glam.md).
   smoke       seconds: whether everything works.
 """
 
@@ -58,7 +64,8 @@ VARIANTS = {
             "feed_forward": 256,
             "attention": "comparing",
         },
-        # A thing has the same tokens in the mission and where it is seen: heads that compare tokens find it.
+        # A thing has the same tokens in the mission and where it is seen: heads that compare tokens
+        # find it.
         "tokenizer": {"vocab_size": 600, "phrases": True, "phrase": PHRASE},
         "objective": "prefix",
         "packing": "items",

@@ -1,15 +1,20 @@
-"""Writes one page about a run: curves, messages by reward, evaluations with intervals, configs and versions.
+"""Writes one page about a run: curves, messages by reward, evaluations with intervals, configs and
+versions.
 
-    python -m motif_jax.launch --config=configs/report.py --workdir=runs/report --config.agent.dir=runs/agent \\
-        --config.reward.dir=runs/reward --config.dataset_dir=runs/dataset \\
+    python -m motif_jax.launch --config=configs/report.py --workdir=runs/report \\
+        --config.agent.dir=runs/agent --config.reward.dir=runs/reward \\
+        --config.dataset_dir=runs/dataset \\
         --config.evaluations=runs/evaluation,runs/evaluation_random
 
-Out come WORKDIR/report.html, one file that needs no network, its numbers as report.md, report.tex and report.json, and its
-charts as plots/*.png and plots/*.pdf. What is not given is left out, and the page says so. A few seconds.
+Out come WORKDIR/report.html, one file that needs no network, its numbers as report.md, report.tex
+and report.json, and its charts as plots/*.png and plots/*.pdf. What is not given is left out, and
+the page says so. A few seconds.
 
-Beside a training, a page that renews itself in the browser until the training ends (WORKDIR may lie in the training's folder):
+Beside a training, a page that renews itself in the browser until the training ends (WORKDIR may lie
+in the training's folder):
 
-    python -m motif_jax.launch --config=configs/report.py --workdir=runs/agent/page --config.agent.dir=runs/agent --config.follow=True
+    python -m motif_jax.launch --config=configs/report.py --workdir=runs/agent/page \\
+        --config.agent.dir=runs/agent --config.follow=True
 """
 
 from motif_jax.reports.config import ReportConfig

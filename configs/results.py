@@ -1,17 +1,21 @@
-"""The method's own comparison: the task's reward alone, the intrinsic reward alone, and both, on two tasks.
+"""The method's own comparison: the task's reward alone, the intrinsic reward alone, and both, on
+two tasks.
 
     python -m motif_jax.launch --config=configs/results.py --workdir=runs/results
 
-Trains each with each seed for 2 million steps, plays 300 games with it that no training meets, and keeps one line a run in
-`rows`; the tables are made from these lines. Stopped at any moment and started again it resumes, also on another
-machine with the same lines; what has a line is not run again. 18 runs of about 6 minutes and their games on 2 quiet cores.
+Trains each with each seed for 2 million steps, plays 300 games with it that no training meets, and
+keeps one line a run in `rows`; the tables are made from these lines. Stopped at any moment and
+started again it resumes, also on another machine with the same lines; what has a line is not run
+again. 18 runs of about 6 minutes and their games on 2 quiet cores.
 
 Variants:
   (none)  2 million steps a run, a small network, games of 1,000 steps: docs/results.md.
   gpu     the published network and games of 5,000 steps, 1e8 and 2e9 steps a run.
-  laptop  the task's reward alone with train_agent.py:laptop, beside random play: docs/results_laptop.md. The claims were written
-          down before the first of the seeds 11 to 13 was run; the settings were chosen on seed 1.
-  diagnosis  the staircase, one setting changed at a time, one seed of 500,000 steps: docs/results_diagnosis.md.
+  laptop  the task's reward alone with train_agent.py:laptop, beside random play:
+          docs/results_laptop.md. The claims were written down before the first of the seeds 11 to
+          13 was run; the settings were chosen on seed 1.
+  diagnosis  the staircase, one setting changed at a time, one seed of 500,000 steps:
+             docs/results_diagnosis.md.
   smoke   two methods, one seed, a minute: whether everything works.
 """
 
@@ -20,7 +24,8 @@ from typing import Any
 from motif_jax.reports import study_config as studies
 
 _MOTIF = "--config.reward.dir={workdir}/reward"
-# The published coefficients: the intrinsic reward's is 0.1, the task's by itself 0.1 for scores and 10 for the others.
+# The published coefficients: the intrinsic reward's is 0.1, the task's by itself 0.1 for scores and
+# 10 for the others.
 _OF_REWARD = {
     "task": "--config.reward.intrinsic_coefficient=0 --config.reward.extrinsic_coefficient=None",
     "intrinsic": f"{_MOTIF} --config.reward.intrinsic_coefficient=0.1 --config.reward.extrinsic_coefficient=0",
@@ -51,7 +56,9 @@ def _prepare(variant: str) -> dict[str, str]:
 
 
 def _laptop() -> dict[str, Any]:
-    """Each task with the laptop's settings, and random play, trained for one batch: its games are played by the random policy."""
+    """Each task with the laptop's settings, and random play, trained for one batch: its games are
+    played by the random policy.
+    """
     methods, games = {}, {}
     for task, name in _TASKS.items():
         environment = f"--config.environment.name={name}"
@@ -65,7 +72,8 @@ def _laptop() -> dict[str, Any]:
     }
 
 
-# What is changed in the settings of docs/results.md, which are the published ones but for the rate and the batch.
+# What is changed in the settings of docs/results.md, which are the published ones but for the rate
+# and the batch.
 _CHANGES = {
     "none": "",
     "rate": "--config.optimizer.learning_rate=1e-4",
@@ -84,7 +92,8 @@ _CHANGES = {
 BASE = {
     "rows": "docs/studies/results.jsonl",
     "prepare": _prepare(":quickstart"),
-    # The smaller of the two published convolutions: a quarter of the arithmetic, and a third more steps in the same time.
+    # The smaller of the two published convolutions: a quarter of the arithmetic, and a third more
+    # steps in the same time.
     "training": "configs/train_agent.py:quickstart --config.environment.max_episode_steps=1000 "
     "--config.network.image_encoder=convnet_impala",
     **_methods({"": 2_000_000}),
@@ -107,7 +116,8 @@ VARIANTS = {
         "prepare": {},
         "training": "configs/train_agent.py:laptop",
         **_laptop(),
-        # Four times random's 10.4 points, and three times its success in 5.3 % of games (docs/results.md).
+        # Four times random's 10.4 points, and three times its success in 5.3 % of games
+        # (docs/results.md).
         "claims": "score_laptop > score_random + 31.2: score; staircase_laptop > staircase_random + 0.107: success",
     },
     "diagnosis": {
@@ -129,7 +139,9 @@ VARIANTS = {
         "rows": "",
         "prepare": {},
         "training": "configs/train_agent.py:smoke --config.train_for_env_steps=1024",
-        "methods": {f"{task}_task": f"--config.environment.name={name}" for task, name in _TASKS.items()},
+        "methods": {
+            f"{task}_task": f"--config.environment.name={name}" for task, name in _TASKS.items()
+        },
         "tables": {"smoke": "score_task,staircase_task"},
         "evaluation": "configs/evaluate.py:smoke --config.policy=agent --config.reward.dir=",
         "resamples": 100,

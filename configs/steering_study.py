@@ -1,12 +1,15 @@
-"""What the words of a goal change: agents of rewards for combat and for gold, beside three that have no such goal.
+"""What the words of a goal change: agents of rewards for combat and for gold, beside three that
+have no such goal.
 
     python -m motif_jax.launch --config=configs/steering_study.py --workdir=runs/steering_study
 
-One dataset serves all. `combat` and `gold` learn from a judge with that goal, `default` from one whose goal is to get on in the
-game; `score` has the task's reward alone, `random` plays at random. A million steps a run, games of 200 steps; then 300 games that
-no training meets, one line a run in `rows`, and what has a line is not run again. Some minutes a run on 2 quiet cores.
+One dataset serves all. `combat` and `gold` learn from a judge with that goal, `default` from one
+whose goal is to get on in the game; `score` has the task's reward alone, `random` plays at random.
+A million steps a run, games of 200 steps; then 300 games that no training meets, one line a run in
+`rows`, and what has a line is not run again. Some minutes a run on 2 quiet cores.
 
-The claims were written down before the first of the seeds 11 to 13 was run; the settings were chosen on seed 1.
+The claims were written down before the first of the seeds 11 to 13 was run; the settings were
+chosen on seed 1.
 
 Variants:
   (none)  three seeds: docs/tutorials/steer.md.
@@ -66,7 +69,9 @@ DEMO = {
     "seeds": 1,
     "rows": "",
     "methods": {name: _METHODS[name] for name in ("combat", "gold", "random")},
-    "prepare": {name: command for name, command in _PREPARE.items() if not name.endswith("_default")},
+    "prepare": {
+        name: command for name, command in _PREPARE.items() if not name.endswith("_default")
+    },
     "tables": {"goals": "combat,gold,random"},
     "claims": "combat > gold: kills; combat > random: kills; gold > combat: gathered; gold > random: gathered",
 }

@@ -1,30 +1,41 @@
 """Trains an agent with APPO on a NetHack task, a trained intrinsic reward, or both.
 
-    python -m motif_jax.launch --config=configs/train_agent.py --workdir=runs/agent --config.reward.dir=runs/reward
+    python -m motif_jax.launch --config=configs/train_agent.py --workdir=runs/agent \\
+        --config.reward.dir=runs/reward
 
-Only the task's reward: add --config.reward.intrinsic_coefficient=0 and leave reward.dir out. Only the intrinsic
-reward: --config.reward.extrinsic_coefficient=0. Stopped at any moment and started again with the same command it resumes
-from its last checkpoint, which is at most `save_every_seconds` old.
+Only the task's reward: add --config.reward.intrinsic_coefficient=0 and leave reward.dir out. Only
+the intrinsic reward: --config.reward.extrinsic_coefficient=0. Stopped at any moment and started
+again with the same command it resumes from its last checkpoint, which is at most
+`save_every_seconds` old.
 
-Out come checkpoints/ (Orbax: the newest `keep_checkpoints` and the one with the best mean return), metrics.jsonl,
-tensorboard/, episodes.jsonl (one line per finished game), and where asked for recordings/ (`record_every`) and films of them in TensorBoard
-and W&B (`film_every_seconds`). SIGTERM, SIGUSR1 and Ctrl-C save and end with exit code 75.
+Out come checkpoints/ (Orbax: the newest `keep_checkpoints` and the one with the best mean return),
+metrics.jsonl, tensorboard/, episodes.jsonl (one line per finished game), and where asked for
+recordings/ (`record_every`) and films of them in TensorBoard and W&B (`film_every_seconds`).
+SIGTERM, SIGUSR1 and Ctrl-C save and end with exit code 75.
 
 Variants:
-  (none)      the published hyperparameters; quirks of the published code off; one worker per core but one (but two beside a GPU).
-  faithful    the published command line: 24 workers x 20 environments, all published quirks on. 2e9 steps: about 22 h
-              at the 25,000 steps/s of the published baseline's machine (16 cores, one GPU).
+  (none)      the published hyperparameters; quirks of the published code off; one worker per core
+              but one (but two beside a GPU).
+  faithful    the published command line: 24 workers x 20 environments, all published quirks on. 2e9
+              steps: about 22 h at the 25,000 steps/s of the published baseline's machine (16 cores,
+              one GPU).
   quickstart  a small network with its own learning rate; a few minutes on 2 cores.
   steering    games of 200 steps, a million of them in all, as launch/demo_steering.sh needs it.
-  laptop      for a few million steps on 2 cores, with the task's reward alone: docs/results_laptop.md.
+  laptop      for a few million steps on 2 cores, with the task's reward alone:
+              docs/results_laptop.md.
   smoke       seconds: whether everything works.
-  recall      Recall-v0, which needs a memory and no game: learned within 300,000 steps, half a minute on 2 cores.
-  minigrid    DoorKey-8x8 with captions of events, a reward learned from them and the task's: learned within 250,000 steps.
-  crafter     Crafter by its symbols, with a reward learned from captions and the task's: 250,000 steps.
-  gym         an environment of gymnasium that nobody has tuned, with its own rewards of any size: docs/environments.md.
+  recall      Recall-v0, which needs a memory and no game: learned within 300,000 steps, half a
+              minute on 2 cores.
+  minigrid    DoorKey-8x8 with captions of events, a reward learned from them and the task's:
+              learned within 250,000 steps.
+  crafter     Crafter by its symbols, with a reward learned from captions and the task's: 250,000
+              steps.
+  gym         an environment of gymnasium that nobody has tuned, with its own rewards of any size:
+              docs/environments.md.
   gym_pixels  the same for an environment that shows pictures: docs/environments.md#pixels.
-  symbolic    BabyAI by its codes and words instead of a language model's prompts, by PPO: the baseline of GLAM (docs/glam.md).
-              Everything but the network is as in configs/train_language_agent.py. 400,000 steps.
+  symbolic    BabyAI by its codes and words instead of a language model's prompts, by PPO: the
+              baseline of GLAM (docs/glam.md). Everything but the network is as in
+              configs/train_language_agent.py. 400,000 steps.
   symbolic_faithful  the same with the quirks of the released code.
 """
 
@@ -45,7 +56,12 @@ KEYS = {
     ),
 }
 _SMALL = {
-    "network": {"image_features": 64, "vector_features": 32, "message_features": 64, "hidden_size": 64},
+    "network": {
+        "image_features": 64,
+        "vector_features": 32,
+        "message_features": 64,
+        "hidden_size": 64,
+    },
     "network.flat_sizes": (64,),
 }
 _QUICKSTART = {
@@ -85,7 +101,8 @@ _LAPTOP = {
     "stats_episodes": 100,
     "log_every_seconds": 5.0,
 }
-# An update waits for the batch of its own policy: four passes over batches three updates old take CartPole up and down.
+# An update waits for the batch of its own policy: four passes over batches three updates old take
+# CartPole up and down.
 _GYM = {
     "environment.name": "gym:CartPole-v1",
     "network": {"hidden_size": 128, "flat_sizes": (128,), "observation_normalisation": "running"},
@@ -125,7 +142,8 @@ VARIANTS = {
     "laptop": _LAPTOP,
     "steering": {
         **_LAPTOP,
-        # The first room with what is in it, again and again: to look for more takes longer to learn.
+        # The first room with what is in it, again and again: to look for more takes longer to
+        # learn.
         "environment.max_episode_steps": 200,
         "train_for_env_steps": 1_000_000,
         # All that the judge preferred to silence is paid, and nothing else.
@@ -133,7 +151,8 @@ VARIANTS = {
         "reward.threshold": "auto",
         # A random player is paid once in some 400 steps: an update needs several of them.
         "batch_size": 2048,
-        # What it has to learn lies some ten steps away: walk up to a monster and strike, walk over gold.
+        # What it has to learn lies some ten steps away: walk up to a monster and strike, walk over
+        # gold.
         "algorithm.gamma": 0.98,
         "algorithm.exploration_coefficient": 0.003,
     },
@@ -155,9 +174,14 @@ VARIANTS = {
         "train_for_env_steps": 300_000,
         "batch_size": 512,
         "rollout": 16,
-        "optimizer": {"learning_rate": 3e-3, "schedule": "linear"},  # kept up, the rate unlearns a cue again
+        # kept up, the rate unlearns a cue again
+        "optimizer": {"learning_rate": 3e-3, "schedule": "linear"},
         "algorithm.exploration_coefficient": 0.01,
-        "reward": {"intrinsic_coefficient": 0.0, "extrinsic_coefficient": 1.0, "extrinsic_scale": 1.0},
+        "reward": {
+            "intrinsic_coefficient": 0.0,
+            "extrinsic_coefficient": 1.0,
+            "extrinsic_scale": 1.0,
+        },
         "actors": {"envs_per_worker": 32, "warmup_steps": 6},
         "save_every_steps": 100_000,
         "stats_episodes": 500,
@@ -167,10 +191,16 @@ VARIANTS = {
     "gym_pixels": (
         _GYM,
         {
-            # Every installation has it. Its view is a picture of 7 x 7 codes; minigrid's wrappers draw one.
+            # Every installation has it. Its view is a picture of 7 x 7 codes; minigrid's wrappers
+            # draw one.
             "environment": {"name": "gym:MiniGrid-Empty-Random-5x5-v0", "modules": "minigrid"},
-            # Normalised pixel by pixel, pictures lose how bright a thing is beside what lies behind it.
-            "network": {"picture_normalisation": "picture", "nonlinearity": "relu", "image_features": 128},
+            # Normalised pixel by pixel, pictures lose how bright a thing is beside what lies behind
+            # it.
+            "network": {
+                "picture_normalisation": "picture",
+                "nonlinearity": "relu",
+                "image_features": 128,
+            },
             # With four, half as many optimiser steps, learning sets in later.
             "algorithm.minibatches": 8,
             "train_for_env_steps": 200_000,
@@ -184,7 +214,8 @@ VARIANTS = {
         "rollout": 16,
         "optimizer": {"learning_rate": 1e-3, "schedule": "linear"},
         "algorithm.exploration_coefficient": 0.01,
-        # Paid five times as much, an agent collects captions and unlearns the goal, which ends them.
+        # Paid five times as much, an agent collects captions and unlearns the goal, which ends
+        # them.
         "reward": {"threshold": "auto", "intrinsic_coefficient": 0.1},
         "reward.extrinsic_coefficient": 1.0,
         "reward.extrinsic_scale": 1.0,

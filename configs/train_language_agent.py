@@ -1,17 +1,23 @@
-"""Trains a language model as an agent, by PPO on BabyAI-Text (GLAM): it reads what it sees and scores the actions' words.
+"""Trains a language model as an agent, by PPO on BabyAI-Text (GLAM): it reads what it sees and
+scores the actions' words.
 
-    python -m motif_jax.launch --config=configs/train_language_agent.py --workdir=runs/gflan --config.network.model=MODEL
+    python -m motif_jax.launch --config=configs/train_language_agent.py --workdir=runs/gflan \\
+        --config.network.model=MODEL
 
-MODEL is a folder with config.json, safetensors and tokenizer.json, or a name of the Hugging Face hub (google/flan-t5-large). Everything
-else is as in configs/train_agent.py, with its files; evaluate, visualize, replay, report and compare take the run. See docs/glam.md.
+MODEL is a folder with config.json, safetensors and tokenizer.json, or a name of the Hugging Face
+hub (google/flan-t5-large). Everything else is as in configs/train_agent.py, with its files;
+evaluate, visualize, replay, report and compare take the run. See docs/glam.md.
 
 Variants:
-  (none)      the published hyperparameters, mended: 32 environments x 40 steps, 4 epochs, minibatches of 64.
+  (none)      the published hyperparameters, mended: 32 environments x 40 steps, 4 epochs,
+              minibatches of 64.
   faithful    with the quirks of the released code.
   faithful_first_release  with those of the code of the paper's time.
-  aflan, npae, npa, npe   the published ablations: an action head (aflan); fresh weights with the model's embeddings and an action
-              head (npae), with an action head alone (npa), with the embeddings alone (npe).
-  drrn        the baseline without a language model: two small recurrent encoders, Q-learning from a memory; needs a
+  aflan, npae, npa, npe   the published ablations: an action head (aflan); fresh weights with the
+                          model's embeddings and an action head (npae), with an action head alone
+                          (npa), with the embeddings alone (npe).
+  drrn        the baseline without a language model: two small recurrent encoders, Q-learning from a
+              memory; needs a
               --config.network.tokenizer. drrn_faithful: with the quirks of the released code.
   quickstart  what launch/quickstart_glam.sh runs: GoToLocal, a small MODEL, minutes on 2 cores.
   smoke       seconds: whether everything works; needs a small MODEL.
@@ -25,7 +31,8 @@ from motif_jax.core.config import unknown_variant
 from motif_jax.glam.config import DrrnPolicy, LanguageTraining, QLearning, TrainedLevelKeys
 from motif_jax.schema import section, section_keys, update
 
-# Quirks that exclude each other stand in one set each: those of the code since May 2023, and those of the paper's time.
+# Quirks that exclude each other stand in one set each: those of the code since May 2023, and those
+# of the paper's time.
 _ALWAYS = (
     "timeout_as_terminal glam_value_broadcast glam_french_goal glam_untrained_dropout glam_fixed_kind_per_env "
     "glam_separate_tokens"
@@ -84,7 +91,10 @@ _CHANGES = {
             "network.special_tokens": "nowhere",
             "matmul_precision": "highest",
         }
-        for name, quirks in (("faithful", FAITHFUL), ("faithful_first_release", FAITHFUL_FIRST_RELEASE))
+        for name, quirks in (
+            ("faithful", FAITHFUL),
+            ("faithful_first_release", FAITHFUL_FIRST_RELEASE),
+        )
     },
     "quickstart": {
         **_SHORT,
@@ -116,7 +126,8 @@ _CHANGES = {
         "log_every_seconds": 1.0,
     },
 }
-# DRRN (He et al. 2016) with the published sizes: 32 environments x 4 steps, then one step of learning.
+# DRRN (He et al. 2016) with the published sizes: 32 environments x 4 steps, then one step of
+# learning.
 _DRRN = {
     "network": section_keys(DrrnPolicy),
     "algorithm": section_keys(QLearning),
@@ -141,7 +152,13 @@ def get_config(variant: str | None = None) -> ConfigDict:
             config[name] = section(keys)
         # The memory is part of each checkpoint.
         update(
-            config, {"rollout": 4, "batch_size": 32 * 4, "keep_checkpoints": 1, "save_every_steps": 150_000}
+            config,
+            {
+                "rollout": 4,
+                "batch_size": 32 * 4,
+                "keep_checkpoints": 1,
+                "save_every_steps": 150_000,
+            },
         )
         update(config.optimizer, {"learning_rate": 1e-4, "eps": 1e-8, "max_gradient_norm": 5.0})
     if variant == "drrn_faithful":

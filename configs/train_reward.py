@@ -3,17 +3,20 @@
     python -m motif_jax.launch --config=configs/train_reward.py --workdir=runs/reward \
         --config.dataset_dir=DATASET --config.annotator=NAME
 
-How long 10 epochs over 500,000 pairs take depends on the machine and on how many of the messages are distinct:
-`configs/benchmark.py:reward --config.options.dataset_dir=DATASET` measures pairs a second.
-Out come checkpoints/ (one an evaluation, with its own statistics and quantiles), train_metrics.csv, val_metrics.csv,
-reward_metrics/train_norm_quantiles.csv, metrics.jsonl, tensorboard/ and summary.json. Stopped at any moment and
-started again with the same command it resumes, to the same parameters.
+How long 10 epochs over 500,000 pairs take depends on the machine and on how many of the messages
+are distinct: `configs/benchmark.py:reward --config.options.dataset_dir=DATASET` measures pairs a
+second.
+Out come checkpoints/ (one an evaluation, with its own statistics and quantiles), train_metrics.csv,
+val_metrics.csv, reward_metrics/train_norm_quantiles.csv, metrics.jsonl, tensorboard/ and
+summary.json. Stopped at any moment and started again with the same command it resumes, to the same
+parameters.
 
 Variants:
   (none)      the published hyperparameters, quirks of the published code off.
   faithful    the published command line, all published quirks on.
   quickstart  half a minute on 2 cores for 20,000 pairs.
-  minigrid    the few captions of docs/results_minigrid.md: half a minute on 2 cores for 3,000 pairs.
+  minigrid    the few captions of docs/results_minigrid.md: half a minute on 2 cores for 3,000
+              pairs.
   smoke       seconds: whether everything works.
 """
 
@@ -24,7 +27,9 @@ from motif_jax.schema import configs, section_keys
 KEYS = {
     "stage": "train_reward",
     **section_keys(RewardConfig),
-    "compat": compat.switches("running_statistics quantile_two_decimals glyph_crop_centre", RewardCompat),
+    "compat": compat.switches(
+        "running_statistics quantile_two_decimals glyph_crop_centre", RewardCompat
+    ),
 }
 _QUICK = {
     "batch_size": 256,

@@ -1,18 +1,23 @@
 """Trains an agent that speaks from recorded dialogues (docs/ilql.md).
 
-    python -m motif_jax.launch --config=configs/train_text.py:wordle_ilql --workdir=runs/ilql --config.data=runs/games
+    python -m motif_jax.launch --config=configs/train_text.py:wordle_ilql --workdir=runs/ilql \\
+        --config.data=runs/games
 
-Out come tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and agent/, which evaluate_text, rank_text and play_text open.
-Without --config.data dialogues are drawn from the task while it trains. Stopped at any moment and started again with the same command
-it resumes, to the same parameters. Of your own dialogues, with your own model (docs/tutorials/my_dialogues.md):
+Out come tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and agent/, which
+evaluate_text, rank_text and play_text open. Without --config.data dialogues are drawn from the task
+while it trains. Stopped at any moment and started again with the same command it resumes, to the
+same parameters. Of your own dialogues, with your own model (docs/tutorials/my_dialogues.md):
 
-    python -m motif_jax.launch --config=configs/train_text.py:ilql --workdir=runs/ilql --config.task=dialogues \\
-        --config.data=FILE.jsonl --config.network.checkpoint=GPT2_FOLDER
+    python -m motif_jax.launch --config=configs/train_text.py:ilql --workdir=runs/ilql \\
+        --config.task=dialogues --config.data=FILE.jsonl --config.network.checkpoint=GPT2_FOLDER
 
-Variants: METHOD, TASK_METHOD, TASK_METHOD_faithful (the published numbers and quirks), smoke (a minute).
-  TASK    wordle, visdial, dialogues (of your own), or any of the package; one from outside the package: --config.task=module:Class
-  METHOD  bc, bc_top, ilql, sarsa, awac, ilql_utterance, cql, psi, bcq, g, chai, dt; ppo, which learns from episodes that the agent
-          plays and takes no data; one of your own: --config.method.name=module:Class
+Variants: METHOD, TASK_METHOD, TASK_METHOD_faithful (the published numbers and quirks), smoke (a
+minute).
+  TASK    wordle, visdial, dialogues (of your own), or any of the package; one from outside the
+          package: --config.task=module:Class
+  METHOD  bc, bc_top, ilql, sarsa, awac, ilql_utterance, cql, psi, bcq, g, chai, dt; ppo, which
+          learns from episodes that the agent plays and takes no data; one of your own:
+          --config.method.name=module:Class
 """
 
 from typing import Any
@@ -67,7 +72,12 @@ OF_METHOD: dict[str, dict[str, Any]] = {
 # Dialogues of each task where no data are given, as collect_text draws them.
 OF_TASK: dict[str, dict[str, Any]] = {
     "wordle": {},
-    "visdial": {"kind": "recorded", "policy": "remote", "method.expectile": 0.8, "candidates.max_tokens": 40},
+    "visdial": {
+        "kind": "recorded",
+        "policy": "remote",
+        "method.expectile": 0.8,
+        "candidates.max_tokens": 40,
+    },
     "reddit": {
         "kind": "recorded",
         "policy": "recorded",
@@ -111,7 +121,9 @@ def _faithful(config: ConfigDict) -> None:
     if config.method.name == "chai":
         config.batch_size, config.accumulate = 16, 4
     config.average, config.length_buckets = "micro_batch", False
-    config.optimizer.learning_rate = 1e-4 if config.task == "reddit" or config.method.name in _FAST else 1e-5
+    config.optimizer.learning_rate = (
+        1e-4 if config.task == "reddit" or config.method.name in _FAST else 1e-5
+    )
     if config.method.name == "ilql_utterance":
         config.loss.policy = 0.0  # the policy is that of a run of bc, --config.initial.policy=RUN
     if config.task == "reddit":
@@ -126,7 +138,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config = _get_config(variant)
     if not variant or variant == "smoke":
         return config
-    task, name = (config.task, variant) if variant in METHODS else _NAMES[variant.removesuffix("_faithful")]
+    task, name = (
+        (config.task, variant) if variant in METHODS else _NAMES[variant.removesuffix("_faithful")]
+    )
     config.task, config.method.name = task, name
     update(config, OF_TASK.get(task, {}))
     update(config, OF_METHOD[name])

@@ -1,12 +1,16 @@
-"""Trains a model that says whether a comment will be liked, for the reward `upvote_model` of the task reddit (docs/reddit.md).
+"""Trains a model that says whether a comment will be liked, for the reward `upvote_model` of the
+task reddit (docs/reddit.md).
 
-    python -m motif_jax.launch --config=configs/train_upvote.py --workdir=runs/upvote --config.reddit.folder=COMMENTS
+    python -m motif_jax.launch --config=configs/train_upvote.py --workdir=runs/upvote \\
+        --config.reddit.folder=COMMENTS
 
-Out come tokenizer/, tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and model/, a RoBERTa that transformers opens, with
-its head beside it. Stopped at any moment and started again with the same command it resumes, to the same parameters. Without a folder
-comments are made up; a small RoBERTa learns those in a minute on 2 cores.
+Out come tokenizer/, tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and model/, a
+RoBERTa that transformers opens, with its head beside it. Stopped at any moment and started again
+with the same command it resumes, to the same parameters. Without a folder comments are made up; a
+small RoBERTa learns those in a minute on 2 cores.
 
-Variants: faithful (the published numbers: roberta-base, batch 16, learning rate 1e-5, no decay), smoke (seconds).
+Variants: faithful (the published numbers: roberta-base, batch 16, learning rate 1e-5, no decay),
+smoke (seconds).
 """
 
 from motif_jax.ilql.tasks.reddit.config import UpvoteConfig

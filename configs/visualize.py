@@ -3,10 +3,11 @@
     python -m motif_jax.launch --config=configs/visualize.py --workdir=runs/watch \\
         --config.policy=agent --config.agent.dir=runs/agent
 
-Keys: Space pauses, Right or . goes one step, + and - change the speed, n skips to the next rewarded moment, e to the end
-of the episode, q quits. Without a terminal, or with --config.live=False, it plays without showing. Every episode leaves
-WORKDIR/episode-00000.json (to be replayed) and what `forms` asks for, and ends with its 100 most frequent messages with
-their normalised reward, and those that paid most.
+Keys: Space pauses, Right or . goes one step, + and - change the speed, n skips to the next rewarded
+moment, e to the end of the episode, q quits. Without a terminal, or with --config.live=False, it
+plays without showing. Every episode leaves WORKDIR/episode-00000.json (to be replayed) and what
+`forms` asks for, and ends with its 100 most frequent messages with their normalised reward, and
+those that paid most.
 """
 
 from motif_jax.core import compat
@@ -18,4 +19,6 @@ KEYS = {
     **section_keys(VisualizeConfig),
     "compat": compat.switches("sober_mask oracle_patch_edge crop_row_offset message_count_off"),
 }
-get_config = configs(KEYS, {"smoke": {"live": False, "environment.max_episode_steps": 100}, "quickstart": {}})
+get_config = configs(
+    KEYS, {"smoke": {"live": False, "environment.max_episode_steps": 100}, "quickstart": {}}
+)

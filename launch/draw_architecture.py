@@ -1,10 +1,13 @@
-"""Draws docs/images/architecture.svg from the imports of the package, so that the picture stays true.
+"""Draws docs/images/architecture.svg from the imports of the package, so that the picture stays
+true.
 
     python launch/draw_architecture.py            writes the picture
-    python launch/draw_architecture.py --check    ends with 1 if the picture is not what the imports say
+    python launch/draw_architecture.py --check    ends with 1 if the picture is not what the imports
+                                                  say
 
-A folder stands above what it imports. An arrow is left out where others lead to the same folder, and where it leads to core/, which
-everything imports. An arrow that points upwards is red: an import against the rules of tests/architecture_test.py.
+A folder stands above what it imports. An arrow is left out where others lead to the same folder,
+and where it leads to core/, which everything imports. An arrow that points upwards is red: an
+import against the rules of tests/architecture_test.py.
 """
 
 from __future__ import annotations
@@ -34,7 +37,10 @@ ROWS: tuple[tuple[tuple[str, str], ...], ...] = (
     (("play", "episodes, evaluation, films"),),
     (("rl", "APPO, PPO, actors, learner"),),
     (("lm", "language models"), ("nets", "networks of agents and rewards")),
-    (("envs", "NetHack, MiniHack, minigrid, gymnasium"), ("display", "statistics, tables, charts, pages")),
+    (
+        ("envs", "NetHack, MiniHack, minigrid, gymnasium"),
+        ("display", "statistics, tables, charts, pages"),
+    ),
     (("core", "files, checkpoints, devices, the offline trainer"),),
 )
 GROUND = "core"
@@ -52,7 +58,9 @@ def folder_of(module: str) -> str:
 
 
 def arrows() -> set[tuple[str, str]]:
-    """(importing folder, imported folder) over all files, inside functions too; without those that the text above leaves out."""
+    """(importing folder, imported folder) over all files, inside functions too; without those that
+    the text above leaves out.
+    """
     folders = {name for row in ROWS for name, _ in row}
     pairs = set()
     for path in PACKAGE.rglob("*.py"):
@@ -66,7 +74,10 @@ def arrows() -> set[tuple[str, str]]:
     pairs = {
         (importing, imported)
         for importing, imported in pairs
-        if importing in folders and imported in folders and imported != GROUND and importing != imported
+        if importing in folders
+        and imported in folders
+        and imported != GROUND
+        and importing != imported
     }
     rows = {name: index for index, row in enumerate(ROWS) for name, _ in row}
     downward = {(upper, lower) for upper, lower in pairs if rows[upper] < rows[lower]}
@@ -90,7 +101,9 @@ def centres() -> dict[str, tuple[float, float]]:
 
 
 def line(start: tuple[float, float], end: tuple[float, float]) -> str:
-    """An arrow from the edge of one box to the edge of another; those within a row bend below the boxes."""
+    """An arrow from the edge of one box to the edge of another; those within a row bend below the
+    boxes.
+    """
     if start[1] == end[1]:
         depth = start[1] + BOX_HEIGHT / 2
         middle = (start[0] + end[0]) / 2
@@ -122,7 +135,9 @@ def picture() -> str:
         '<path d="M 0 0 L 8 4 L 0 8 z" fill="#8a94a6"/></marker></defs>',
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
     ]
-    parts += [line(positions[importing], positions[imported]) for importing, imported in sorted(arrows())]
+    parts += [
+        line(positions[importing], positions[imported]) for importing, imported in sorted(arrows())
+    ]
     for row in ROWS:
         for name, words in row:
             x, y = positions[name]

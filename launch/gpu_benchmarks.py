@@ -1,11 +1,13 @@
-"""Runs benchmarks of agents one after the other in one process, which saves each the start of the ones before; see launch/gpu_figures.py.
+"""Runs benchmarks of agents one after the other in one process, which saves each the start of the
+ones before; see launch/gpu_figures.py.
 
     python launch/gpu_benchmarks.py ITEMS FIGURES DEADLINE
 
-ITEMS is JSON: [{"item": name, "benchmark": variant, "options": {...}, "limit": seconds, "reserve": seconds}, ...]; each item leaves later ones
-their reserves. Each item's line goes to stdout and to the end of the file FIGURES. An item that exceeds its limit ends the process with the
-code 99, after a line of what it has measured by then: what comes behind it is run by another process. All end at DEADLINE, in seconds
-since 1970.
+ITEMS is JSON: [{"item": name, "benchmark": variant, "options": {...}, "limit": seconds, "reserve":
+seconds}, ...]; each item leaves later ones their reserves. Each item's line goes to stdout and to
+the end of the file FIGURES. An item that exceeds its limit ends the process with the code 99, after
+a line of what it has measured by then: what comes behind it is run by another process. All end at
+DEADLINE, in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -71,7 +73,10 @@ def main(items: list[dict[str, Any]], figures: str, deadline: float) -> None:
         # Whatever ends one measurement, the others go on.
         except (Exception, SystemExit) as error:
             traceback.print_exc()
-            line = {"error": " ".join(repr(error).split())[:600], **finite(dict(benchmarks.early_line))}
+            line = {
+                "error": " ".join(repr(error).split())[:600],
+                **finite(dict(benchmarks.early_line)),
+            }
         timer.cancel()
         emit(figures, {"item": name, "seconds": round(time.monotonic() - began, 1), **line})
 

@@ -1,8 +1,10 @@
-"""Takes the figures of a GPU machine, one JSON line an item; launch/gpu_figures.sh sets up its environment and starts it.
+"""Takes the figures of a GPU machine, one JSON line an item; launch/gpu_figures.sh sets up its
+environment and starts it.
 
-Of a plan (launch/gpu_items.py) what later items need is made first; beside it the language programs start with an empty cache of compiled
-programs. Then, one after the other, what is a rate. An item is a process of its own, but for the benchmarks of agents, which follow each
-other in one. It is ended at its limit, or where the items behind it need the time.
+Of a plan (launch/gpu_items.py) what later items need is made first; beside it the language programs
+start with an empty cache of compiled programs. Then, one after the other, what is a rate. An item
+is a process of its own, but for the benchmarks of agents, which follow each other in one. It is
+ended at its limit, or where the items behind it need the time.
 """
 
 from __future__ import annotations
@@ -30,8 +32,12 @@ def machine() -> dict[str, Any]:
     from importlib import metadata
 
     # Through bash: a machine without nvidia-smi gives an exit code, no exception.
-    gpus = subprocess.run(["bash", "-c", "nvidia-smi -L"], capture_output=True, text=True, check=False)
-    processors = re.findall(r"(?m)^model name.*?: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    gpus = subprocess.run(
+        ["bash", "-c", "nvidia-smi -L"], capture_output=True, text=True, check=False
+    )
+    processors = re.findall(
+        r"(?m)^model name.*?: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    )
     versions = {}
     for name in ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "nle", "gymnasium"):
         try:
@@ -40,7 +46,9 @@ def machine() -> dict[str, Any]:
             versions[name] = "missing"
     return {
         "item": "machine",
-        "gpu": re.sub(r" \(UUID.*", "", gpus.stdout.splitlines()[0]) if gpus.returncode == 0 else "none",
+        "gpu": re.sub(r" \(UUID.*", "", gpus.stdout.splitlines()[0])
+        if gpus.returncode == 0
+        else "none",
         "processor": processors[0] if processors else "unknown",
         "cores": len(os.sched_getaffinity(0)),
         "python": sys.version.split()[0],
@@ -51,19 +59,28 @@ def machine() -> dict[str, Any]:
 
 def parser() -> argparse.ArgumentParser:
     """The flags."""
-    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     flags.add_argument("--plan", choices=("agents", "language"), help="the figures of one call")
-    flags.add_argument("--items", default="", help="names of items with commas between, in place of a plan")
+    flags.add_argument(
+        "--items", default="", help="names of items with commas between, in place of a plan"
+    )
     flags.add_argument(
         "--tiny",
         action="store_true",
         help="tiny sizes: tries the script, not the machine; both plans by default",
     )
     flags.add_argument(
-        "--seconds", type=float, help="seconds after which everything has ended; those of the plan by default"
+        "--seconds",
+        type=float,
+        help="seconds after which everything has ended; those of the plan by default",
     )
     flags.add_argument(
-        "--training-seconds", type=float, default=120.0, help="seconds of NetHack's training, with its start"
+        "--training-seconds",
+        type=float,
+        default=120.0,
+        help="seconds of NetHack's training, with its start",
     )
     flags.add_argument(
         "--glam-seconds",
@@ -75,12 +92,21 @@ def parser() -> argparse.ArgumentParser:
         "--reward", default="", help="run of train_reward to train with; without it one is made"
     )
     flags.add_argument(
-        "--model", default="", help="folder of a T5 for GLAM's training; without it a small one is made"
+        "--model",
+        default="",
+        help="folder of a T5 for GLAM's training; without it a small one is made",
     )
-    flags.add_argument("--work", type=Path, required=True, help="folder for runs, logs and compiled programs")
-    flags.add_argument("--out", type=Path, required=True, help="folder for figures.jsonl and logs.tar.gz")
     flags.add_argument(
-        "--started", type=float, default=time.time(), help="when the call began, in seconds since 1970"
+        "--work", type=Path, required=True, help="folder for runs, logs and compiled programs"
+    )
+    flags.add_argument(
+        "--out", type=Path, required=True, help="folder for figures.jsonl and logs.tar.gz"
+    )
+    flags.add_argument(
+        "--started",
+        type=float,
+        default=time.time(),
+        help="when the call began, in seconds since 1970",
     )
     flags.add_argument(
         "--apart",
@@ -91,7 +117,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def chosen_plans(options: argparse.Namespace) -> list[Plan]:
-    """The plans that the command line names, with the items that run. Exits with 2: it names none, or unknown items."""
+    """The plans that the command line names, with the items that run. Exits with 2: it names none,
+    or unknown items.
+    """
     maker = PlanMaker(
         options.work,
         len(os.sched_getaffinity(0)),
@@ -132,7 +160,9 @@ def main() -> None:
     figures = Figures(options.work, options.out, options.started, seconds)
     figures.end_at_sigterm()
     figures.emit(machine())
-    if any(item.name.endswith("_cold") for plan in plans for chain in plan.together for item in chain):
+    if any(
+        item.name.endswith("_cold") for plan in plans for chain in plan.together for item in chain
+    ):
         # Programs that an earlier call compiled would make the starts warm.
         shutil.rmtree(options.work / "compiled", ignore_errors=True)
     for number, plan in enumerate(plans):
@@ -143,9 +173,13 @@ def main() -> None:
 
 
 def _run_alone(figures: Figures, items: list[Item], reserved: float) -> None:
-    """Runs items one after the other and leaves `reserved` seconds; benchmarks of agents that follow each other share a process."""
+    """Runs items one after the other and leaves `reserved` seconds; benchmarks of agents that
+    follow each other share a process.
+    """
     done = 0
-    for in_one_process, group in itertools.groupby(items, key=lambda item: item.benchmark is not None):
+    for in_one_process, group in itertools.groupby(
+        items, key=lambda item: item.benchmark is not None
+    ):
         members = list(group)
         done += len(members)
         later = reserved + sum(item.reserve for item in items[done:])

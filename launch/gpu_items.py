@@ -23,17 +23,19 @@ from gpu_logs import (
 )
 
 LANGUAGE_PROGRAMS = ("language_update", "score", "generate", "text_train")
-# What a start takes: measured on an H100 with 16 cores, and half as much again. The cold ones start side by side.
+# What a start takes: measured on an H100 with 16 cores, and half as much again. The cold ones start
+# side by side.
 COLD_SECONDS = {"language_update": 100.0, "score": 70.0, "generate": 60.0, "text_train": 90.0}
 WARM_SECONDS = {"language_update": 40.0, "score": 20.0, "generate": 25.0, "text_train": 35.0}
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """A measurement: a command, the seconds after which it is ended, and those that it needs at least.
+    """A measurement: a command, the seconds after which it is ended, and those that it needs at
+    least.
 
-    `timed` items run until their limit: a training by the clock. Items of `benchmark` have no command: those that follow each other run
-    in one process.
+    `timed` items run until their limit: a training by the clock. Items of `benchmark` have no
+    command: those that follow each other run in one process.
     """
 
     name: str
@@ -48,7 +50,8 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What one call measures, in at most `seconds`: chains of `together` run side by side, then `alone` one after the other.
+    """What one call measures, in at most `seconds`: chains of `together` run side by side, then
+    `alone` one after the other.
 
     Items of `on_request` run where --items names them.
     """
@@ -75,7 +78,8 @@ class Plan:
 
         def longer(items: Iterable[Item]) -> list[Item]:
             return [
-                item if item.timed else dataclasses.replace(item, limit=factor * item.limit) for item in items
+                item if item.timed else dataclasses.replace(item, limit=factor * item.limit)
+                for item in items
             ]
 
         together = [longer(chain) for chain in self.together]
@@ -97,8 +101,10 @@ class PlanMaker:
       work: folder for runs and compiled programs.
       tiny: sizes that try the script, not the machine.
       reward: run folder of `train_reward`; '' where the plan makes one.
-      model: folder of the language model that is trained as an agent; '' where the plan makes a small T5.
-      training_seconds, glam_seconds: of NetHack's and of a language agent's training, with their starts.
+      model: folder of the language model that is trained as an agent; '' where the plan makes a
+          small T5.
+      training_seconds, glam_seconds: of NetHack's and of a language agent's training, with their
+          starts.
       apart: the language programs start one after the other.
     """
 
@@ -123,7 +129,9 @@ class PlanMaker:
         return Plan("agents", 400.0, making, alone)
 
     def language_models(self) -> Plan:
-        """First starts of the language programs, their rates once compiled, a language agent's training and the numeric tests."""
+        """First starts of the language programs, their rates once compiled, a language agent's
+        training and the numeric tests.
+        """
         cold_starts = [self._language(name, cold=True) for name in LANGUAGE_PROGRAMS]
         chains = [cold_starts] if self.apart else [[item] for item in cold_starts]
         if not self.model:
@@ -139,7 +147,8 @@ class PlanMaker:
         return self.reward or str(self.work / "reward")
 
     def _agent_benchmarks(self) -> list[Item]:
-        # A core is left to the learner and inference. With two (`train_two_cores`) their threads keep off the workers' cores.
+        # A core is left to the learner and inference. With two (`train_two_cores`) their threads
+        # keep off the workers' cores.
         sizes = {"workers": max(1, self.cores - 1), "envs_per_worker": 80}
         playing = {"seconds": 5.0, "warmup_seconds": 5.0}
         with_reward = {"batch_size": 4096, "reward_dir": self._reward_dir}
@@ -147,10 +156,15 @@ class PlanMaker:
         return [
             self._agents("train", "train", 40.0, {**sizes, **playing}),
             self._agents(
-                "train_two_cores", "train", 30.0, {**sizes, **playing, "workers": max(1, self.cores - 2)}
+                "train_two_cores",
+                "train",
+                30.0,
+                {**sizes, **playing, "workers": max(1, self.cores - 2)},
             ),
             self._agents("train_reward", "train", 30.0, {**sizes, **playing, **with_reward}),
-            self._agents("train_two_groups", "train", 25.0, {**sizes, **playing, "groups_per_worker": 2}),
+            self._agents(
+                "train_two_groups", "train", 25.0, {**sizes, **playing, "groups_per_worker": 2}
+            ),
             self._agents("train_laptop", "train", 25.0, {**sizes, **playing, "network": "laptop"}),
             self._agents("learner", "learner", 20.0, {**sizes, "seconds": 1.0}),
             self._agents("inference", "inference", 20.0, {**sizes, "seconds": 0.25}),
@@ -158,7 +172,12 @@ class PlanMaker:
 
     def _games(self) -> Item:
         """What all games give without an agent: the most that a training can reach."""
-        sizes = {"workers": max(1, self.cores - 1), "envs_per_worker": 80, "steps": 400, "turn": 100}
+        sizes = {
+            "workers": max(1, self.cores - 1),
+            "envs_per_worker": 80,
+            "steps": 400,
+            "turn": 100,
+        }
         if self.tiny:
             sizes |= {"workers": 1, "envs_per_worker": 8, "steps": 40, "turn": 20}
         return self._benchmark("games", "actors", 60.0, 25.0, sizes)
@@ -178,9 +197,14 @@ class PlanMaker:
         pairs = 60 if self.tiny else 3000
         commands = [
             self._stage(
-                f"collect.py:{variant}", dataset, f"--config.num_pairs={pairs}", "--config.screens=False"
+                f"collect.py:{variant}",
+                dataset,
+                f"--config.num_pairs={pairs}",
+                "--config.screens=False",
             ),
-            self._stage("annotate.py:quickstart", self.work / "annotate", f"--config.dataset_dir={dataset}"),
+            self._stage(
+                "annotate.py:quickstart", self.work / "annotate", f"--config.dataset_dir={dataset}"
+            ),
             self._stage(
                 f"train_reward.py:{variant}",
                 self.work / "reward",
@@ -188,7 +212,9 @@ class PlanMaker:
                 "--config.annotator=lexicon_msg_defaultgoal",
             ),
         ]
-        return Item("make_reward", self._stages(commands), nothing, 95.0, 50.0, environment=on_cpu())
+        return Item(
+            "make_reward", self._stages(commands), nothing, 95.0, 50.0, environment=on_cpu()
+        )
 
     def _make_model(self) -> Item:
         texts = self.work / "texts"
@@ -206,7 +232,9 @@ class PlanMaker:
             self._stage("collect_text.py:babyai", texts, f"--config.num_dialogues={episodes}"),
             self._stage("pretrain_language_model.py:babyai", language, *training_flags),
         ]
-        return Item("make_model", self._stages(commands), nothing, 110.0, 90.0, environment=on_cpu())
+        return Item(
+            "make_model", self._stages(commands), nothing, 110.0, 90.0, environment=on_cpu()
+        )
 
     def _benchmark(
         self,
@@ -218,12 +246,20 @@ class PlanMaker:
         repeats: int = 1,
     ) -> Item:
         flags = [f"--config.options.{key}={value}" for key, value in options.items()]
-        command = self._stage(f"benchmark.py:{benchmark}", None, f"--config.repeats={repeats}", *flags)
+        command = self._stage(
+            f"benchmark.py:{benchmark}", None, f"--config.repeats={repeats}", *flags
+        )
         return Item(name, command, benchmark_line, limit, reserve)
 
     def _agents(self, name: str, benchmark: str, reserve: float, options: dict[str, Any]) -> Item:
         if self.tiny:
-            small = {"workers": 1, "envs_per_worker": 8, "batch_size": 64, "rollout": 16, "dtype": "float32"}
+            small = {
+                "workers": 1,
+                "envs_per_worker": 8,
+                "batch_size": 64,
+                "rollout": 16,
+                "dtype": "float32",
+            }
             options = {"network": "quickstart", **options, **small, "seconds": 0.5}
             if "warmup_seconds" in options:
                 options["warmup_seconds"] = 0.2
@@ -238,7 +274,9 @@ class PlanMaker:
         if self.tiny:
             options |= TINY_LANGUAGE[name]
         if not cold:
-            item = self._benchmark(name, f"{name}_gpu", 75.0, WARM_SECONDS[name], options, repeats=3)
+            item = self._benchmark(
+                name, f"{name}_gpu", 75.0, WARM_SECONDS[name], options, repeats=3
+            )
             return dataclasses.replace(item, read=warm_line)
         item = self._benchmark(f"{name}_cold", f"{name}_gpu", 110.0, COLD_SECONDS[name], options)
         return dataclasses.replace(item, read=cold_line, environment=sharing_memory())
@@ -247,17 +285,25 @@ class PlanMaker:
         """ILQL's whole step, where time is left for its compilation."""
         item = self._language("text_train", cold=False)
         command = [flag.replace("options.step=skip", "options.step=run") for flag in item.command]
-        return dataclasses.replace(item, name="text_train_step", command=command, limit=100.0, reserve=0.0)
+        return dataclasses.replace(
+            item, name="text_train_step", command=command, limit=100.0, reserve=0.0
+        )
 
     def _without_triton(self, name: str) -> Item:
-        """A cold start whose products are cuBLAS's alone: the compiler tries no kernels of its own for them."""
+        """A cold start whose products are cuBLAS's alone: the compiler tries no kernels of its own
+        for them.
+        """
         item = self._language(name, cold=True)
         environment = dict(item.environment)
         if os.environ.get("JAX_PLATFORMS") != "cpu":
             flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_enable_triton_gemm=false"
             environment["XLA_FLAGS"] = flags.strip()
         return dataclasses.replace(
-            item, name=f"{name}_cublas_cold", reserve=0.0, read=benchmark_and_phases, environment=environment
+            item,
+            name=f"{name}_cublas_cold",
+            reserve=0.0,
+            read=benchmark_and_phases,
+            environment=environment,
         )
 
     def _tests(self) -> Item:
@@ -314,7 +360,12 @@ class PlanMaker:
             "train_for_env_steps": 2_000_000_000,
         }
         if self.tiny:
-            values |= {"actors.workers": 1, "actors.envs_per_worker": 8, "batch_size": 128, "rollout": 16}
+            values |= {
+                "actors.workers": 1,
+                "actors.envs_per_worker": 8,
+                "batch_size": 128,
+                "rollout": 16,
+            }
             values |= {"environment.max_episode_steps": 50, "network.dtype": "float32"}
         variant = ":quickstart" if self.tiny else ""
         flags = [f"--config.{key}={value}" for key, value in values.items()]

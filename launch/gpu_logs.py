@@ -1,4 +1,6 @@
-"""What the logs and files of a GPU machine's measurements say: the readers of launch/gpu_items.py."""
+"""What the logs and files of a GPU machine's measurements say: the readers of
+launch/gpu_items.py.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,18 @@ from pathlib import Path
 from typing import Any
 
 OUTCOMES = ("PASSED", "FAILED", "ERROR", "SKIPPED")
-# Of pytest's -v, with xdist ("[gw1] [ 5%] PASSED tests/...") and without ("tests/... PASSED [ 5%]").
-OUTCOME_LINE = re.compile(rf"^\[gw\d+\].*? ({'|'.join(OUTCOMES)}) |^tests/.* ({'|'.join(OUTCOMES)}) +\[")
+# Of pytest's -v, with xdist ("[gw1] [ 5%] PASSED tests/...") and without ("tests/... PASSED [
+# 5%]").
+OUTCOME_LINE = re.compile(
+    rf"^\[gw\d+\].*? ({'|'.join(OUTCOMES)}) |^tests/.* ({'|'.join(OUTCOMES)}) +\["
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """How an item's process ended: its log, when it began (seconds since 1970), and whether its limit ended it."""
+    """How an item's process ended: its log, when it began (seconds since 1970), and whether its
+    limit ended it.
+    """
 
     log: str
     began: float
@@ -29,7 +36,9 @@ Reader = Callable[[Ended], dict[str, Any]]
 
 
 def benchmark_line(ended: Ended) -> dict[str, Any]:
-    """The JSON line of a benchmark; of one that ended early what it had printed: a part of its line, or the seconds to its first step."""
+    """The JSON line of a benchmark; of one that ended early what it had printed: a part of its
+    line, or the seconds to its first step.
+    """
     lines = [line for line in ended.log.splitlines() if line.startswith('{"benchmark"')]
     if lines:
         result: dict[str, Any] = json.loads(lines[-1])
@@ -39,13 +48,17 @@ def benchmark_line(ended: Ended) -> dict[str, Any]:
 
 
 def cold_line(ended: Ended) -> dict[str, Any]:
-    """Of a program's first start nothing but its seconds and when each phase began: other programs may run beside it."""
+    """Of a program's first start nothing but its seconds and when each phase began: other programs
+    may run beside it.
+    """
     line = benchmark_line(ended)
     return {"first_step_seconds": line.get("first_step_seconds"), "phases": phases(ended.log)}
 
 
 def warm_line(ended: Ended) -> dict[str, Any]:
-    """The JSON line of a benchmark, and how many of its compiled programs came from disk; None where its log does not say it."""
+    """The JSON line of a benchmark, and how many of its compiled programs came from disk; None
+    where its log does not say it.
+    """
     reused = re.search(r"(?m)^compiled programs that came from .*: (\d+), ", ended.log)
     programs = int(reused.group(1)) if reused else None
     return {"reused_programs": programs, **benchmark_line(ended)}
@@ -65,7 +78,9 @@ def phases(log: str) -> dict[str, float]:
 
 
 def tests_line(ended: Ended) -> dict[str, Any]:
-    """Counts of the tests that ran, also where time was over before all had; names of those that failed."""
+    """Counts of the tests that ran, also where time was over before all had; names of those that
+    failed.
+    """
     counts = dict.fromkeys(OUTCOMES, 0)
     failed = []
     for line in ended.log.splitlines():
@@ -99,7 +114,8 @@ def rate_of(rows: list[dict[str, Any]]) -> float | None:
 
 
 def training_reader(run: Path) -> Reader:
-    """Speed at the start of a training and after its policy has settled, in steps and in turns of the game, and its curve.
+    """Speed at the start of a training and after its policy has settled, in steps and in turns of
+    the game, and its curve.
 
     The reader raises ValueError for a training that its limit ended before it wrote metrics.
     """
@@ -112,7 +128,9 @@ def training_reader(run: Path) -> Reader:
         duration = last["time"] - ended.began
         settled = [row for row in rows if row["time"] - ended.began >= 2 / 3 * duration]
         steps_per_second = rate_of(settled)
-        episodes = [row for row in json_lines(run / "episodes.jsonl") if row["step"] >= settled[0]["step"]]
+        episodes = [
+            row for row in json_lines(run / "episodes.jsonl") if row["step"] >= settled[0]["step"]
+        ]
         turns_per_step = _turns_per_step(episodes)
         turns_per_second = None
         if steps_per_second and turns_per_step:
@@ -133,7 +151,9 @@ def training_reader(run: Path) -> Reader:
 
 
 def _turns_per_step(episodes: list[dict[str, Any]]) -> float | None:
-    """Turns of the game per step of the environment; None without episodes, or for a game without turns."""
+    """Turns of the game per step of the environment; None without episodes, or for a game without
+    turns.
+    """
     steps = sum(row["length"] for row in episodes)
     if not steps or "turns" not in episodes[0]:
         return None
@@ -141,7 +161,9 @@ def _turns_per_step(episodes: list[dict[str, Any]]) -> float | None:
 
 
 def curve(rows: list[dict[str, Any]], began: float, points: int = 12) -> list[dict[str, Any]]:
-    """At most `points` rows, evenly spaced: seconds, steps, and the returns and success that the task has."""
+    """At most `points` rows, evenly spaced: seconds, steps, and the returns and success that the
+    task has.
+    """
     names = ("episode/return", "episode/intrinsic_return", "episode/success")
     every = max(1, -(-len(rows) // points))
     return [

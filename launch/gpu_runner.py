@@ -1,4 +1,6 @@
-"""Runs the measurements of launch/gpu_items.py, each with a limit of its own, and writes a JSON line for each."""
+"""Runs the measurements of launch/gpu_items.py, each with a limit of its own, and writes a JSON
+line for each.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ GRACE_SECONDS = 8.0
 
 
 class Figures:
-    """Runs items and writes their lines; the whole ends `seconds` after `started` (seconds since 1970)."""
+    """Runs items and writes their lines; the whole ends `seconds` after `started` (seconds since
+    1970).
+    """
 
     def __init__(self, work: Path, out: Path, started: float, seconds: float) -> None:
         self._work = work
@@ -33,7 +37,8 @@ class Figures:
         # Reentrant: a signal's handler runs in the thread that may hold it.
         self._lock = threading.RLock()
         self._running: set[subprocess.Popen[bytes]] = set()
-        # Of the handler of SIGTERM: whether a process is being started, and the signal that came meanwhile.
+        # Of the handler of SIGTERM: whether a process is being started, and the signal that came
+        # meanwhile.
         self._is_starting = False
         self._signal: int | None = None
         self._environment = dict(os.environ)
@@ -52,8 +57,12 @@ class Figures:
                 file.write(text + "\n")
 
     def run_together(self, chains: list[list[Item]], reserved: float) -> None:
-        """Runs chains side by side, the items of each one after the other, and leaves `reserved` seconds to what is behind all of them."""
-        threads = [threading.Thread(target=self.run_chain, args=(chain, reserved)) for chain in chains]
+        """Runs chains side by side, the items of each one after the other, and leaves `reserved`
+        seconds to what is behind all of them.
+        """
+        threads = [
+            threading.Thread(target=self.run_chain, args=(chain, reserved)) for chain in chains
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -66,7 +75,9 @@ class Figures:
             self.run(item, reserved + sum(later.reserve for later in items[number + 1 :]))
 
     def run(self, item: Item, reserved: float) -> None:
-        """Runs an item, but leaves `reserved` seconds to those behind it; its line has an `error` where it did not end well."""
+        """Runs an item, but leaves `reserved` seconds to those behind it; its line has an `error`
+        where it did not end well.
+        """
         limit = min(item.limit, self.remaining() - reserved - GRACE_SECONDS)
         if limit < min(5.0, item.limit):
             self.emit({"item": item.name, "error": "no time was left for it"})
@@ -86,14 +97,17 @@ class Figures:
         self.keep_logs()
 
     def run_in_one_process(self, items: list[Item], reserved: float) -> None:
-        """Runs items of `benchmark` one after the other; the end of one that is late ends its process, and the others go on in another."""
+        """Runs items of `benchmark` one after the other; the end of one that is late ends its
+        process, and the others go on in another.
+        """
         figures = self._out / "figures.jsonl"
         deadline = self._deadline - reserved - GRACE_SECONDS
         waiting = list(items)
         while waiting:
             lines_before = len(json_lines(figures))
             tasks = [
-                {**(item.benchmark or {}), "limit": item.limit, "reserve": item.reserve} for item in waiting
+                {**(item.benchmark or {}), "limit": item.limit, "reserve": item.reserve}
+                for item in waiting
             ]
             script = "launch/gpu_benchmarks.py"
             command = [sys.executable, script, json.dumps(tasks), str(figures), str(deadline)]
@@ -105,7 +119,12 @@ class Figures:
             done = {line["item"] for line in json_lines(figures)[lines_before:]}
             if not done:
                 # Else the same process would be started forever.
-                self.emit({"item": waiting[0].name, "error": f"its process ended with {process.returncode}"})
+                self.emit(
+                    {
+                        "item": waiting[0].name,
+                        "error": f"its process ended with {process.returncode}",
+                    }
+                )
                 done = {waiting[0].name}
             waiting = [item for item in waiting if item.name not in done]
             self.keep_logs()
@@ -122,12 +141,16 @@ class Figures:
             except subprocess.TimeoutExpired:
                 late = True
             self._end(process, is_saving=item.timed)
-        return Ended(path.read_text(encoding="utf-8", errors="replace"), began, late, process.returncode)
+        return Ended(
+            path.read_text(encoding="utf-8", errors="replace"), began, late, process.returncode
+        )
 
     def _start(
         self, command: list[str], environment: dict[str, str], **outputs: Any
     ) -> subprocess.Popen[bytes]:
-        """Starts a command in a process group of its own, but in this session: what ends the session ends it, too."""
+        """Starts a command in a process group of its own, but in this session: what ends the
+        session ends it, too.
+        """
         with self._lock:
             self._is_starting = True
             process = subprocess.Popen(
@@ -155,7 +178,8 @@ class Figures:
         def leave(number: int, frame: Any) -> None:
             del frame
             with self._lock:
-                # This thread may be starting a process, which is not known yet: it leaves afterwards.
+                # This thread may be starting a process, which is not known yet: it leaves
+                # afterwards.
                 self._signal = number
                 if not self._is_starting:
                     self._leave(number)
@@ -175,7 +199,9 @@ class Figures:
                 os._exit(128 + number)
 
     def keep_logs(self) -> None:
-        """Packs the logs, and what trainings write in their folders, into logs.tar.gz; says it where they cannot be written."""
+        """Packs the logs, and what trainings write in their folders, into logs.tar.gz; says it
+        where they cannot be written.
+        """
         try:
             self._pack_logs()
         except (OSError, tarfile.TarError) as error:

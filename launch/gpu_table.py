@@ -1,9 +1,10 @@
-"""Writes the table of a GPU's figures into docs/performance.md, from what launch/gpu_figures.sh has measured.
+"""Writes the table of a GPU's figures into docs/performance.md, from what launch/gpu_figures.sh has
+measured.
 
     python launch/gpu_table.py FIGURES.jsonl [PAGE]
 
-The table between two marks in the page is replaced. If an item was measured several times, its last line without an error counts.
-An item that did not end in its time is listed as such.
+The table between two marks in the page is replaced. If an item was measured several times, its last
+line without an error counts. An item that did not end in its time is listed as such.
 """
 
 from __future__ import annotations
@@ -106,7 +107,9 @@ def _games(line: Line | None) -> Row:
     options = line["settings"]
     title += f", {options['workers']} workers x {options['envs_per_worker']}"
     comparison = f"a core's processor time: {number(line['value'])} steps/s"
-    return Row(title, f"{number(line['steps_per_second_by_the_clock'])} steps/s", comparison, "`:actors`")
+    return Row(
+        title, f"{number(line['steps_per_second_by_the_clock'])} steps/s", comparison, "`:actors`"
+    )
 
 
 def _training(lines: dict[str, Line], name: str) -> Row:
@@ -126,7 +129,9 @@ def _training(lines: dict[str, Line], name: str) -> Row:
     if games:
         comparisons.append(f"{line['value'] / games:.2f} of the games alone")
     if "baseline" in line:
-        comparisons.append(f"learner and inference alone, in turns: {number(line['baseline']['value'])}")
+        comparisons.append(
+            f"learner and inference alone, in turns: {number(line['baseline']['value'])}"
+        )
     if "error" in line:
         comparisons.append(line["error"].split(":")[0])
     return Row(f"{title}, {size}", measured, "; ".join(comparisons), "`:train_gpu`")
@@ -150,14 +155,20 @@ def _settled(line: Line | None) -> Row:
 
 
 def _alone(lines: dict[str, Line], name: str, key: str, unit: str) -> Row:
-    """The row of learner or inference alone; where its benchmark had no time, what the training's benchmark says of it."""
+    """The row of learner or inference alone; where its benchmark had no time, what the training's
+    benchmark says of it.
+    """
     line = lines.get(name)
     title = f"{name} alone"
     command = f"`:{name}_gpu`"
     missing = _missing(line, "value")
     if missing or line is None:
         rate_in_training = lines.get("train", {}).get(f"{name}_{key}")
-        comparison = "" if rate_in_training is None else f"in `:train_gpu`: {number(rate_in_training)} {unit}"
+        comparison = (
+            ""
+            if rate_in_training is None
+            else f"in `:train_gpu`: {number(rate_in_training)} {unit}"
+        )
         return Row(title, missing, comparison, command)
     rate = line[key]
     if isinstance(rate, dict):
@@ -213,13 +224,17 @@ def _whole_step(line: Line | None) -> Row:
     if missing:
         return Row(title, missing, comparison, command)
     share = f"{step['peak_share']:.2f} of {line['settings']['dtype']} matrix products"
-    return Row(title, f"**{number(step['tokens_per_second'])} tokens/s**, {share}", comparison, command)
+    return Row(
+        title, f"**{number(step['tokens_per_second'])} tokens/s**, {share}", comparison, command
+    )
 
 
 def _warm_state(line: Line | None) -> str:
     programs = None if line is None else line.get("reused_programs")
     return (
-        "with compiled programs kept" if programs is None else f"with {programs} compiled programs from disk"
+        "with compiled programs kept"
+        if programs is None
+        else f"with {programs} compiled programs from disk"
     )
 
 

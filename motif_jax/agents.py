@@ -35,8 +35,10 @@ class State(NamedTuple):
 
     Attributes:
       memory: the network's recurrent state.
-      values: float32 [N], estimated return of the last observations; a number for a single environment.
-      probabilities: float32 [N, A] of all actions, or [A] for a single environment; None where actions are real numbers.
+      values: float32 [N], estimated return of the last observations; a number for a single
+          environment.
+      probabilities: float32 [N, A] of all actions, or [A] for a single environment; None where
+          actions are real numbers.
     """
 
     memory: Any
@@ -59,7 +61,9 @@ class Agent:
 
     def __init__(self, folder: str | Path, setup: EvalSetup, seed: int) -> None:
         if setup.checkpoint is None:
-            raise UserError(f"{folder}: no agent of a run plays here; motif_jax.agents.load(DIR) makes one")
+            raise UserError(
+                f"{folder}: no agent of a run plays here; motif_jax.agents.load(DIR) makes one"
+            )
         self.folder = Path(folder)
         self.checkpoint = setup.checkpoint
         self.environment = setup.environment
@@ -72,7 +76,9 @@ class Agent:
         return f"Agent({str(self.folder)!r}, checkpoint={self.checkpoint}, environment={self.environment!r})"
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
-        """The environment that the agent was trained in, or that `load` was asked for, in gymnasium's form."""
+        """The environment that the agent was trained in, or that `load` was asked for, in
+        gymnasium's form.
+        """
         from motif_jax.envs.gymnasium_env import RegisteredEnv
 
         return RegisteredEnv(self.environment, render_mode, **self.options)
@@ -88,15 +94,16 @@ class Agent:
         """Chooses an action for one environment, or one for each of several.
 
         Args:
-          observations: the fields of `spec.observation`, each [...] of a single environment or [N, ...]; other fields
-            are ignored.
+          observations: the fields of `spec.observation`, each [...] of a single environment or [N,
+            ...]; other fields are ignored.
           state: the state that the last call returned; None where episodes begin.
-          first: bool or bool [N], True where an episode begins, which resets the memory. None: everywhere if `state` is
-            None, else nowhere.
+          first: bool or bool [N], True where an episode begins, which resets the memory. None:
+            everywhere if `state` is None, else nowhere.
           greedy: the most likely action, of real numbers the median; else it is drawn.
 
         Returns:
-          The action, an int (int32 [N]) or real numbers from -1 to 1 (float32 [n], or [N, n]), and the state for the next call, with values and probabilities.
+          The action, an int (int32 [N]) or real numbers from -1 to 1 (float32 [n], or [N, n]), and
+          the state for the next call, with values and probabilities.
 
         Raises:
           UserError: a field is missing or has another shape, or the number of environments changed.
@@ -104,7 +111,9 @@ class Agent:
         batch, single = self._batch(observations)
         size = len(next(iter(batch.values())))
         memory = self._policy.initial_state(size) if state is None else state.memory
-        begins = np.broadcast_to(np.asarray(state is None if first is None else first, bool), (size,))
+        begins = np.broadcast_to(
+            np.asarray(state is None if first is None else first, bool), (size,)
+        )
         if state is not None and np.size(state.values) != size:
             raise UserError(
                 f"the observation is of {size} environments, the state of {np.size(state.values)}: begin with state=None"
@@ -118,10 +127,14 @@ class Agent:
         if not single:
             return actions, State(memory, values, probabilities)
         action = actions[0] if self.spec.action_size else int(actions[0])
-        return action, State(memory, float(values[0]), None if probabilities is None else probabilities[0])
+        return action, State(
+            memory, float(values[0]), None if probabilities is None else probabilities[0]
+        )
 
     def _batch(self, observations: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], bool]:
-        """The fields that the agent reads, [N, ...], and whether they came from a single environment."""
+        """The fields that the agent reads, [N, ...], and whether they came from a single
+        environment.
+        """
         kinds: set[bool] = set()
         batch: dict[str, np.ndarray] = {}
         for name, field in self.spec.observation.items():
@@ -154,15 +167,17 @@ def load(
     """Reads an agent.
 
     Args:
-      folder: run folder of `train_agent` (also by configs/oni.py and configs/train_language_agent.py), or hf://OWNER/NAME.
+      folder: run folder of `train_agent` (also by configs/oni.py and
+          configs/train_language_agent.py), or hf://OWNER/NAME.
       checkpoint: 'latest', 'best', or a step.
       environment: played instead of the training's task; it must show the same fields.
       seed: of the actions that `Agent.act` draws.
-      trust: 'module:Class' of each part outside the package that the folder may import, which runs its code.
+      trust: 'module:Class' of each part outside the package that the folder may import, which runs
+          its code.
 
     Raises:
-      UserError: the folder is not an agent run, has no such checkpoint, does not fit the environment, or names a class
-        that is not trusted.
+      UserError: the folder is not an agent run, has no such checkpoint, does not fit the
+        environment, or names a class that is not trusted.
     """
     return Agent(*_open(folder, checkpoint, environment, trust), seed)
 
@@ -170,12 +185,16 @@ def load(
 def _open(
     folder: str | Path, checkpoint: str | int, environment: str | None, trust: Iterable[str]
 ) -> tuple[str | Path, EvalSetup]:
-    """The local folder, and the setup of agent and environment; arguments and errors as of `load`."""
+    """The local folder, and the setup of agent and environment; arguments and errors as of
+    `load`.
+    """
     entry_points.trust(trust)
     entry_points.trust(entry_points.named(environment))
     folder = hub.local(folder)
     if any((Path(folder) / name).is_file() for name in ("agent.json", "agent/agent.json")):
-        raise UserError(f"{folder} is an agent of train_text: open it with motif_jax.text_agents.load")
+        raise UserError(
+            f"{folder} is an agent of train_text: open it with motif_jax.text_agents.load"
+        )
     return folder, open_setup(of_folder(folder, str(checkpoint), environment, reward=False))
 
 
@@ -193,8 +212,9 @@ def play(
 ) -> Iterator[PlayedEpisode]:
     """Plays whole seeded episodes on all cores and yields each as it ends, in no particular order.
 
-    They are the episodes that `evaluate` plays with the same seed. Worker processes are spawned: a script that calls this at
-    its top level needs `if __name__ == "__main__":` around it. They end with the iterator: exhaust it or close it.
+    They are the episodes that `evaluate` plays with the same seed. Worker processes are spawned: a
+    script that calls this at its top level needs `if __name__ == "__main__":` around it. They end
+    with the iterator: exhaust it or close it.
 
     Args:
       folder: as in `load`.
@@ -203,12 +223,14 @@ def play(
       trust: as in `load`.
       episodes: how many.
       seed: of the episodes' seeds.
-      greedy: the most likely actions, of real numbers the medians; else they are drawn, by the episode's seed.
+      greedy: the most likely actions, of real numbers the medians; else they are drawn, by the
+          episode's seed.
       workers: processes that step environments; None: one a core but one, or but two beside a GPU.
       keep_fields: observation fields that the records keep for every step.
 
     Yields:
-      `PlayedEpisode`: index, seed, actions [T], rewards [T], end, info, texts, values [T], log_probs [T], fields.
+      `PlayedEpisode`: index, seed, actions [T], rewards [T], end, info, texts, values [T],
+          log_probs [T], fields.
 
     Raises:
       UserError: as in `load`, or a number or field that cannot be.
@@ -221,7 +243,11 @@ def play(
     unknown = sorted(set(keep_fields) - set(setup.spec.observation))
     if unknown:
         fields = ", ".join(sorted(setup.spec.observation))
-        raise UserError(f"keep_fields: {setup.environment} has no {', '.join(unknown)}: it has {fields}")
+        raise UserError(
+            f"keep_fields: {setup.environment} has no {', '.join(unknown)}: it has {fields}"
+        )
     play_settings = PlaySettings(workers, keep_fields=tuple(keep_fields), greedy=greedy)
     episode_seeds = [seeds.derive(seed, "evaluate", index) for index in range(episodes)]
-    return play_episodes(setup.environment, setup.options, episode_seeds, setup.policy, play_settings)
+    return play_episodes(
+        setup.environment, setup.options, episode_seeds, setup.policy, play_settings
+    )

@@ -1,4 +1,6 @@
-"""The command line before absl reads it: which config file it names, which keys its flags set, and what is refused in one line."""
+"""The command line before absl reads it: which config file it names, which keys its flags set, and
+what is refused in one line.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from motif_jax.core.config import dotted, flat
 from motif_jax.core.errors import UserError, printable
 from motif_jax.rl import choices
 
-# Sections whose keys depend on one of them: section -> that key, and the keys of each part that it may name.
+# Sections whose keys depend on one of them: section -> that key, and the keys of each part that it
+# may name.
 _CHOICES = {
     "algorithm": ("name", choices.ALGORITHM_SECTIONS),
     "network": ("kind", choices.NETWORK_SECTIONS),
@@ -35,9 +38,14 @@ def fail(message: str) -> NoReturn:
 
 
 def with_flag_files(arguments: Sequence[str]) -> list[str]:
-    """Puts the flags of each `--flagfile=FILE` in its place, where they are checked as if they stood on the command line."""
+    """Puts the flags of each `--flagfile=FILE` in its place, where they are checked as if they
+    stood on the command line.
+    """
     try:
-        return [arguments[0], *flags.FLAGS.read_flags_from_files(list(arguments[1:]), force_gnu=False)]
+        return [
+            arguments[0],
+            *flags.FLAGS.read_flags_from_files(list(arguments[1:]), force_gnu=False),
+        ]
     except (flags.Error, UnicodeError) as error:
         fail(f"--flagfile: {readable(error)}")
 
@@ -54,7 +62,8 @@ def config_files(arguments: Sequence[str]) -> dict[int, str]:
 
 
 def with_installed_configs(arguments: Sequence[str]) -> list[str]:
-    """Replaces missing files of configs/ in `arguments` by the package's own of that name, with their paths.
+    """Replaces missing files of configs/ in `arguments` by the package's own of that name, with
+    their paths.
 
     They are config files, and files that a flag names, such as prompts and probes.
     """
@@ -62,7 +71,9 @@ def with_installed_configs(arguments: Sequence[str]) -> list[str]:
     for index, value in config_files(arguments).items():
         path, colon, variant = value.partition(":")
         if _is_installed_alone(path):
-            replaced[index] = arguments[index].removesuffix(value) + f"{resources.path(path)}{colon}{variant}"
+            replaced[index] = (
+                arguments[index].removesuffix(value) + f"{resources.path(path)}{colon}{variant}"
+            )
     for index, argument in enumerate(replaced):
         flag, _, path = argument.partition("=")
         if re.fullmatch(r"--?config\..+", flag) and _is_installed_alone(path):
@@ -71,13 +82,17 @@ def with_installed_configs(arguments: Sequence[str]) -> list[str]:
 
 
 def _is_installed_alone(path: str) -> bool:
-    """Whether the package has the file `path` of configs/, and the folder of the command does not."""
+    """Whether the package has the file `path` of configs/, and the folder of the command does
+    not.
+    """
     is_config = path.startswith("configs/")
     return is_config and not os.path.isfile(path) and os.path.isfile(resources.path(path))
 
 
 def split_trusted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits off the names in `--config.trust=NAME,...`, which is not a key of any config: (other arguments, names)."""
+    """Splits off the names in `--config.trust=NAME,...`, which is not a key of any config: (other
+    arguments, names).
+    """
     rest: list[str] = []
     trusted: list[str] = []
     remaining = iter(arguments)
@@ -94,19 +109,25 @@ def split_trusted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def with_home(arguments: Sequence[str]) -> list[str]:
-    """Arguments whose values begin at `~/` with the user's folder in its place: shells leave a `~` after `=` as it is."""
+    """Arguments whose values begin at `~/` with the user's folder in its place: shells leave a `~`
+    after `=` as it is.
+    """
     expanded = []
     for argument in arguments:
         flag, equals, value = argument.partition("=")
         if "~/" in value and re.fullmatch(r"--?(workdir|config\..*|config)", flag):
-            parts = [os.path.expanduser(part) if part.startswith("~/") else part for part in value.split(",")]
+            parts = [
+                os.path.expanduser(part) if part.startswith("~/") else part
+                for part in value.split(",")
+            ]
             value = ",".join(parts)
         expanded.append(f"{flag}{equals}{value}")
     return expanded
 
 
 def split_none(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits arguments into those for absl and the keys set to None, which absl does not accept for numbers.
+    """Splits arguments into those for absl and the keys set to None, which absl does not accept for
+    numbers.
 
     The last of several flags of one key decides, as always.
     """
@@ -145,14 +166,18 @@ def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
 
 
 def check_config_file(arguments: Sequence[str]) -> str | None:
-    """Refuses a missing config file, an unknown variant, and flags of unknown keys, by name; returns the config's stage."""
+    """Refuses a missing config file, an unknown variant, and flags of unknown keys, by name;
+    returns the config's stage.
+    """
     stage = None
     for value in config_files(arguments).values():
         path = value.partition(":")[0]
         config = read_config_file(value)
         stage = config.get("stage")
         keys = list(flat(config.to_dict()))
-        sections = {name.rsplit(".", depth)[0] for name in keys for depth in range(1, name.count(".") + 1)}
+        sections = {
+            name.rsplit(".", depth)[0] for name in keys for depth in range(1, name.count(".") + 1)
+        }
         for argument in arguments:
             flag = re.match(r"--?config\.([^=\[]+)", argument)
             if flag is None:
@@ -160,14 +185,18 @@ def check_config_file(arguments: Sequence[str]) -> str | None:
             key = flag.group(1)
             if key not in {*keys, *sections}:
                 similar = difflib.get_close_matches(key, keys, n=1, cutoff=0.4)
-                hint = f"; did you mean --config.{similar[0]}?" if similar else "; --help shows them"
+                hint = (
+                    f"; did you mean --config.{similar[0]}?" if similar else "; --help shows them"
+                )
                 fail(f"--config.{key} is not a key of {path}{hint}")
             _check_extent(argument, key, config)
     return stage
 
 
 def check_chosen(arguments: Sequence[str], config: ConfigDict) -> None:
-    """Refuses flags of algorithms and networks that are not the chosen ones, since nothing would read their values."""
+    """Refuses flags of algorithms and networks that are not the chosen ones, since nothing would
+    read their values.
+    """
     for argument in arguments:
         flag = re.match(r"--?config\.(algorithm|network)\.(\w+)", argument)
         if flag is None:
@@ -191,7 +220,8 @@ def check_lora(arguments: Sequence[str], config: ConfigDict) -> None:
 
 
 def _check_extent(argument: str, key: str, config: ConfigDict) -> None:
-    """Refuses a flag of a whole section, which would remove the section's other keys, and one of a part of a value.
+    """Refuses a flag of a whole section, which would remove the section's other keys, and one of a
+    part of a value.
 
     Args:
       key: the key that the flag `argument` names, without an index in brackets.
@@ -201,21 +231,33 @@ def _check_extent(argument: str, key: str, config: ConfigDict) -> None:
     try:
         value = config_path.get_value(name, config)
     except (AttributeError, LookupError, TypeError, ValueError):
-        fail(f"{argument}: there is no {name[len(key) :]} in {key}; --print_config shows what there is")
+        fail(
+            f"{argument}: there is no {name[len(key) :]} in {key}; --print_config shows what there is"
+        )
     if isinstance(value, ConfigDict):
         example = f"--config.{name}.{next(iter(flat(value.to_dict())), 'KEY')}"
-        fail(f"{argument}: {name} is a section: give its keys, such as {example}; --print_config shows them")
+        fail(
+            f"{argument}: {name} is a section: give its keys, such as {example}; --print_config shows them"
+        )
     key_value = dotted(config, key)
     if name != key and not isinstance(key_value, ConfigDict | list):
-        fail(f"{argument}: a part of a value cannot be given: give all of it, as --config.{key}={key_value}")
+        fail(
+            f"{argument}: a part of a value cannot be given: give all of it, as --config.{key}={key_value}"
+        )
 
 
 def read_config_file(value: str) -> ConfigDict:
-    """The config of `value`, FILE.py or FILE.py:VARIANT; one line ends the program where there is none."""
+    """The config of `value`, FILE.py or FILE.py:VARIANT; one line ends the program where there is
+    none.
+    """
     path, _, variant = value.partition(":")
     if not os.path.isfile(path):  # False for a path that is too long, too
         packaged = f"configs/{Path(path).stem[:99]}.py"
-        hint = f"; did you mean --config={packaged}?" if os.path.isfile(resources.path(packaged)) else ""
+        hint = (
+            f"; did you mean --config={packaged}?"
+            if os.path.isfile(resources.path(packaged))
+            else ""
+        )
         fail(f"--config={value}: there is no file {path}{hint}")
     allowed = "a Python file with a function get_config, such as configs/collect.py"
     if Path(path).suffix != ".py":
@@ -225,7 +267,15 @@ def read_config_file(value: str) -> ConfigDict:
         if not callable(get_config):
             fail(f"--config={value}: {path} has no function get_config; must be {allowed}")
         config = get_config(variant or None)
-    except (SyntaxError, ImportError, LookupError, TypeError, ValueError, OSError, UserError) as error:
+    except (
+        SyntaxError,
+        ImportError,
+        LookupError,
+        TypeError,
+        ValueError,
+        OSError,
+        UserError,
+    ) as error:
         fail(f"--config={value}: {readable(error)}")
     if not isinstance(config, ConfigDict):
         fail(f"--config={value}: get_config gives {type(config).__name__}, must give a ConfigDict")
@@ -233,7 +283,9 @@ def read_config_file(value: str) -> ConfigDict:
 
 
 def readable(error: Exception) -> str:
-    """The first line of an error of absl, ml_collections or a config file, in this program's words."""
+    """The first line of an error of absl, ml_collections or a config file, in this program's
+    words.
+    """
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     text = text.split("\n")[0].removeprefix("ERROR:: ")
     unknown = re.search(r"[Uu]nknown command line flag '([^']*)'", text)

@@ -1,9 +1,10 @@
 """The one entry point: `python -m motif_jax.launch --config=configs/STAGE.py --workdir=DIR`.
 
-Reads a config file, checks every value before any work starts, and runs the stage that `config.stage` names.
-A problem that the user can solve, such as a full disk or too little memory, ends the program with one line and exit code 2.
-A long stage that is asked to stop (SIGTERM, SIGUSR1, Ctrl-C) saves and ends with exit code 75: the same command continues it.
-A second Ctrl-C, or one during any other work, ends the program with one line and exit code 130.
+Reads a config file, checks every value before any work starts, and runs the stage that
+`config.stage` names. A problem that the user can solve, such as a full disk or too little memory,
+ends the program with one line and exit code 2. A long stage that is asked to stop (SIGTERM,
+SIGUSR1, Ctrl-C) saves and ends with exit code 75: the same command continues it. A second Ctrl-C,
+or one during any other work, ends the program with one line and exit code 130.
 
 Spawned worker processes import this module again, so it imports nothing heavy at the top.
 """
@@ -53,7 +54,8 @@ Endings:  0 done; 2 something to put right, said in one line; 75 stopped on requ
 """
 
 if __name__ == "__main__":
-    sys.argv = command_line.with_flag_files(sys.argv)  # before a config flag is defined, which reads them
+    # before a config flag is defined, which reads them
+    sys.argv = command_line.with_flag_files(sys.argv)
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config",
@@ -61,8 +63,12 @@ _CONFIG = config_flags.DEFINE_config_file(
     "Config file of the stage, with an optional variant: configs/train_agent.py:smoke.",
     lock_config=True,
 )
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of this run; the same folder continues the run.")
-_PRINT_CONFIG = flags.DEFINE_bool("print_config", False, "Print the config with all flags applied, and stop.")
+_WORKDIR = flags.DEFINE_string(
+    "workdir", None, "Folder of this run; the same folder continues the run."
+)
+_PRINT_CONFIG = flags.DEFINE_bool(
+    "print_config", False, "Print the config with all flags applied, and stop."
+)
 
 
 def parse_flags(arguments: Sequence[str]) -> list[str]:
@@ -101,7 +107,15 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
         command_line.check_lora(valued, _CONFIG.value)
     except SystemExit:
         raise
-    except (flags.Error, UserError, AttributeError, LookupError, ValueError, TypeError, OSError) as error:
+    except (
+        flags.Error,
+        UserError,
+        AttributeError,
+        LookupError,
+        ValueError,
+        TypeError,
+        OSError,
+    ) as error:
         command_line.fail(command_line.readable(error))
     if len(rest) > 1:
         command_line.fail(f"not a flag: {rest[1]} (flags look like --config.seed=7)")
@@ -119,7 +133,8 @@ def _print_help(arguments: Sequence[str], config: ConfigDict) -> NoReturn:
 
 
 def keys_of_stage(config: ConfigDict) -> dict[str, schema.Key]:
-    """The keys of the stage's config file, for a user's plain ConfigDict, whose values carry no `Key`.
+    """The keys of the stage's config file, for a user's plain ConfigDict, whose values carry no
+    `Key`.
 
     Agents have three config files: the one that shares the most names with `config` counts.
     """
@@ -130,14 +145,18 @@ def keys_of_stage(config: ConfigDict) -> dict[str, schema.Key]:
     for file in files:
         if not resources.path(f"configs/{file}.py").is_file():
             continue
-        keys = {name: key for name, _, key in schema.items(resources.config(file)) if key is not None}
+        keys = {
+            name: key for name, _, key in schema.items(resources.config(file)) if key is not None
+        }
         if len(keys.keys() & names) > len(best.keys() & names):
             best = keys
     return best
 
 
 def localise(config: ConfigDict, workdir: Path | None) -> None:
-    """Replaces every value that names something on a hub by its local copy (`hub.local`); a run in `workdir` is resumed."""
+    """Replaces every value that names something on a hub by its local copy (`hub.local`); a run in
+    `workdir` is resumed.
+    """
     from motif_jax.core import hub
 
     names = {key: value for key, value in flat(config.to_dict()).items() if hub.is_named(value)}
@@ -151,7 +170,10 @@ def localise(config: ConfigDict, workdir: Path | None) -> None:
 
 def _hosts(config: ConfigDict) -> contextlib.AbstractContextManager[None]:
     """Joins the other hosts of a run of several, which imports jax."""
-    if "hosts" not in config or schema.read_section(ClusterHosts, config.hosts).position().count == 1:
+    if (
+        "hosts" not in config
+        or schema.read_section(ClusterHosts, config.hosts).position().count == 1
+    ):
         return contextlib.nullcontext()
     from motif_jax.core.devices import hosts
 
@@ -169,7 +191,9 @@ def _main(_: Sequence[str]) -> int:
     try:
         stage_name = config.get("stage")
         if stage_name not in stages.names():
-            raise UserError(f"config.stage={stage_name}: must be one of {', '.join(stages.names())}")
+            raise UserError(
+                f"config.stage={stage_name}: must be one of {', '.join(stages.names())}"
+            )
         # Before the import of the stage, which takes seconds: a typing error is answered at once.
         schema.validate(config, keys_of_stage(config))
         # jax reads the cache's settings when it is imported.
@@ -177,7 +201,9 @@ def _main(_: Sequence[str]) -> int:
         stage = stages.module(stage_name)
         needs_workdir = getattr(stage, "NEEDS_WORKDIR", True)
         if needs_workdir and not _WORKDIR.value:
-            raise UserError("--workdir is missing: the folder where this run lies, e.g. --workdir=runs/a")
+            raise UserError(
+                "--workdir is missing: the folder where this run lies, e.g. --workdir=runs/a"
+            )
         workdir = Path(_WORKDIR.value) if _WORKDIR.value else None
         localise(config, workdir)
         with _hosts(config):
@@ -203,14 +229,17 @@ def _main(_: Sequence[str]) -> int:
 
 
 def _run_stage(stage: ModuleType, config: ConfigDict, workdir: Path | None) -> int:
-    """Checks and runs a stage, and says how many compiled programs came from disk; returns the exit code."""
+    """Checks and runs a stage, and says how many compiled programs came from disk; returns the exit
+    code.
+    """
     from motif_jax.core import tempdirs
 
     reused = compiled_programs.ReusedPrograms()
     reused.watch()
     stage.check(config, workdir)
     reused.watch()  # where the check was the first to import jax
-    # Here, not where games start: a command whose work is done already starts none, and still tidies up.
+    # Here, not where games start: a command whose work is done already starts none, and still
+    # tidies up.
     tempdirs.remove_abandoned()
     code = stage.run(config, workdir) or 0
     line = reused.line()
@@ -226,7 +255,8 @@ def _fail_for_memory(message: str, config: ConfigDict) -> NoReturn:
 
 def main() -> None:
     """Parses the flags of the command line and runs the stage."""
-    # Else XLA warns, in the middle of the progress line, of each program that takes long to compile; failures are exceptions.
+    # Else XLA warns, in the middle of the progress line, of each program that takes long to
+    # compile; failures are exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     app.run(_main, flags_parser=parse_flags)
 

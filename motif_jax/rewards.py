@@ -1,4 +1,5 @@
-"""Intrinsic rewards of observations: frozen or changing, with normalisation, threshold and a table of messages.
+"""Intrinsic rewards of observations: frozen or changing, with normalisation, threshold and a table
+of messages.
 
 Three lines give the reward of any text:
 

@@ -16,12 +16,14 @@ A config file names the class and sets its variants:
     KEYS = {"stage": "evaluate", **section_keys(EvaluateConfig)}
     get_config = configs(KEYS, {"smoke": {"episodes": 4}})
 
-Each value of a config carries its `Key`, also when its section becomes part of another config. So `validate` and
-`describe` need nothing but the config. The command reads the values as an instance of the class, a frozen dataclass:
+Each value of a config carries its `Key`, also when its section becomes part of another config. So
+`validate` and `describe` need nothing but the config. The command reads the values as an instance
+of the class, a frozen dataclass:
 
     config = read_section(EvaluateConfig, config_tree)
 
-Sections that several commands share are in `motif_jax/core/sections.py`; the others are in the `config.py` of their folder.
+Sections that several commands share are in `motif_jax/core/sections.py`; the others are in the
+`config.py` of their folder.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ from ml_collections import ConfigDict, FieldReference
 
 from motif_jax.core.config import dotted, is_finite, require, unknown_variant
 
-# Upper limits of sizes of networks, lengths of sequences and sizes of batches. A larger number is a mistake, and would take
-# all memory before it fails.
+# Upper limits of sizes of networks, lengths of sequences and sizes of batches. A larger number is a
+# mistake, and would take all memory before it fails.
 SIZE = 1 << 16
 LENGTH = 1 << 20
 BATCH = 1 << 24
@@ -61,8 +63,9 @@ class Key:
     Attributes:
       default: value of the key until a variant or a flag sets another.
       help: the meaning, which `--help` prints.
-      type: type of the value. None: the type of `default`; where `default` is None too, `section_class` takes the type
-        from the annotation of the field, and a config file must name it.
+      type: type of the value. None: the type of `default`; where `default` is None too,
+        `section_class` takes the type from the annotation of the field, and a config file must name
+        it.
       above, minimum, below, maximum: limits of the value, or of each element of a tuple.
       multiple_of: the value must be a multiple of this number.
       choices: the allowed values; empty for any.
@@ -112,7 +115,9 @@ class Key:
         return text
 
     def require(self, name: str, value: Any) -> None:
-        """Raises UserError unless `value` is allowed; `name` is the dotted name of the key, for the error."""
+        """Raises UserError unless `value` is allowed; `name` is the dotted name of the key, for the
+        error.
+        """
         if value is None:
             return require(self.optional, name, value, self.allowed or "given")
         self._require_type(name, value)
@@ -120,8 +125,11 @@ class Key:
             require(math.isfinite(value), name, value, "a finite number")
         if self.value_type is tuple and self.allowed:
             is_valid = all(type(element) is int and self._in_range(element) for element in value)
-            return require(is_valid, name, value, f"whole numbers {self.allowed.removeprefix('a number ')}")
-        # A number that is only too large is told its limit alone: "at most 65,536", not "above 0 and of at most 65,536".
+            return require(
+                is_valid, name, value, f"whole numbers {self.allowed.removeprefix('a number ')}"
+            )
+        # A number that is only too large is told its limit alone: "at most 65,536", not "above 0
+        # and of at most 65,536".
         if self.maximum is not None and self.minimum != 0 and is_finite(value):
             require(value <= self.maximum, name, value, f"at most {self.maximum:,}")
         return require(self._in_range(value), name, value, self.allowed)
@@ -156,8 +164,8 @@ class Field(FieldReference):
         self.key = key
 
 
-# Constructors of keys. Their arguments are those of `Key`. They return Any for the type checker, so that
-# `clip_ratio: float = positive(...)` can stand in a `section_class`.
+# Constructors of keys. Their arguments are those of `Key`. They return Any for the type checker, so
+# that `clip_ratio: float = positive(...)` can stand in a `section_class`.
 plain_key: Callable[..., Any] = Key
 positive: Callable[..., Any] = functools.partial(Key, above=0)
 non_negative: Callable[..., Any] = functools.partial(Key, minimum=0)
@@ -172,7 +180,9 @@ subsection: Callable[..., Any] = functools.partial
 
 
 def one_of(choices: Sequence[Any], help: str, **options: Any) -> Any:
-    """A key whose value is one of `choices`; the first is the default. `options` are further arguments of `Key`."""
+    """A key whose value is one of `choices`; the first is the default. `options` are further
+    arguments of `Key`.
+    """
     return Key(choices[0], help, choices=choices, **options)
 
 
@@ -193,8 +203,9 @@ def section(keys: Mapping[str, Any]) -> ConfigDict:
 def section_class(declared: type[T]) -> type[T]:
     """Decorator: a frozen dataclass of the values of a section of a config.
 
-    A field that is set to a `Key`, or to a `subsection`, is a key of the section; its default becomes that of the field.
-    Other fields are plain fields of the dataclass, which no config sets. Subclasses inherit the keys.
+    A field that is set to a `Key`, or to a `subsection`, is a key of the section; its default
+    becomes that of the field. Other fields are plain fields of the dataclass, which no config sets.
+    Subclasses inherit the keys.
     """
     keys = dict(getattr(declared, "_keys", {}))
     annotations = typing.get_type_hints(declared)
@@ -214,18 +225,24 @@ def section_class(declared: type[T]) -> type[T]:
 
 
 def section_keys(cls: Any, /, **defaults: Any) -> dict[str, Any]:
-    """The keys of a `section_class`, with other defaults for some of them. Raises KeyError for a name that is not a key."""
+    """The keys of a `section_class`, with other defaults for some of them. Raises KeyError for a
+    name that is not a key.
+    """
     keys: dict[str, Any] = dict(cls._keys)
     for name, default in defaults.items():
         key = keys[name]
-        keys[name] = dataclasses.replace(key, default=default, type=key.value_type, allow_none=key.optional)
+        keys[name] = dataclasses.replace(
+            key, default=default, type=key.value_type, allow_none=key.optional
+        )
     return keys
 
 
 def read_section(cls: type[T], config: ConfigDict | Mapping[str, Any], /, **overrides: Any) -> T:
-    """An instance of `cls`, a `section_class`, with the values of a config or of one of its sections.
+    """An instance of `cls`, a `section_class`, with the values of a config or of one of its
+    sections.
 
-    A key that the section lacks, as in configs of older runs, has its default. Keys that are not fields of `cls` are ignored.
+    A key that the section lacks, as in configs of older runs, has its default. Keys that are not
+    fields of `cls` are ignored.
 
     Args:
       overrides: values of fields that take precedence over `config`.
@@ -244,7 +261,9 @@ def read_section(cls: type[T], config: ConfigDict | Mapping[str, Any], /, **over
 
 
 def _section_class_of(annotation: Any) -> Any:
-    """The `section_class` in a field's annotation, `Section` or `Section | None`; None where there is no such class."""
+    """The `section_class` in a field's annotation, `Section` or `Section | None`; None where there
+    is no such class.
+    """
     for candidate in (annotation, *typing.get_args(annotation)):
         if hasattr(candidate, "_keys"):
             return candidate
@@ -265,7 +284,9 @@ def read_open_section(cls: type[T], config: ConfigDict | Mapping[str, Any], /) -
 
 
 def _untyped(value: Any) -> Any:
-    """A section without a class of its own as a dataclass of its keys; any other value unchanged."""
+    """A section without a class of its own as a dataclass of its keys; any other value
+    unchanged.
+    """
     if not isinstance(value, ConfigDict | Mapping):
         return value
     cls = dataclasses.make_dataclass("Section", [(name, Any) for name in value], frozen=True)
@@ -273,7 +294,8 @@ def _untyped(value: Any) -> Any:
 
 
 def update(config: ConfigDict, changes: Mapping[str, Any]) -> ConfigDict:
-    """Sets existing keys of `config` in place, by dotted names or by mappings of sections, and returns `config`.
+    """Sets existing keys of `config` in place, by dotted names or by mappings of sections, and
+    returns `config`.
 
     Raises KeyError for a name that is not a key of `config`.
     """
@@ -292,12 +314,15 @@ def update(config: ConfigDict, changes: Mapping[str, Any]) -> ConfigDict:
 Changes = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
-def configs(keys: Mapping[str, Any], variants: Mapping[str, Changes] = {}) -> Callable[..., ConfigDict]:
+def configs(
+    keys: Mapping[str, Any], variants: Mapping[str, Changes] = {}
+) -> Callable[..., ConfigDict]:
     """The function `get_config` of a config file.
 
     Args:
       keys: the keys of the config, as `section` takes them.
-      variants: name of a variant -> its changes, as `update` takes them; a sequence of changes is applied in order.
+      variants: name of a variant -> its changes, as `update` takes them; a sequence of changes is
+          applied in order.
     """
 
     def get_config(variant: str | None = None) -> ConfigDict:
@@ -323,10 +348,12 @@ def items(config: ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any, Key 
 
 
 def validate(config: ConfigDict, keys: Mapping[str, Key] = {}) -> None:
-    """Raises UserError for the first value that is not allowed; names the key, the value and what is allowed.
+    """Raises UserError for the first value that is not allowed; names the key, the value and what
+    is allowed.
 
     Args:
-      keys: dotted name -> `Key`, for values that carry none: a user's config may be a plain ConfigDict.
+      keys: dotted name -> `Key`, for values that carry none: a user's config may be a plain
+          ConfigDict.
     """
     for name, value, key in items(config):
         key = key or keys.get(name)
@@ -337,7 +364,9 @@ def validate(config: ConfigDict, keys: Mapping[str, Key] = {}) -> None:
 
 
 def _require_storable(name: str, value: Any) -> None:
-    """Refuses values that no key may have: NaN, integers beyond 64 bits, text that a file cannot hold."""
+    """Refuses values that no key may have: NaN, integers beyond 64 bits, text that a file cannot
+    hold.
+    """
     if isinstance(value, float):
         require(math.isfinite(value), name, value, "a finite number")
     elif isinstance(value, int):

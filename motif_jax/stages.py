@@ -1,9 +1,10 @@
 """The stages of the pipeline by name, and the module of each.
 
-A stage is what `config.stage` names, and lies in the folder of its method. `check(config, workdir)` raises UserError, before
-anything is written, for values that cannot work, missing inputs, or a folder of another run; IDENTITY names the keys with
-which a run continues. `run(config, workdir)` does what is missing, and returns the exit code: 75 after a request to stop,
-None or 0 else. A stage connects parts and computes nothing itself.
+A stage is what `config.stage` names, and lies in the folder of its method. `check(config, workdir)`
+raises UserError, before anything is written, for values that cannot work, missing inputs, or a
+folder of another run; IDENTITY names the keys with which a run continues. `run(config, workdir)`
+does what is missing, and returns the exit code: 75 after a request to stop, None or 0 else. A stage
+connects parts and computes nothing itself.
 """
 
 from __future__ import annotations

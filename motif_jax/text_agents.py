@@ -86,13 +86,15 @@ class TextAgent:
         """The agent's next utterance.
 
         Args:
-          dialogue: the dialogue so far: a `Dialogue`; messages `{"role": "user" or "assistant", "content": text}`; or pairs
-            (text, whether the agent said it). Empty where the agent begins.
+          dialogue: the dialogue so far: a `Dialogue`; messages `{"role": "user" or "assistant",
+            "content": text}`; or pairs (text, whether the agent said it). Empty where the agent
+            begins.
           seed: of the draws; equal seeds give equal utterances.
           greedy: takes the most likely token each time.
 
         Raises:
-          UserError: the dialogue cannot be read, or has characters that the agent has no tokens for.
+          UserError: the dialogue cannot be read, or has characters that the agent has no tokens
+              for.
         """
         so_far = as_dialogue(dialogue)
         # Of a dialogue that is longer than the agent's positions it reads the end.
@@ -108,7 +110,8 @@ class TextAgent:
         return self._actors[greedy].act([observation], [0])[0].text
 
     def values(self, dialogue: Any) -> TokenValues:
-        """Q, V, advantage and log-probability of each token that the agent's side said; `dialogue` as of `say`.
+        """Q, V, advantage and log-probability of each token that the agent's side said; `dialogue`
+        as of `say`.
 
         Raises:
           UserError: the agent has no values of tokens, or the dialogue does not fit it.
@@ -116,7 +119,9 @@ class TextAgent:
         return self._values([self._checked(dialogue)])[0]
 
     def rank(self, dialogue: Any, candidates: Sequence[str]) -> list[Ranked]:
-        """The candidates for the agent's next action, the one with the greatest summed advantage first; arguments as of `say`."""
+        """The candidates for the agent's next action, the one with the greatest summed advantage
+        first; arguments as of `say`.
+        """
         if isinstance(candidates, str):
             raise UserError(f"candidates={_shown(candidates)}: must be a list of texts")
         if not candidates:
@@ -224,12 +229,14 @@ def load(
 
     Args:
       folder: run folder of `train_text` or `import_ilql`, or its agent/; or hf://OWNER/NAME.
-      decode: keys of `config.decode` (docs/ilql.md) over the method's own, such as {"advantage_weight": 4.0}.
+      decode: keys of `config.decode` (docs/ilql.md) over the method's own, such as
+          {"advantage_weight": 4.0}.
       dtype: of the computation, 'float32' or 'bfloat16'.
       trust: classes outside the package that the folder may name, as 'module:Class'.
 
     Raises:
-      UserError: the folder has no agent, a file is damaged, or a key or value of `decode` is not allowed.
+      UserError: the folder has no agent, a file is damaged, or a key or value of `decode` is not
+          allowed.
     """
     entry_points.trust(trust)
     if dtype not in schema.DTYPES:

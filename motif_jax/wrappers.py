@@ -5,11 +5,13 @@
 
     env = wrappers.IntrinsicReward(gymnasium.make("NetHackScore-v0"), "runs/reward")
 
-A step's intrinsic reward belongs to the observation on which its action was chosen. So the first observation of an episode gets a
-reward too, and the final one gets it with the step that led there, except in NetHack (`last_text`).
+A step's intrinsic reward belongs to the observation on which its action was chosen. So the first
+observation of an episode gets a reward too, and the final one gets it with the step that led there,
+except in NetHack (`last_text`).
 
-The reward is the sum of two parts. The first is g, the normalised reward of the text (0 at or below the threshold), divided by a power
-of the text's count in the episode, times a coefficient. The second is the task's reward, scaled and clipped, times another.
+The reward is the sum of two parts. The first is g, the normalised reward of the text (0 at or below
+the threshold), divided by a power of the text's count in the episode, times a coefficient. The
+second is the task's reward, scaled and clipped, times another.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ TERMS = Terms()  # those of `train_agent` on a score task
 
 
 def _bytes(text: Any) -> bytes:
-    """A text as a reward reads it; one that an environment wrote as str is cut to `REWARD_TEXT_BYTES`."""
+    """A text as a reward reads it; one that an environment wrote as str is cut to
+    `REWARD_TEXT_BYTES`.
+    """
     if text is None or isinstance(text, str):
         return text_bytes.cut(captions.text_bytes_of(text), REWARD_TEXT_BYTES).rstrip(b"\0")
     return encode(text)
@@ -74,19 +78,22 @@ def _payment(reward: Any, terms: Terms) -> Pay:
 class IntrinsicReward(gymnasium.Wrapper):
     """A single environment whose reward combines the task's and the intrinsic one as `terms` say.
 
-    `info["reward_parts"]` has every step's `Parts` as numbers. At the end of an episode `info["reward_episode"]` has its sums:
-    extrinsic_return, intrinsic_return (g), counted_return, total_return, length.
+    `info["reward_parts"]` has every step's `Parts` as numbers. At the end of an episode
+    `info["reward_episode"]` has its sums: extrinsic_return, intrinsic_return (g), counted_return,
+    total_return, length.
 
     Args:
       env: any environment that shows text: NLE's own, MiniHack's, this package's.
-      reward: a folder of `train_reward` or a .safetensors file; an object from `rewards.load`; or a function of a
-        list of bytes that returns g of each (then `terms.quantile` and `terms.normalise` are not used).
+      reward: a folder of `train_reward` or a .safetensors file; an object from `rewards.load`; or a
+        function of a list of bytes that returns g of each (then `terms.quantile` and
+        `terms.normalise` are not used).
       terms: coefficients, threshold, count.
-      text: observation field with the text, as bytes (an array of integers up to 256 long, ended by zeros) or str; or
-        'info:KEY', 'obs:KEY', 'module:function'; or a function as in `config.environment.text` (docs/environments.md).
+      text: observation field with the text, as bytes (an array of integers up to 256 long, ended by
+        zeros) or str; or 'info:KEY', 'obs:KEY', 'module:function'; or a function as in
+        `config.environment.text` (docs/environments.md).
       count: observation field with the count of the text in the episode; None: the wrapper counts.
-      last_text: whether the step that ends an episode is also paid for the text of the final observation; None: yes,
-        but not in NetHack, where the published systems do not.
+      last_text: whether the step that ends an episode is also paid for the text of the final
+        observation; None: yes, but not in NetHack, where the published systems do not.
 
     Raises:
       UserError: there is no reward, it reads more than the text, or the observations have no text.
@@ -109,12 +116,14 @@ class IntrinsicReward(gymnasium.Wrapper):
 
     @classmethod
     def of_agent(cls, env: gymnasium.Env, folder: str | Path, trust: Iterable[str] = ()) -> Self:
-        """The reward of the agent in a run folder of `train_agent` during its training, with the same threshold.
+        """The reward of the agent in a run folder of `train_agent` during its training, with the
+        same threshold.
 
         `trust` is as in `agents.load`.
 
         Raises:
-          UserError: there is no agent, it had no intrinsic reward, or its reward reads more than the text.
+          UserError: there is no agent, it had no intrinsic reward, or its reward reads more than
+              the text.
         """
         return cls(env, **_as_trained(folder, env.observation_space, trust))
 
@@ -134,10 +143,11 @@ class IntrinsicReward(gymnasium.Wrapper):
         )
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:  # type: ignore[override]
-        """Plays one action; its reward is paid for the observation that it was chosen on, and for a final one.
+        """Plays one action; its reward is paid for the observation that it was chosen on, and for a
+        final one.
 
-        After the end of an episode an environment that resets itself (gymnasium's `Autoreset`) takes no action and shows the first
-        observation of the next one: nothing is paid.
+        After the end of an episode an environment that resets itself (gymnasium's `Autoreset`)
+        takes no action and shows the first observation of the next one: nothing is paid.
         """
         observation, reward, terminated, truncated, info = self.env.step(action)
         resets_itself = self._ended
@@ -146,7 +156,13 @@ class IntrinsicReward(gymnasium.Wrapper):
         ended = bool(terminated or truncated) and not resets_itself
         if not resets_itself:
             step = CaptionedStep(
-                observation, info, self.env, action, float(reward), bool(terminated), bool(truncated)
+                observation,
+                info,
+                self.env,
+                action,
+                float(reward),
+                bool(terminated),
+                bool(truncated),
             )
             self._take_text(step)
         parts = self._episode_rewards.finish_step(parts, running, np.array([ended]))
@@ -156,24 +172,28 @@ class IntrinsicReward(gymnasium.Wrapper):
         info = {**info, PARTS: {name: values[0].item() for name, values in parts._asdict().items()}}
         if ended:
             info[EPISODE] = {
-                name: values[0].item() for name, values in self._episode_rewards.episode_sums().items()
+                name: values[0].item()
+                for name, values in self._episode_rewards.episode_sums().items()
             }
         return observation, float(parts.total[0]), terminated, truncated, info
 
 
 class VectorIntrinsicReward(VectorWrapper):
-    """`IntrinsicReward` for a vector of environments in any autoreset mode, with one look-up for all of them.
+    """`IntrinsicReward` for a vector of environments in any autoreset mode, with one look-up for
+    all of them.
 
-    `infos["reward_parts"]` has `Parts` as arrays [N], `infos["reward_episode"]` the sums of the episodes that ended. Each has its
-    mask beside it, as always in gymnasium's infos (`_reward_parts`, `_reward_episode`).
+    `infos["reward_parts"]` has `Parts` as arrays [N], `infos["reward_episode"]` the sums of the
+    episodes that ended. Each has its mask beside it, as always in gymnasium's infos
+    (`_reward_parts`, `_reward_episode`).
 
     Args:
       reward: as in `IntrinsicReward`.
       terms: as in `IntrinsicReward`.
       count: as in `IntrinsicReward`.
       last_text: as in `IntrinsicReward`.
-      text: as in `IntrinsicReward`, for each environment by itself; a function whose one argument is not named as in
-        `config.environment.text`, such as `observations`, gets the whole batch and returns one text for each environment.
+      text: as in `IntrinsicReward`, for each environment by itself; a function whose one argument
+        is not named as in `config.environment.text`, such as `observations`, gets the whole batch
+        and returns one text for each environment.
     """
 
     def __init__(
@@ -187,7 +207,9 @@ class VectorIntrinsicReward(VectorWrapper):
     ) -> None:
         super().__init__(env)
         pays_last = pays_last_text(env) if last_text is None else last_text
-        self._episode_rewards = EpisodeRewards(_payment(reward, terms), terms, env.num_envs, pays_last)
+        self._episode_rewards = EpisodeRewards(
+            _payment(reward, terms), terms, env.num_envs, pays_last
+        )
         self._reader = BatchReader(text, count, env)
         self._ended = np.zeros(env.num_envs, bool)
         mode = (env.metadata or {}).get("autoreset_mode", "NextStep")
@@ -204,7 +226,9 @@ class VectorIntrinsicReward(VectorWrapper):
                 column, _bytes(text), self._reader.count(steps[column].observation)
             )
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: Any = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """Starts episodes: all, or those of `options["reset_mask"]`."""
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
         observations, infos = self.env.reset(seed=seed, options=options)
@@ -218,14 +242,16 @@ class VectorIntrinsicReward(VectorWrapper):
         # A vector holds the columns of each space in its own way, texts as a tuple of strings.
         observation_of = list(iterate(self.env.observation_space, observations))
         firsts = {
-            column: CaptionedStep(observation_of[column], info_of(infos, column), None) for column in columns
+            column: CaptionedStep(observation_of[column], info_of(infos, column), None)
+            for column in columns
         }
         self._take_text(firsts)
         self._ended = self._ended & ~mask
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         observations, extrinsic, terminated, truncated, infos = self.env.step(actions)
-        # With next-step autoreset an environment that ended takes no action: it shows a new episode's first observation.
+        # With next-step autoreset an environment that ended takes no action: it shows a new
+        # episode's first observation.
         running = ~self._ended
         parts = self._episode_rewards.pay_step(np.asarray(extrinsic, np.float32), running)
         ended = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & running
@@ -262,7 +288,9 @@ class VectorIntrinsicReward(VectorWrapper):
 
 
 def _as_trained(folder: str | Path, space: gymnasium.Space, trust: Iterable[str]) -> dict[str, Any]:
-    """The wrappers' arguments for the rewards of the agent in `folder`; they count texts where `space` has no counts."""
+    """The wrappers' arguments for the rewards of the agent in `folder`; they count texts where
+    `space` has no counts.
+    """
     from motif_jax.play import agent_policy, evaluation_setup
     from motif_jax.rl import settings
 
@@ -275,7 +303,8 @@ def _as_trained(folder: str | Path, space: gymnasium.Space, trust: Iterable[str]
     if reward.in_step is not None:
         raise UserError(f"{folder}: the agent's reward reads more than the text")
     trained = agent_policy.read_config(folder)
-    # Its `quantile` is not applied: the reward below is a function, which has the agent's threshold in it.
+    # Its `quantile` is not applied: the reward below is a function, which has the agent's threshold
+    # in it.
     terms = Terms(
         by=setup.reward.section.by,
         count_exponent=setup.reward.count_exponent(setup.spec),
@@ -290,12 +319,16 @@ def _as_trained(folder: str | Path, space: gymnasium.Space, trust: Iterable[str]
         "terms": terms,
         "text": _text_source(setup, space),
         "last_text": setup.spec.last_text,
-        "count": count if isinstance(space, gymnasium.spaces.Dict) and count in space.spaces else None,
+        "count": count
+        if isinstance(space, gymnasium.spaces.Dict) and count in space.spaces
+        else None,
     }
 
 
 def _text_source(setup: EvalSetup, space: gymnasium.Space) -> str | Callable[..., bytes]:
-    """Where the observations of `space` have the agent's text: in a field, or where its training found it in a step of `gym:ID`."""
+    """Where the observations of `space` have the agent's text: in a field, or where its training
+    found it in a step of `gym:ID`.
+    """
     field = setup.spec.text_field
     assert field is not None, "the agent's reward reads the text"
     if not registry.is_gym(setup.environment) or field in getattr(space, "spaces", ()):

@@ -40,7 +40,9 @@ FLAT_SPEC = EnvironmentSpec(
 
 
 def appo_config(**algorithm: Any) -> AgentConfig:
-    """The published settings with both rewards; keyword arguments are values of `config.algorithm`."""
+    """The published settings with both rewards; keyword arguments are values of
+    `config.algorithm`.
+    """
     appo = Appo(**{"value_statistics_rate": 0.01, **algorithm})
     reward = AgentReward(extrinsic_scale=1.0, extrinsic_coefficient=0.1)
     return AgentConfig(algorithm=appo, train_for_env_steps=10_000, reward=reward)
@@ -53,7 +55,9 @@ def nethack_network(**network: Any) -> AgentNetwork:
 
 def flat_network(**network: Any) -> AgentNetwork:
     """A small network of an environment without any NetHack field."""
-    return make_agent_network(GameNetwork(**{"hidden_size": 16, "flat_sizes": (32,), **network}), FLAT_SPEC)
+    return make_agent_network(
+        GameNetwork(**{"hidden_size": 16, "flat_sizes": (32,), **network}), FLAT_SPEC
+    )
 
 
 def random_params(network: AgentNetwork, seed: int = 0) -> Any:
@@ -69,7 +73,9 @@ def random_params(network: AgentNetwork, seed: int = 0) -> Any:
     return jax.tree.map(drawn, shapes)
 
 
-def train_state(params: Any, optimizer: optax.GradientTransformation, step: int = 0) -> AppoTrainState:
+def train_state(
+    params: Any, optimizer: optax.GradientTransformation, step: int = 0
+) -> AppoTrainState:
     """The state of a training with these parameters."""
     counts = jnp.int32(step), schedules.no_steps()
     statistics = value_normalisation.initial()
@@ -85,9 +91,13 @@ def _tile_numbers() -> dict[bytes, int]:
 def observation_of(
     image: np.ndarray, features: np.ndarray, message: np.ndarray, count: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """Raw fields whose pictures [..., 3, 72, 72], features and messages are the golden ones; leading axes are kept."""
+    """Raw fields whose pictures [..., 3, 72, 72], features and messages are the golden ones;
+    leading axes are kept.
+    """
     cells = image.reshape(-1, 3, 12, 6, 12, 6).transpose(0, 2, 4, 3, 5, 1).reshape(-1, 6 * 6 * 3)
-    tiles = np.array([_tile_numbers()[cell.tobytes()] for cell in cells]).reshape(*image.shape[:-3], 12, 12)
+    tiles = np.array([_tile_numbers()[cell.tobytes()] for cell in cells]).reshape(
+        *image.shape[:-3], 12, 12
+    )
     scale = np.where(BLSTATS_SCALE > 0, BLSTATS_SCALE.astype(np.float64), np.inf)
     count = np.ones(message.shape[:-1]) if count is None else count
     return {
@@ -105,7 +115,12 @@ def time_major(x: np.ndarray) -> np.ndarray:
 
 
 def random_batch(
-    spec: EnvironmentSpec, state_size: int, length: int, rollouts: int, seed: int, padding: float = 0.0
+    spec: EnvironmentSpec,
+    state_size: int,
+    length: int,
+    rollouts: int,
+    seed: int,
+    padding: float = 0.0,
 ) -> TrajectoryBatch:
     """A batch of random numbers with episode ends of all kinds and a share of padded rows."""
     rng = np.random.default_rng(seed)

@@ -1,4 +1,5 @@
-"""A task of the offline trainer from outside the package: the next letter after each letter, learned from a text.
+"""A task of the offline trainer from outside the package: the next letter after each letter,
+learned from a text.
 
     python -m tests.bigrams FOLDER [STEP]
 
@@ -44,7 +45,9 @@ class Bigrams(Task):
     chunk_steps = 3
     remedy = "a smaller learning rate"
 
-    def __init__(self, parallel: DataParallel, seed: int = 0, rate: float = 0.1, die_at: int | None = None):
+    def __init__(
+        self, parallel: DataParallel, seed: int = 0, rate: float = 0.1, die_at: int | None = None
+    ):
         self.parallel = parallel
         self.seed = seed
         self.die_at = die_at
@@ -67,7 +70,9 @@ class Bigrams(Task):
         if self.die_at is not None and first + count > self.die_at:
             os.kill(os.getpid(), signal.SIGKILL)
         steps = range(first, first + count)
-        positions = [seeds.rng(self.seed, "step", n).integers(0, len(self.text) - 1, BATCH) for n in steps]
+        positions = [
+            seeds.rng(self.seed, "step", n).integers(0, len(self.text) - 1, BATCH) for n in steps
+        ]
         return {"letter": self.text[positions], "next": self.text[np.add(positions, 1)]}
 
     def evaluate(self, state: State, shared: Any, position: TrainingPosition) -> Evaluation:
@@ -76,7 +81,9 @@ class Bigrams(Task):
         loss = float(self._loss(state.logits, self.parallel.put_batch(columns, 0)))
         row = {f"train/{name}": number for name, number in self.shown(position.sums).items()}
         row["validation/loss"] = loss
-        return Evaluation(row, {"alphabet": {"letters": LETTERS}}, f"step {position.step}: loss {loss:.3f}")
+        return Evaluation(
+            row, {"alphabet": {"letters": LETTERS}}, f"step {position.step}: loss {loss:.3f}"
+        )
 
     def units(self, step: int) -> int:
         return step * BATCH

@@ -1,4 +1,6 @@
-"""A headless Chromium for tests, one for all of a process; without one they are skipped, and say how to get it."""
+"""A headless Chromium for tests, one for all of a process; without one they are skipped, and say
+how to get it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ _started: list[Any] = []
 
 @contextmanager
 def open_browser(width: int = 1200, height: int = 900, dark: bool = False) -> Iterator[Any]:
-    """Yields selenium's driver of the browser on an empty page, without what other pages have said."""
+    """Yields selenium's driver of the browser on an empty page, without what other pages have
+    said.
+    """
     if not _started or not _is_alive(_started[0]):
         close()
         _started.append(_start())
@@ -104,7 +108,9 @@ def rows(driver: Any, table: str) -> list[list[str]]:
 
 
 def check_look(driver: Any, picture: Path, width: int, dark: bool, contrast: float = 4.5) -> None:
-    """Fails where the page is wider than a window of `width`, hard to read or broken; leaves a picture of it."""
+    """Fails where the page is wider than a window of `width`, hard to read or broken; leaves a
+    picture of it.
+    """
     view(driver, width, 900, dark)
     screenshot(driver, picture)
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
@@ -114,7 +120,8 @@ def check_look(driver: Any, picture: Path, width: int, dark: bool, contrast: flo
     assert errors(driver) == []
 
 
-# The lowest contrast (WCAG 2.1) of visible text against the first opaque background behind it, and which text it is.
+# The lowest contrast (WCAG 2.1) of visible text against the first opaque background behind it, and
+# which text it is.
 _CONTRAST = """
 const parse = (c) => { const n = (c.match(/[\\d.]+/g) || []).map(Number); return c.startsWith("color(") ? n.map((v, i) => i < 3 ? v * 255 : v) : n; };
 const light = ([r, g, b]) => { const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };

@@ -1,7 +1,9 @@
-"""What each test costs in processor time, with the processes it started; the dear ones are listed at the end of every run.
+"""What each test costs in processor time, with the processes it started; the dear ones are listed
+at the end of every run.
 
-`--quick` allows a test 1 s, the default 10 s; with `--budget` a test above that fails the run, and `--times FILE` keeps all.
-Processor time, since the wall clock of a busy machine says nothing of a test.
+`--quick` allows a test 1 s, the default 10 s; with `--budget` a test above that fails the run, and
+`--times FILE` keeps all. Processor time, since the wall clock of a busy machine says nothing of a
+test.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ def processor_seconds() -> float:
 
 
 class Budget:
-    """Measures each test, its fixtures included: a fixture that is shared counts for the first test that asks for it."""
+    """Measures each test, its fixtures included: a fixture that is shared counts for the first test
+    that asks for it.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -49,13 +53,16 @@ class Budget:
             seconds = dict(report.user_properties).get("processor_seconds", 0.0)
             self.seconds[report.nodeid] = seconds
             path = self.config.getoption("--times")
-            if path and not hasattr(self.config, "workerinput"):  # not in the processes of xdist, too
+            # not in the processes of xdist, too
+            if path and not hasattr(self.config, "workerinput"):
                 with Path(path).open("a", encoding="utf-8") as file:
                     file.write(json.dumps([report.nodeid, round(seconds, 3)]) + "\n")
 
     @property
     def over(self) -> list[tuple[float, str]]:
-        return sorted(((s, name) for name, s in self.seconds.items() if s > self.limit), reverse=True)
+        return sorted(
+            ((s, name) for name, s in self.seconds.items() if s > self.limit), reverse=True
+        )
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         write = terminalreporter.write_line
@@ -67,5 +74,9 @@ class Budget:
             write(f"{seconds:7.1f} s  {name}")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.config.getoption("--budget") and self.over and session.exitstatus == pytest.ExitCode.OK:
+        if (
+            self.config.getoption("--budget")
+            and self.over
+            and session.exitstatus == pytest.ExitCode.OK
+        ):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

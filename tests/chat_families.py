@@ -1,4 +1,6 @@
-"""Chat templates in the manner of known families, with a tokenizer of bytes that has their special tokens."""
+"""Chat templates in the manner of known families, with a tokenizer of bytes that has their special
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,13 @@ FAMILIES = {
         "{{ bos_token }}{% for message in messages %}{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}"
         "{{ message['content'] | trim }}{{ '<|eot_id|>' }}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
-        ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+        (
+            "<|begin_of_text|>",
+            "<|end_of_text|>",
+            "<|start_header_id|>",
+            "<|end_header_id|>",
+            "<|eot_id|>",
+        ),
         "<|begin_of_text|>",
     ),
     # Mistral: a turn of the assistant has no opening.
@@ -52,7 +60,9 @@ FAMILIES = {
 
 
 def write(folder: Path, family: Family, adds_bos: bool = False) -> Path:
-    """Writes the tokenizer and the template; `adds_bos`: the tokenizer begins a text by itself, too."""
+    """Writes the tokenizer and the template; `adds_bos`: the tokenizer begins a text by itself,
+    too.
+    """
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(BPE({letter: number for number, letter in enumerate(letters)}, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -19,7 +19,8 @@ def asked(request):
 
 
 class Server:
-    """Answers by the judge's rule, or as `behave(number, request)` says: (status, body, headers ...) or None for the rule.
+    """Answers by the judge's rule, or as `behave(number, request)` says: (status, body, headers
+    ...) or None for the rule.
 
     A body in bytes is sent without any head.
     """
@@ -30,7 +31,8 @@ class Server:
         self.times = []
         self.keys = set()
         self.max_at_once = 0
-        # Set, or set when two requests are there at the same time: until then the first one is kept waiting.
+        # Set, or set when two requests are there at the same time: until then the first one is kept
+        # waiting.
         self.met = threading.Event()
         self.met.set()
         self._running = 0
@@ -51,7 +53,10 @@ class Server:
                         outer.met.set()
                 outer.met.wait(60)
                 outer.met.set()
-                status, body, *headers = outer.behave(number, request) or (200, outer.judge(request))
+                status, body, *headers = outer.behave(number, request) or (
+                    200,
+                    outer.judge(request),
+                )
                 time.sleep(0.005)
                 with outer._lock:
                     outer._running -= 1
@@ -76,7 +81,9 @@ class Server:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
 
     def captions(self, request):
         text = asked(request)
@@ -99,7 +106,10 @@ class Server:
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant"}}
         choice["message"]["content"] = "Thinking.\n" + template.format(word)
         if request.get("logprobs"):
-            top = [{"token": t, "logprob": np.log(0.8 if t == word else 0.1), "bytes": []} for t in words]
+            top = [
+                {"token": t, "logprob": np.log(0.8 if t == word else 0.1), "bytes": []}
+                for t in words
+            ]
             chosen = next(token for token in top if token["token"] == word)
             choice["logprobs"] = {"content": [{**chosen, "top_logprobs": top}]}
         usage = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}

@@ -1,4 +1,6 @@
-"""Clocks that a test sets, in place of the module `time` in a module under test: `monkeypatch.setattr(module, "time", HandClock())`."""
+"""Clocks that a test sets, in place of the module `time` in a module under test:
+`monkeypatch.setattr(module, "time", HandClock())`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ class HandClock:
 
 
 class TickingClock:
-    """Shows the next of `readings` (seconds) at every look, by whichever name; its time of day is always 0."""
+    """Shows the next of `readings` (seconds) at every look, by whichever name; its time of day is
+    always 0.
+    """
 
     def __init__(self, readings: Iterable[float]) -> None:
         self._readings = iter(readings)

@@ -60,7 +60,9 @@ def test_flags_of_a_part_that_was_not_chosen_are_refused(
     assert capsys.readouterr().err.startswith(f"error: --config.{unread}=")
 
 
-def test_packaged_files_are_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packaged_files_are_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     probes = tmp_path / "configs" / "probes"
     probes.mkdir(parents=True)

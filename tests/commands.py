@@ -1,4 +1,6 @@
-"""Many starts of `motif_jax.launch`, in a copy each of one process that has imported it: what each of them takes longest with."""
+"""Many starts of `motif_jax.launch`, in a copy each of one process that has imported it: what each
+of them takes longest with.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tempfile import TemporaryDirectory
 
 from tests import budget
 
-# Reads a folder and arguments, a line each time, and answers with the exit code of a copy that ran them.
+# Reads a folder and arguments, a line each time, and answers with the exit code of a copy that ran
+# them.
 _COPIES = """
 import importlib, json, os, sys
 from motif_jax import launch
@@ -43,8 +46,12 @@ class Commands:
         self._folder = folder
         self.seconds = 0.0
 
-    def launch(self, folder: Path, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-        """Runs `python -m motif_jax.launch ARGUMENTS` in `folder`; `typed` is its standard input."""
+    def launch(
+        self, folder: Path, *arguments: str, typed: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs `python -m motif_jax.launch ARGUMENTS` in `folder`; `typed` is its standard
+        input.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         source, output, errors = (self._folder / name for name in ("typed", "said", "errors"))
@@ -54,12 +61,16 @@ class Commands:
         code, seconds = self._process.stdout.readline().split()
         self.seconds += float(seconds)
         budget.elsewhere += float(seconds)
-        return subprocess.CompletedProcess(arguments, int(code), output.read_text(), errors.read_text())
+        return subprocess.CompletedProcess(
+            arguments, int(code), output.read_text(), errors.read_text()
+        )
 
 
 @contextlib.contextmanager
 def commands(repository: Path, *imported: str, **environment: str) -> Iterator[Commands]:
-    """Command lines of the checkout at `repository`, until the block ends; each finds the modules `imported` in memory."""
+    """Command lines of the checkout at `repository`, until the block ends; each finds the modules
+    `imported` in memory.
+    """
     environment = {**os.environ, "PYTHONPATH": str(repository), **environment}
     with TemporaryDirectory() as folder:
         process = subprocess.Popen(

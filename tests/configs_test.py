@@ -1,7 +1,8 @@
 """The published defaults, each with where it is written, against the configs: plain and faithful.
 
-Sources are sections of the published descriptions: "agent", "reward" and "annotation" are the command lines of the
-published tool with the defaults of its flags; "0.1" to "0.8" the sections of the description of its algorithms; "oni" its counterparts for ONI.
+Sources are sections of the published descriptions: "agent", "reward" and "annotation" are the
+command lines of the published tool with the defaults of its flags; "0.1" to "0.8" the sections of
+the description of its algorithms; "oni" its counterparts for ONI.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from tests.reward_fixtures import load_config
 
 
 class Default(NamedTuple):
-    """A published value, which `faithful` has; as `repr` shows it ours without a variant where that differs, and why."""
+    """A published value, which `faithful` has; as `repr` shows it ours without a variant where that
+    differs, and why.
+    """
 
     value: Any
     source: str
@@ -31,7 +34,9 @@ AGENT = {
     "train_for_env_steps": Default(2_000_000_000, "agent --train_for_env_steps"),
     "batch_size": Default(4096, "agent --batch_size"),
     "rollout": Default(32, "agent --rollout, --recurrence"),
-    "max_waiting_batches": Default(1, "0.8 has at most 2: each waiting batch adds an update of policy lag"),
+    "max_waiting_batches": Default(
+        1, "0.8 has at most 2: each waiting batch adds an update of policy lag"
+    ),
     "environment.name": Default("NetHackScore-v1", "agent --root_env"),
     "environment.max_episode_steps": Default(5000, "0.1, 0.8"),
     "network.image_encoder": Default("convnet_simple", "agent --encoder_type, --encoder_subtype"),
@@ -79,7 +84,9 @@ AGENT = {
     "reward.extrinsic_clip": Default(10.0, "agent --reward_clip"),
     "actors.envs_per_worker": Default(20, "agent --num_envs_per_worker"),
     "actors.groups_per_worker": Default(2, "0.8", "None", "2 without a GPU"),
-    "actors.warmup_seconds": Default(10.0, "0.8", "0.0", "random first steps alone decorrelate the games"),
+    "actors.warmup_seconds": Default(
+        10.0, "0.8", "0.0", "random first steps alone decorrelate the games"
+    ),
     "save_every_steps": Default(10_000_000, "agent --save_every_steps"),
     "keep_checkpoints": Default(5, "agent --keep_checkpoints"),
     "stats_episodes": Default(1000, "agent --stats_avg"),
@@ -98,7 +105,9 @@ AGENT = {
 REWARD = {
     "seed": Default(777, "reward --seed"),
     "dataset_dir": Default("motif_dataset", "reward --dataset_dir", "None", "asked for"),
-    "annotator": Default("llama70b_msg_defaultgoal_default", "0.7; reward --annotator", "None", "asked for"),
+    "annotator": Default(
+        "llama70b_msg_defaultgoal_default", "0.7; reward --annotator", "None", "asked for"
+    ),
     "batch_size": Default(1024, "reward --batch_size"),
     "epochs": Default(10, "reward --num_epochs"),
     "train_fraction": Default(0.8, "0.5"),
@@ -130,9 +139,13 @@ REWARD = {
     "compat.glyph_crop_centre": Default(True, "0.4", *MENDED),
 }
 ANNOTATION = {
-    "annotator": Default("vllm", "annotation --annotator-type", "'lexicon'", "runs without a language model"),
+    "annotator": Default(
+        "vllm", "annotation --annotator-type", "'lexicon'", "runs without a language model"
+    ),
     "goal": Default("defaultgoal", "annotation --goal-key"),
-    "prompt.version": Default("default", "annotation --prompt-version", "'auto'", "the annotator's own"),
+    "prompt.version": Default(
+        "default", "annotation --prompt-version", "'auto'", "the annotator's own"
+    ),
     "name": Default("", "annotation --custom-annotator-string"),
     "num_shards": Default(1, "annotation --n-annotation-chunks"),
     "shard_index": Default(0, "annotation --chunk-number"),
@@ -148,7 +161,9 @@ ANNOTATION = {
     "sampling.top_k": Default(50, "0.7"),
     "sampling.top_p": Default(0.95, "0.7"),
     "sampling.max_tokens": Default(4096, "0.7"),
-    "vllm.model": Default("meta-llama/Llama-2-70b-chat-hf", "annotation --llm-size", "''", "asked for"),
+    "vllm.model": Default(
+        "meta-llama/Llama-2-70b-chat-hf", "annotation --llm-size", "''", "asked for"
+    ),
     "vllm.tensor_parallel_size": Default(8, "annotation --num-gpus", "1", "what every machine has"),
     "vllm.in_flight": Default(2000, "annotation --batch-size"),
     "compat.answer_first_match": Default(True, "0.7", *MENDED),
@@ -180,16 +195,27 @@ ONI = {
     "reward.training.batch_size": Default(256, "oni --reward_model_batch_size"),
     "reward.training.learning_rate": Default(1e-4, "oni --reward_model_lr"),
     "reward.training.steps_per_arrival": Default(32, "oni 1.3"),
-    "reward.training.schedule": Default("published", "oni 1.3", "'budget'", "a CPU has not the time"),
+    "reward.training.schedule": Default(
+        "published", "oni 1.3", "'budget'", "a CPU has not the time"
+    ),
     "reward.training.members": Default(1, "oni 1.3"),
     "reward.training.target": Default("label", "oni 1.3"),
-    "annotator.kind": Default("openai", "oni --llm_server_addr", "'lexicon'", "without a language model"),
-    "annotator.openai.model": Default("Meta-Llama-3.1-8B-Instruct", "oni --llm_model", "''", "asked for"),
+    "annotator.kind": Default(
+        "openai", "oni --llm_server_addr", "'lexicon'", "without a language model"
+    ),
+    "annotator.openai.model": Default(
+        "Meta-Llama-3.1-8B-Instruct", "oni --llm_model", "''", "asked for"
+    ),
     "annotator.openai.base_url": Default(
-        "http://localhost:9001/v1", "oni --llm_server_addr", "'http://127.0.0.1:8000/v1'", "vLLM's own port"
+        "http://localhost:9001/v1",
+        "oni --llm_server_addr",
+        "'http://127.0.0.1:8000/v1'",
+        "vLLM's own port",
     ),
     "annotator.goal": Default("defaultgoal", "oni --goal_key"),
-    "annotator.prompt.version": Default("default", "oni --prompt_version", "'auto'", "the annotator's own"),
+    "annotator.prompt.version": Default(
+        "default", "oni --prompt_version", "'auto'", "the annotator's own"
+    ),
     "annotator.answer.mode": Default("analysis", "oni 1.6", "'auto'", "the annotator's own"),
     "annotator.sampling.temperature": Default(0.1, "oni 1.1"),
     "annotator.sampling.top_p": Default(1.0, "oni 1.1: none"),
@@ -217,13 +243,19 @@ def published(stage: str, variant: str) -> Any:
 
 @pytest.mark.parametrize("stage", TABLES)
 def test_the_defaults_are_the_published_ones(stage: str) -> None:
-    """The source of each stands in its row. A new switch or coefficient gets its row with its source."""
+    """The source of each stands in its row. A new switch or coefficient gets its row with its
+    source.
+    """
     faithful = published(stage, "faithful")
     plain = published(stage, "")
     table = TABLES[stage]
-    assert {key: dotted(faithful, key) for key in table} == {key: row.value for key, row in table.items()}
+    assert {key: dotted(faithful, key) for key in table} == {
+        key: row.value for key, row in table.items()
+    }
     values = {key: repr(dotted(plain, key)) for key in table}
-    assert values == {key: repr(row.value) if row.plain is None else row.plain for key, row in table.items()}
+    assert values == {
+        key: repr(row.value) if row.plain is None else row.plain for key, row in table.items()
+    }
     assert [key for key, row in table.items() if row.plain is not None and not row.why] == []
     sections = {f"{part}.{key}" for part in ("algorithm", "compat") for key in plain.get(part, {})}
     # Of what the normalisation of values brings, which is not published.

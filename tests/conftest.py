@@ -1,4 +1,6 @@
-"""What all tests share: four CPU devices, the golden numbers, and the three sets: --quick, the default, --all."""
+"""What all tests share: four CPU devices, the golden numbers, and the three sets: --quick, the
+default, --all.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,12 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
 if os.environ["JAX_PLATFORMS"] == "cpu":
     compile_quickly()
 else:
-    # Of an accelerator: all processes of the tests share its memory, and by default it rounds factors of products.
+    # Of an accelerator: all processes of the tests share its memory, and by default it rounds
+    # factors of products.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     os.environ.setdefault("JAX_DEFAULT_MATMUL_PRECISION", "highest")
-# Of two collectives that are ready at once each device may begin with another, and then all wait for each other.
+# Of two collectives that are ready at once each device may begin with another, and then all wait
+# for each other.
 IN_ORDER = "xla_cpu_enable_concurrency_optimized_scheduler"
 XLA_FLAGS = os.environ.get("XLA_FLAGS", "")
 if IN_ORDER not in XLA_FLAGS and compiler_knows(IN_ORDER):  # workers of xdist inherit it
@@ -40,8 +44,9 @@ os.environ["MOTIF_JAX_TRUST"] = (
     "tests.oni.label_service_test,tests.play.episodes_test,tests.ilql.train_text_stopped_test,minigrid,json,nowhere"
 )
 
-# What a test or its processes compile is kept between runs. A folder above 2 GB is started again. The workers of xdist
-# start later and inherit the variables; conftest.py files of folders may import jax.
+# What a test or its processes compile is kept between runs. A folder above 2 GB is started again.
+# The workers of xdist start later and inherit the variables; conftest.py files of folders may
+# import jax.
 PROGRAMS = Path(__file__).parent.parent / ".cache" / "compiled"
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     if sum(file.stat().st_size for file in PROGRAMS.glob("*")) > 2e9:
@@ -51,7 +56,8 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 CLEAR_ABOVE_BYTES = 2.5e9
 
-# Formulas, networks and golden numbers, each of which needs one device: what is run on a GPU (--numeric).
+# Formulas, networks and golden numbers, each of which needs one device: what is run on a GPU
+# (--numeric).
 NUMERIC = {
     "rl/algorithms/appo_golden_test.py",
     "lm/candidate_scores_test.py",
@@ -88,9 +94,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leaves what was imported and collected out of Python's search for garbage, which takes up to a tenth of the time else.
+    """Leaves what was imported and collected out of Python's search for garbage, which takes up to
+    a tenth of the time else.
 
-    Tracing makes many objects that live on, and each search looks at all of them: by Python's own limits a twentieth of the time.
+    Tracing makes many objects that live on, and each search looks at all of them: by Python's own
+    limits a twentieth of the time.
     """
     gc.collect()
     gc.freeze()
@@ -110,9 +118,13 @@ def close_browsers() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="only tests marked neither slow nor extra")
     parser.addoption(
-        "--numeric", action="store_true", help="only formulas, networks and golden numbers, as on a GPU"
+        "--quick", action="store_true", help="only tests marked neither slow nor extra"
+    )
+    parser.addoption(
+        "--numeric",
+        action="store_true",
+        help="only formulas, networks and golden numbers, as on a GPU",
     )
     parser.addoption("--all", action="store_true", help="the tests marked extra, too")
     parser.addoption(
@@ -123,11 +135,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="replace recordings and say what changed (tests/recorded_outputs.py)",
     )
-    parser.addoption("--times", metavar="FILE", help="write each test's processor seconds to this file")
+    parser.addoption(
+        "--times", metavar="FILE", help="write each test's processor seconds to this file"
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files of other sets alone are not imported: what takes longest with a test that is left out."""
+    """Files of other sets alone are not imported: what takes longest with a test that is left
+    out.
+    """
     if config.getoption("--numeric") and collection_path.name.endswith("_test.py"):
         return None if str(collection_path.relative_to(Path(__file__).parent)) in NUMERIC else True
     if not config.getoption("--quick") or not collection_path.name.endswith("_test.py"):
@@ -157,7 +173,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True, scope="module")
 def clear_compiled_programs(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Clears jax's caches between files only where the worker has grown: programs are shared, but all of them take 4 GB."""
+    """Clears jax's caches between files only where the worker has grown: programs are shared, but
+    all of them take 4 GB.
+    """
     yield
     if "jax" in sys.modules:
         if psutil.Process().memory_info().rss > CLEAR_ABOVE_BYTES:
@@ -166,7 +184,8 @@ def clear_compiled_programs(request: pytest.FixtureRequest) -> Iterator[None]:
             return
         from motif_jax.core.devices import compiled_programs
 
-        # Of processes that a test killed. What another process of the tests writes at this moment is compiled once more.
+        # Of processes that a test killed. What another process of the tests writes at this moment
+        # is compiled once more.
         compiled_programs.remove_torn(Path(os.environ["JAX_COMPILATION_CACHE_DIR"]))
 
 

@@ -1,4 +1,6 @@
-"""Every command in the README, the docs and the config files names files, variants and keys that exist."""
+"""Every command in the README, the docs and the config files names files, variants and keys that
+exist.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +41,20 @@ def keys(config: str) -> set[str]:
 
 
 def keys_given(line: str) -> set[str]:
-    # What stands in quotes is the value of a flag, such as the command of a study, which has flags of its own.
+    # What stands in quotes is the value of a flag, such as the command of a study, which has flags
+    # of its own.
     return set(re.findall(r"--config\.([a-z_0-9.]+)=", re.sub(r"'[^']*'", "", line)))
 
 
 def commands(text: str) -> list[str]:
-    """Stretches of text that belong to one launch command: up to the end of the line, cell, or block."""
+    """Stretches of text that belong to one launch command: up to the end of the line, cell, or
+    block.
+    """
     text = text.replace("\\\\\n", " ").replace("\\\n", " ")
     # The quickstart's own short form: stage STAGE.py:VARIANT FOLDER FLAGS.
-    text = re.sub(r"(?m)^( *)stage ([a-z_]+\.py\S*)", r"\1motif_jax.launch --config=configs/\2", text)
+    text = re.sub(
+        r"(?m)^( *)stage ([a-z_]+\.py\S*)", r"\1motif_jax.launch --config=configs/\2", text
+    )
     return re.findall(r"(?:motif_jax\.launch|`)([^`\n]*--config=configs/[^`\n]*)", text)
 
 
@@ -87,7 +94,11 @@ def test_table_rows_complete_the_command_of_their_header() -> None:
 GIVEN = re.compile(r"--config\.([a-z_0-9.]+)=('[^']*'|\"[^\"]*\"|[^\s`'\",;:)|]+)")
 STANDS_FOR_ANOTHER = re.compile(r"[A-Z_]+|.*[${<].*|\.\.\.")
 MORE = "import_torch:agent import_torch:oni import_torch:glam train_agent:symbolic train_language_agent:drrn"
-CONFIGS = [*stage_inputs.CONFIGS, *MORE.split(), *(f"benchmark:{name}" for name in benchmarks.names())]
+CONFIGS = [
+    *stage_inputs.CONFIGS,
+    *MORE.split(),
+    *(f"benchmark:{name}" for name in benchmarks.names()),
+]
 
 
 @functools.cache
@@ -126,7 +137,9 @@ def test_every_documented_value_parses(page: Path) -> None:
 
 
 def is_importable(module: str, name: str) -> bool:
-    """Whether `from module import name` works: an attribute of the module, or a module in its folder."""
+    """Whether `from module import name` works: an attribute of the module, or a module in its
+    folder.
+    """
     try:
         if hasattr(importlib.import_module(module), name):
             return True
@@ -156,7 +169,8 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-# The published tool's flags by the sections of docs/from_the_published_tool.md, and the config that each section is about.
+# The published tool's flags by the sections of docs/from_the_published_tool.md, and the config that
+# each section is about.
 PUBLISHED_FLAGS = {
     "Annotation": (
         "annotate",
@@ -204,7 +218,9 @@ def test_the_flag_table_maps_each_published_flag_to_our_keys(section: str) -> No
     assert sorted(flags_there) == sorted(published.split())
     for _, ours in rows:
         for key in re.findall(r"`config\.([a-z_0-9.]+)", ours):
-            assert any(f"{known}.".startswith(f"{key}.") for known in keys(stage)), f"{section}: {key}"
+            assert any(f"{known}.".startswith(f"{key}.") for known in keys(stage)), (
+                f"{section}: {key}"
+            )
 
 
 def test_the_stage_table_has_every_stage() -> None:
@@ -218,7 +234,9 @@ def test_the_stage_table_has_every_stage() -> None:
         assert keys_given(line) <= keys((stage or name) + (variant or "")), name
     files = (REPOSITORY / "docs" / "files.md").read_text(encoding="utf-8")
     assert not [name for name in named if f"`{name}`" not in files]
-    rows = re.findall(r"^\|([^|]*)\|", files[files.index("| stage | files |") :], flags=re.MULTILINE)
+    rows = re.findall(
+        r"^\|([^|]*)\|", files[files.index("| stage | files |") :], flags=re.MULTILINE
+    )
     cells = [name for row in rows for name in re.findall(r"`([a-z_]+)`", row)]
     assert not [name for name in named if cells.count(name) > 1], "a row for each"
 
@@ -233,13 +251,19 @@ def pages_of(nav: list[Any]) -> list[str]:
 
 
 def test_the_site_lists_every_page_once() -> None:
-    site = yaml.safe_load((REPOSITORY / "launch" / "site" / "mkdocs.yml").read_text(encoding="utf-8"))
+    site = yaml.safe_load(
+        (REPOSITORY / "launch" / "site" / "mkdocs.yml").read_text(encoding="utf-8")
+    )
     docs = REPOSITORY / "docs"
-    assert sorted(pages_of(site["nav"])) == sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md"))
+    assert sorted(pages_of(site["nav"])) == sorted(
+        str(page.relative_to(docs)) for page in docs.rglob("*.md")
+    )
 
 
 def test_the_site_fails_on_what_leads_nowhere() -> None:
-    site = yaml.safe_load((REPOSITORY / "launch" / "site" / "mkdocs.yml").read_text(encoding="utf-8"))
+    site = yaml.safe_load(
+        (REPOSITORY / "launch" / "site" / "mkdocs.yml").read_text(encoding="utf-8")
+    )
     assert site["strict"] is True
     assert site["validation"]["nav"] == {"omitted_files": "warn"}
     assert set(site["validation"]["links"].values()) == {"warn"}
@@ -279,7 +303,9 @@ def test_the_quickstart_ends_with_the_evaluations_side_by_side() -> None:
     text = (REPOSITORY / "launch" / "quickstart.sh").read_text(encoding="utf-8")
     *_, last = re.findall(r"^stage (\S+)", text, flags=re.MULTILINE)
     assert last == "report.py:quickstart"
-    assert text.rstrip().endswith('--config.evaluations="$runs/evaluate_agent,$runs/evaluate_random"')
+    assert text.rstrip().endswith(
+        '--config.evaluations="$runs/evaluate_agent,$runs/evaluate_random"'
+    )
 
 
 def test_the_table_of_judges_is_that_of_the_studies_rows() -> None:
@@ -302,7 +328,9 @@ def test_the_readme_fits_on_a_page() -> None:
 def test_sentences_are_short_and_in_the_words_of_the_glossary(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     mean, longest = prose.measure(text)
-    assert prose.length(longest) <= prose.LONGEST, f"{page.name}: {prose.length(longest)} words: {longest}"
+    assert prose.length(longest) <= prose.LONGEST, (
+        f"{page.name}: {prose.length(longest)} words: {longest}"
+    )
     assert mean < prose.MEAN, f"{page.name}: sentences have {mean:.1f} words on average"
     odd = [] if page == prose.GLOSSARY else prose.odd_words(text)
     assert not odd, f"{page.name}: {odd} (docs/glossary.md)"
@@ -318,5 +346,7 @@ def test_messages_are_in_the_words_of_the_glossary() -> None:
 
 def test_shell_scripts_parse() -> None:
     for script in SCRIPTS:
-        done = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["bash", "-n", str(script)], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, f"{shlex.quote(str(script))}: {done.stderr}"

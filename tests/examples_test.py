@@ -45,7 +45,13 @@ def runs(dataset: Path) -> Path:
     folder = dataset.parent
     pairs = {"dataset_dir": str(dataset)}
     run_stage("annotate", folder / "annotate", store_dir=str(folder / "answers"), **pairs)
-    run_stage("train_reward", folder / "reward", annotator="lexicon_msg_defaultgoal", num_devices=1, **pairs)
+    run_stage(
+        "train_reward",
+        folder / "reward",
+        annotator="lexicon_msg_defaultgoal",
+        num_devices=1,
+        **pairs,
+    )
     reward = {"reward.dir": str(folder / "reward")}
     training = {
         "environment.max_episode_steps": 50, "serial": True, "train_for_env_steps": 512, "devices.learner": "0",
@@ -53,7 +59,12 @@ def runs(dataset: Path) -> Path:
     }  # fmt: skip
     run_stage("train_agent", folder / "agent", **reward, **training)
     for name in ("agent", "random"):
-        evaluated = {"policy": name, "agent.dir": str(folder / "agent"), "episodes": 2, "workers": 1}
+        evaluated = {
+            "policy": name,
+            "agent.dir": str(folder / "agent"),
+            "episodes": 2,
+            "workers": 1,
+        }
         run_stage("evaluate", folder / f"evaluate_{name}", **evaluated, **reward)
     return folder
 
@@ -62,14 +73,17 @@ def start(*command: object, **more: str) -> str:
     """Runs a program of the examples' own environment; returns what it prints."""
     variables = {**environment(), "PYTHONPATH": f"{EXAMPLES}{os.pathsep}{REPOSITORY}", **more}
     line = [str(PYTHON), *map(str, command)]
-    done = subprocess.run(line, cwd=REPOSITORY, env=variables, capture_output=True, text=True, timeout=500)
+    done = subprocess.run(
+        line, cwd=REPOSITORY, env=variables, capture_output=True, text=True, timeout=500
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 @of_their_environment
 @pytest.mark.parametrize(
-    ("script", "weights"), [("ppo_pytorch.py", "agent.pt"), ("ppo_stable_baselines3.py", "agent.zip")]
+    ("script", "weights"),
+    [("ppo_pytorch.py", "agent.pt"), ("ppo_stable_baselines3.py", "agent.zip")],
 )
 def test_an_agent_is_trained_with_a_reward_round_nethack(runs, tmp_path, script, weights):
     sizes = "--total-timesteps 512 --num-envs 4 --num-steps 32 --max-episode-steps 40"
@@ -87,10 +101,20 @@ def test_an_agent_is_trained_with_a_reward_round_nethack(runs, tmp_path, script,
 
 @of_their_environment
 def test_scores_of_actions_are_those_of_transformers():
-    sizes = {"model": "tiny_t5", "candidates": 3, "prompt_tokens": 12, "seconds": 0.01, "torch": True}
+    sizes = {
+        "model": "tiny_t5",
+        "candidates": 3,
+        "prompt_tokens": 12,
+        "seconds": 0.01,
+        "torch": True,
+    }
     flags = [f"--config.options.{name}={value}" for name, value in sizes.items()]
     output = start(
-        "-m", "motif_jax.launch", "--config=configs/benchmark.py:score", "--config.repeats=1", *flags
+        "-m",
+        "motif_jax.launch",
+        "--config=configs/benchmark.py:score",
+        "--config.repeats=1",
+        *flags,
     )
     line = json.loads(output.splitlines()[-1])
     assert line["scores_apart"] < 1e-5
@@ -100,7 +124,13 @@ def test_scores_of_actions_are_those_of_transformers():
 @of_their_environment
 def test_both_libraries_train_and_a_run_is_not_repeated(tmp_path):
     rows = tmp_path / "rows.jsonl"
-    line = [EXAMPLES / "beside_stable_baselines3.py", "--rows", rows, "--workdir", tmp_path / "runs"]
+    line = [
+        EXAMPLES / "beside_stable_baselines3.py",
+        "--rows",
+        rows,
+        "--workdir",
+        tmp_path / "runs",
+    ]
     few = ["--tasks", "CartPole-v1", "--seeds", "1", "--steps", "2048"]
     start(*line, *few)
     written = rows.read_text()
@@ -175,7 +205,14 @@ def test_every_cell_of_the_notebook_runs(runs, tmp_path):
     out = tmp_path / "out.ipynb"
     with tempfile.TemporaryDirectory(prefix="nb") as short:  # a socket's name has at most 107 bytes
         folders = {"IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": short}
-        start("-c", RUN_NOTEBOOK, EXAMPLES / "quickstart_files.ipynb", out, QUICKSTART=str(runs), **folders)
+        start(
+            "-c",
+            RUN_NOTEBOOK,
+            EXAMPLES / "quickstart_files.ipynb",
+            out,
+            QUICKSTART=str(runs),
+            **folders,
+        )
     outputs = [
         cell_output
         for cell in json.loads(out.read_text())["cells"]
@@ -194,7 +231,11 @@ def test_the_annotator_labels_a_dataset(dataset, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     import keywords
 
-    options = {"annotator": "keywords:Keywords", "dataset_dir": dataset, "store_dir": tmp_path / "store"}
+    options = {
+        "annotator": "keywords:Keywords",
+        "dataset_dir": dataset,
+        "store_dir": tmp_path / "store",
+    }
     flags = [f"--config.{key}={value}" for key, value in options.items()]
     launch_stage("annotate", tmp_path / "annotate", *flags, variant="")
     labels = np.load(dataset / "preference" / "keywords.npy")

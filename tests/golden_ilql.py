@@ -1,4 +1,6 @@
-"""The golden losses of ILQL (tests/golden/README.md): 13 cases by tokens, two of CQL, four by utterances."""
+"""The golden losses of ILQL (tests/golden/README.md): 13 cases by tokens, two of CQL, four by
+utterances.
+"""
 
 from __future__ import annotations
 
@@ -77,13 +79,19 @@ def cases() -> list[Case]:
 
 
 def item_of(text: str, reward: float, paid: np.ndarray | None = None) -> TokenItem:
-    """The item of a game as it is written, -1 a guess; or what its actions' tokens are `paid` in all."""
+    """The item of a game as it is written, -1 a guess; or what its actions' tokens are `paid` in
+    all.
+    """
     utterances = re.findall(r"(?:^<[as]>)?(.*?)</([as])>", text)
     rewards = [-1.0 if end == "a" else None for _, end in utterances]
     if paid is not None:
         ends = np.cumsum([len(utterance) + 1 for utterance, end in utterances if end == "a"]) - 1
-        action_rewards = iter([float(paid[end]) - reward if end < len(paid) else -1.0 for end in ends])
-        rewards = [None if reward_or_none is None else next(action_rewards) for reward_or_none in rewards]
+        action_rewards = iter(
+            [float(paid[end]) - reward if end < len(paid) else -1.0 for end in ends]
+        )
+        rewards = [
+            None if reward_or_none is None else next(action_rewards) for reward_or_none in rewards
+        ]
     dialogue = Dialogue(
         tuple(utterance for utterance, _ in utterances), tuple(rewards), text.endswith("</eod>")
     )
@@ -120,9 +128,13 @@ def items_of(case: Case, quirks: Quirks = PUBLISHED) -> list[TokenItem]:
 
 
 def batch_of(case: Case, quirks: Quirks = PUBLISHED, utterance: bool | None = None) -> TextBatch:
-    """The case's games as a batch, made by the package from their texts; by `utterance`s or not where that is given."""
+    """The case's games as a batch, made by the package from their texts; by `utterance`s or not
+    where that is given.
+    """
     by_utterance = case.utterance if utterance is None else utterance
-    plan = ItemLayout(WordleTokenizer().delimiters.pad, by_utterance, case.options.get("max_len"), quirks)
+    plan = ItemLayout(
+        WordleTokenizer().delimiters.pad, by_utterance, case.options.get("max_len"), quirks
+    )
     items = items_of(case, quirks)
     width = max(len(item.tokens) for item in items)
     tokens = max(len(item.action_indices) for item in items)

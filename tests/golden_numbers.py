@@ -1,4 +1,5 @@
-"""What the tests against golden numbers share: weights from their recipe, and how close summaries of tensors have to be.
+"""What the tests against golden numbers share: weights from their recipe, and how close summaries
+of tensors have to be.
 
 tests/golden/README.md describes both.
 """
@@ -22,7 +23,11 @@ def recipe_tensors(shapes: Mapping[str, list[int]]) -> dict[str, np.ndarray]:
     """The golden weights of a network: name -> float32 array in PyTorch's layout."""
     tensors = {}
     for name, shape in shapes.items():
-        draws = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape).astype(np.float32)
+        draws = (
+            np.random.default_rng(zlib.crc32(name.encode()))
+            .standard_normal(shape)
+            .astype(np.float32)
+        )
         scale = 0.05 if len(shape) == 1 else 1.5 / np.sqrt(np.prod(shape[1:]))
         tensors[name] = draws * np.float32(scale)
         if name == "embedding/weight":
@@ -36,14 +41,17 @@ def recipe_params(network: AgentNetwork, shapes: Mapping[str, list[int]]) -> Any
     return jax.tree.map(jnp.asarray, layout.from_torch(recipe_tensors(shapes), abstract))
 
 
-def recipe_reward(shapes: Mapping[str, list[int]], **architecture: Any) -> tuple[RewardNetwork, Any]:
+def recipe_reward(
+    shapes: Mapping[str, list[int]], **architecture: Any
+) -> tuple[RewardNetwork, Any]:
     """A reward network and the golden weights as its parameters."""
     network = RewardNetwork(RewardArchitecture(**architecture))
     return network, reward_layout.from_named(recipe_tensors(shapes), network)
 
 
 class Closeness(NamedTuple):
-    """How far a tensor may be from its golden summary: norm, first entries and sum, relative to what they would be.
+    """How far a tensor may be from its golden summary: norm, first entries and sum, relative to
+    what they would be.
 
     Attributes:
       norm: of the norm.
@@ -67,10 +75,12 @@ VTRACE_FILES = (
     "vtrace_T32_N8_llm.npz",
     "vtrace_T32_N8_llm_invalid_mask.npz",
 )
-# Measured, at most: 1.5e-6, 4.9e-6 and 2.9e-5 over all networks and gradients but those of resnet_impala.
+# Measured, at most: 1.5e-6, 4.9e-6 and 2.9e-5 over all networks and gradients but those of
+# resnet_impala.
 GRADIENT = Closeness(norm=1e-5, entry=2e-5, total=1e-4)
-# What one step of Adam changes. Entries whose gradient is as small as Adam's epsilon move by what rounding says of them.
-# Measured, at most: 1.0e-5, 1.5e-4 and 3.5e-4. An entry that goes the other way is 2e-3 or more of any sum.
+# What one step of Adam changes. Entries whose gradient is as small as Adam's epsilon move by what
+# rounding says of them. Measured, at most: 1.0e-5, 1.5e-4 and 3.5e-4. An entry that goes the other
+# way is 2e-3 or more of any sum.
 UPDATE = Closeness(norm=5e-5, entry=5e-4, total=1e-3)
 
 
@@ -82,10 +92,12 @@ def assert_golden(
     but: Mapping[str, Closeness] | None = None,
     noise: Collection[str] = (),
 ) -> None:
-    """Asserts that every tensor of either side has the norm, the sum and the first 8 entries of its golden summary.
+    """Asserts that every tensor of either side has the norm, the sum and the first 8 entries of its
+    golden summary.
 
-    `tensors` are in PyTorch's layout; `prefix` is 'gradient' or 'update', with the variant before it where there is one. `but` has
-    other limits of single tensors; `noise` is rounding in the golden file, and not compared.
+    `tensors` are in PyTorch's layout; `prefix` is 'gradient' or 'update', with the variant before
+    it where there is one. `but` has other limits of single tensors; `noise` is rounding in the
+    golden file, and not compared.
     """
     keys = [key.removeprefix(f"{prefix}/") for key in golden if key.startswith(f"{prefix}/")]
     assert set(tensors) == {key.rsplit("/", 1)[0] for key in keys} - set(noise)

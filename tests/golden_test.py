@@ -1,4 +1,6 @@
-"""Every field of every golden file is named by a test that opens the file: what no test reads holds nothing."""
+"""Every field of every golden file is named by a test that opens the file: what no test reads holds
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ NOT_COMPARED = {
 
 
 def fields(name: str) -> set[str]:
-    """The names in a golden file: parts of an archive's keys, keys of all objects that are no table by name."""
+    """The names in a golden file: parts of an archive's keys, keys of all objects that are no table
+    by name.
+    """
     if name.endswith(".npz"):
         with np.load(GOLDEN / name) as file:
             keys = [key for key in file.files if not key.endswith(SUMMARIES)]
@@ -61,12 +65,18 @@ def fields(name: str) -> set[str]:
 
 @functools.cache
 def strings(path: Path) -> str:
-    """All text that a module's code holds, its docstrings left out, and that of the test helpers it imports."""
+    """All text that a module's code holds, its docstrings left out, and that of the test helpers it
+    imports.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     names = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ):
             names.append(node.value)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
             helper = REPOSITORY / f"{(node.module or '').replace('.', '/')}.py"

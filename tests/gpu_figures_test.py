@@ -1,4 +1,6 @@
-"""The script that takes a GPU's figures reads logs and runs as they are, and its table says what was not done."""
+"""The script that takes a GPU's figures reads logs and runs as they are, and its table says what
+was not done.
+"""
 
 from __future__ import annotations
 
@@ -119,10 +121,15 @@ def test_outcomes_of_tests_are_counted_with_and_without_processes(log: str) -> N
 
 
 def test_a_training_is_judged_by_its_last_third(tmp_path: Path) -> None:
-    rows = [{"time": 100.0 + t, "step": 1000 * min(t, 60) + 100 * max(0, t - 60)} for t in range(10, 91, 10)]
+    rows = [
+        {"time": 100.0 + t, "step": 1000 * min(t, 60) + 100 * max(0, t - 60)}
+        for t in range(10, 91, 10)
+    ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     games = [{"step": 100, "length": 10, "turns": 5}, {"step": 62_000, "length": 10, "turns": 30}]
-    (tmp_path / "episodes.jsonl").write_text("".join(json.dumps(game) + "\n" for game in games) + '{"step"')
+    (tmp_path / "episodes.jsonl").write_text(
+        "".join(json.dumps(game) + "\n" for game in games) + '{"step"'
+    )
     line = gpu_logs.training_reader(tmp_path)(ended(""))
     assert line["first_row_seconds"] == 10.0
     assert line["first_steps_per_second"] == 1000.0
@@ -135,7 +142,9 @@ def test_an_item_beyond_its_limit_ends_with_its_children_alone(tmp_path: Path) -
     figures = gpu_runner.Figures(tmp_path, tmp_path, time.time(), 60.0)
     sleeping = ["bash", "-c", "echo begun; sleep 50 & echo $! > child; wait"]
     items = [
-        gpu_items.Item("late", ["bash", "-c", f"cd {tmp_path}; {sleeping[2]}"], gpu_logs.nothing, 2.0, 1.0),
+        gpu_items.Item(
+            "late", ["bash", "-c", f"cd {tmp_path}; {sleeping[2]}"], gpu_logs.nothing, 2.0, 1.0
+        ),
         gpu_items.Item("good", ["true"], gpu_logs.nothing, 20.0, 1.0),
         gpu_items.Item("broken", ["bash", "-c", "echo why; exit 3"], gpu_logs.nothing, 20.0, 1.0),
     ]
@@ -169,7 +178,9 @@ figures.run_together([[Item("long", command, nothing, 50.0, 1.0)]], 0.0)
     assert process.wait(20) == 128 + signal.SIGTERM
     child = int((tmp_path / "child").read_text())
     wait_until(lambda: not is_alive(child))
-    assert gpu_logs.json_lines(tmp_path / "figures.jsonl") == [{"item": "all", "error": "ended from outside"}]
+    assert gpu_logs.json_lines(tmp_path / "figures.jsonl") == [
+        {"item": "all", "error": "ended from outside"}
+    ]
     with tarfile.open(tmp_path / "logs.tar.gz") as tar:
         assert tar.getnames() == ["long.log", "nethack/metrics.jsonl"]
 
@@ -224,8 +235,13 @@ def test_the_table_between_its_marks_names_the_missing_items(tmp_path: Path) -> 
     assert written.endswith("\nafter\n")
     assert "stale row" not in written
     assert "**Machine:** NVIDIA H100, 16 cores" in written
-    assert "| **145,000 steps/s** (untrained policy, first seconds) | 0.50 of the games alone; " in written
-    assert "| training with `laptop`'s network, task's reward, 15 workers x 80 in 4 groups" in written
+    assert (
+        "| **145,000 steps/s** (untrained policy, first seconds) | 0.50 of the games alone; "
+        in written
+    )
+    assert (
+        "| training with `laptop`'s network, task's reward, 15 workers x 80 in 4 groups" in written
+    )
     assert "| **70,000 tokens/s**, 0.21 of bfloat16 matrix products | compiled in 60 s |" in written
     assert "| scores of candidates, Flan-T5-large | not done in 60 s |" in written
 
@@ -260,7 +276,9 @@ def test_a_call_that_cannot_fit_is_refused(flags: tuple[str, ...]) -> None:
 
 
 def test_items_run_in_the_order_of_the_plans() -> None:
-    chosen = gpu_figures.chosen_plans(options_of("--items=score_cublas_cold,numeric_tests,train,score_cold"))
+    chosen = gpu_figures.chosen_plans(
+        options_of("--items=score_cublas_cold,numeric_tests,train,score_cold")
+    )
     assert [[item.name for item in plan.items()] for plan in chosen] == [
         ["train"],
         ["score_cold", "numeric_tests", "score_cublas_cold"],
@@ -272,13 +290,20 @@ def test_a_missing_package_is_named_before_any_item(tmp_path: Path) -> None:
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('no minigrid here')")
     folders = {"OUT": str(tmp_path / "out"), "GPU_FIGURES_WORK": str(tmp_path / "work")}
-    environment = {**os.environ, **folders, "PYTHON": sys.executable, "PYTHONPATH": str(broken.parent)}
+    environment = {
+        **os.environ,
+        **folders,
+        "PYTHON": sys.executable,
+        "PYTHONPATH": str(broken.parent),
+    }
     # Of a copy: a checkout may have wheels.
     script = tmp_path / "launch" / "gpu_figures.sh"
     script.parent.mkdir()
     shutil.copy(REPOSITORY / "launch" / script.name, script)
     command = ["bash", str(script), "--tiny"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "error: minigrid cannot be imported (no minigrid here): make .gpu_wheels/ by launch/gpu_wheels.sh, "
@@ -303,7 +328,9 @@ def test_a_model_that_is_there_is_not_made() -> None:
 
 
 def stage_commands(item: Any) -> list[list[str]]:
-    """The commands of an item that start a stage: one, or those that a shell runs one after the other."""
+    """The commands of an item that start a stage: one, or those that a shell runs one after the
+    other.
+    """
     command = item.command
     if command[:2] == ["bash", "-c"]:
         words = shlex.split(command[2])

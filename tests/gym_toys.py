@@ -1,4 +1,6 @@
-"""Environments of gymnasium's kind that a user might have, registered by importing this module, and what they say."""
+"""Environments of gymnasium's kind that a user might have, registered by importing this module, and
+what they say.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from gymnasium import spaces
 
 
 class Vault(gymnasium.Env):
-    """A row of cells with a key on the left and a door on the right; nested spaces, and info that says what happened.
+    """A row of cells with a key on the left and a door on the right; nested spaces, and info that
+    says what happened.
 
     Actions 1 left, 2 right, 3 stay. The door opens with the key, which ends the episode and pays 1.
     """
@@ -22,9 +25,14 @@ class Vault(gymnasium.Env):
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
         self.action_space = spaces.Discrete(3, start=1)
-        me = spaces.Dict(cell=spaces.Discrete(self.CELLS), speed=spaces.Box(-1.0, 1.0, (2,), np.float64))
+        me = spaces.Dict(
+            cell=spaces.Discrete(self.CELLS), speed=spaces.Box(-1.0, 1.0, (2,), np.float64)
+        )
         self.observation_space = spaces.Dict(
-            clock=spaces.MultiDiscrete([2, 3]), me=me, sound=spaces.Text(20), switches=spaces.MultiBinary(2)
+            clock=spaces.MultiDiscrete([2, 3]),
+            me=me,
+            sound=spaces.Text(20),
+            switches=spaces.MultiBinary(2),
         )
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -44,12 +52,19 @@ class Vault(gymnasium.Env):
             self._key = True
             text = "You find a key."
         opened = self._cell == self.CELLS - 1 and self._key
-        info = {"said": text, "is_success": opened, "length": 99, "steps_with_key": np.int64(self._key)}
+        info = {
+            "said": text,
+            "is_success": opened,
+            "length": 99,
+            "steps_with_key": np.int64(self._key),
+        }
         return self._observation(), float(opened), opened, False, info
 
     def render(self) -> np.ndarray:
         picture = np.zeros((20, 20 * self.CELLS, 3), np.uint8)
-        picture[:, 20 * self._cell : 20 * (self._cell + 1)] = (255, 200, 0) if self._key else (200, 200, 200)
+        picture[:, 20 * self._cell : 20 * (self._cell + 1)] = (
+            (255, 200, 0) if self._key else (200, 200, 200)
+        )
         return picture
 
     def _observation(self) -> dict[str, Any]:
@@ -62,7 +77,9 @@ class Vault(gymnasium.Env):
 
 
 class Chatter(gymnasium.Env):
-    """An observation without a field for the text, and a text that is longer than there is room for."""
+    """An observation without a field for the text, and a text that is longer than there is room
+    for.
+    """
 
     observation_space = spaces.Discrete(2)
     action_space = spaces.Discrete(2)
@@ -124,7 +141,9 @@ class Masked(Chatter):
 
 
 class Aim(gymnasium.Env):
-    """Two numbers are to be guessed from a picture of them; each step pays minus the distance. Ends after 10 steps."""
+    """Two numbers are to be guessed from a picture of them; each step pays minus the distance. Ends
+    after 10 steps.
+    """
 
     metadata = {"render_modes": ["rgb_array"]}
 
@@ -133,7 +152,9 @@ class Aim(gymnasium.Env):
         self.action_space = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 10], np.float32))
         self.observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: Any = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self._steps = 0
         self._draw()
@@ -186,7 +207,9 @@ def no_environment(environment: gymnasium.Env) -> int:
     return 3
 
 
-def praise(observation: Any, info: dict[str, Any], environment: gymnasium.Env, action: int | None) -> str:
+def praise(
+    observation: Any, info: dict[str, Any], environment: gymnasium.Env, action: int | None
+) -> str:
     """The text of a step: what was done, in letters that ASCII has not."""
     wrapped = environment.unwrapped is not environment
     return "" if action is None else f"action {action} " + "é" * 20 * wrapped
@@ -195,7 +218,9 @@ def praise(observation: Any, info: dict[str, Any], environment: gymnasium.Env, a
 class Counting:
     """A text that remembers: how many steps there were."""
 
-    def __call__(self, observation: Any, info: dict[str, Any], environment: Any, action: int | None) -> str:
+    def __call__(
+        self, observation: Any, info: dict[str, Any], environment: Any, action: int | None
+    ) -> str:
         self._steps = 0 if action is None else self._steps + 1
         return f"step {self._steps}"
 

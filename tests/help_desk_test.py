@@ -1,4 +1,6 @@
-"""The help desk of docs/examples/help_desk.py: who earns what, and that agents learn from its dialogues and play in it."""
+"""The help desk of docs/examples/help_desk.py: who earns what, and that agents learn from its
+dialogues and play in it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.reward_fixtures import launch
 
 
 def conversation(*answers: str, seed: int = 0) -> tuple[help_desk.Desk, list[float]]:
-    """The dialogue with these answers of the clerk, and what each earned; `{remedy}` is the right one."""
+    """The dialogue with these answers of the clerk, and what each earned; `{remedy}` is the right
+    one.
+    """
     customer = help_desk.HelpDesk()
     desk = customer.reset(np.random.default_rng(seed))
     rewards = []
@@ -40,7 +44,9 @@ def test_a_promise_without_the_number_costs_half() -> None:
 
 
 def test_two_remedies_at_once_earn_nothing() -> None:
-    _, rewards = conversation("Your number, please?", "I will trace it, exchange it, and send a new one.")
+    _, rewards = conversation(
+        "Your number, please?", "I will trace it, exchange it, and send a new one."
+    )
 
     assert rewards == [0, 0]
 
@@ -61,7 +67,9 @@ def test_clerks_earn_what_the_page_says() -> None:
 
 
 @pytest.mark.extra
-def test_an_agent_learns_from_the_file_and_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_learns_from_the_file_and_plays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{REPOSITORY / 'docs/examples'}:{REPOSITORY}")
     data = tmp_path / "dialogues.jsonl"
     help_desk.main(str(data), count=60)

@@ -55,5 +55,7 @@ def test_every_variant_passes_its_check_or_names_what_it_wants(
         monkeypatch.setenv("MOTIF_JAX_TRUST", ",".join(entry_points.named(config.to_dict())))
         line = refusal_line(config, tmp_path / "run")
         named = {part: words for (config, part), words in WANTED.items() if config == name}
-        wanted = [named[part] for part in named if (part in variant if len(part) > 1 else part == variant)]
+        wanted = [
+            named[part] for part in named if (part in variant if len(part) > 1 else part == variant)
+        ]
         assert line is None or any(words in line for words in wanted), f"{name}:{variant}: {line}"

@@ -26,13 +26,15 @@ def get_config(variant=None):
 
 @pytest.fixture(scope="module")
 def quick() -> Iterator[Commands]:
-    """Command lines without the start of a process each, which takes longest; others here start one as people do."""
+    """Command lines without the start of a process each, which takes longest; others here start one
+    as people do.
+    """
     with commands(REPOSITORY) as started:
         yield started
 
 
-# AT is a folder with config files: `mine.py`, and two that are none. A section's literal would be taken as it is: its other keys
-# gone, unknown ones and other types let in.
+# AT is a folder with config files: `mine.py`, and two that are none. A section's literal would be
+# taken as it is: its other keys gone, unknown ones and other types let in.
 MISTAKES = [
     ("--config=configs/none.py", ["configs/none.py", "no file"]),
     ("--config=collect", ["did you mean --config=configs/collect.py?"]),
@@ -68,7 +70,9 @@ def assert_one_line(done: subprocess.CompletedProcess[str], words: list[str]) ->
 
 
 @pytest.mark.parametrize(("flags", "words"), MISTAKES)
-def test_a_mistake_is_one_line(quick: Commands, tmp_path: Path, flags: str, words: list[str]) -> None:
+def test_a_mistake_is_one_line(
+    quick: Commands, tmp_path: Path, flags: str, words: list[str]
+) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "broken.py").write_text("def get_config(:")
     (tmp_path / "bare.py").touch()
@@ -78,7 +82,9 @@ def test_a_mistake_is_one_line(quick: Commands, tmp_path: Path, flags: str, word
 
 def test_a_command_without_a_config_is_one_line() -> None:
     command = [sys.executable, "-m", "motif_jax.launch"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        command, cwd=REPOSITORY, capture_output=True, text=True, timeout=240, check=False
+    )
     assert_one_line(done, ["--config is missing"])
 
 
@@ -89,18 +95,33 @@ def test_a_command_without_a_config_is_one_line() -> None:
         ("--config=configs/collect.py\n# ours\n--config.sed=1", "config.sed"),
     ],
 )
-def test_a_mistake_in_a_file_of_flags_is_one_line(tmp_path: Path, lines: str | None, word: str) -> None:
+def test_a_mistake_in_a_file_of_flags_is_one_line(
+    tmp_path: Path, lines: str | None, word: str
+) -> None:
     if lines is not None:
         (tmp_path / "flags").write_text(lines)
     command = [sys.executable, "-m", "motif_jax.launch", f"--flagfile={tmp_path / 'flags'}"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        command, cwd=REPOSITORY, capture_output=True, text=True, timeout=240, check=False
+    )
     assert_one_line(done, [word])
 
 
 def test_a_file_of_flags_stands_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "flags").write_text("--config=configs/collect.py\n# a remark\n--config.seed=7\n")
-    arguments = ["launch", "--config.seed=1", "--flagfile", f"{tmp_path / 'flags'}", "--config.seed=9"]
-    expanded = ["--config.seed=1", "--config=configs/collect.py", "--config.seed=7", "--config.seed=9"]
+    arguments = [
+        "launch",
+        "--config.seed=1",
+        "--flagfile",
+        f"{tmp_path / 'flags'}",
+        "--config.seed=9",
+    ]
+    expanded = [
+        "--config.seed=1",
+        "--config=configs/collect.py",
+        "--config.seed=7",
+        "--config.seed=9",
+    ]
     assert command_line.with_flag_files(arguments) == ["launch", *expanded]
 
 
@@ -132,7 +153,9 @@ def interrupted(*arguments: str) -> subprocess.Popen[str]:
 
 
 def test_ctrl_c_before_the_stage_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("import os, signal, time; os.kill(os.getpid(), 2); time.sleep(60)")
+    (tmp_path / "mine.py").write_text(
+        "import os, signal, time; os.kill(os.getpid(), 2); time.sleep(60)"
+    )
     process = interrupted(f"--config={tmp_path / 'mine.py'}")
     assert process.communicate(timeout=240) == ("", f"{INTERRUPTED}\n")
     assert process.returncode == 130
@@ -166,7 +189,9 @@ def test_ctrl_c_in_a_stage_is_one_line(tmp_path: Path) -> None:
 def test_none_clears_a_value_and_the_last_flag_decides(
     quick: Commands, stage: str, flags: str, shown: str
 ) -> None:
-    done = quick.launch(REPOSITORY, f"--config=configs/{stage}.py", *flags.split(), "--print_config")
+    done = quick.launch(
+        REPOSITORY, f"--config=configs/{stage}.py", *flags.split(), "--print_config"
+    )
     assert done.returncode == 0, done.stderr
     assert f"--config.{shown}" in done.stdout.splitlines()
 
@@ -184,7 +209,9 @@ def test_packaged_config_files_are_found_from_any_folder(quick: Commands, tmp_pa
 def test_the_entry_point_is_light() -> None:
     """Spawned workers import it again: it must not bring jax, flax, nle or a plotting library."""
     heavy = "jax flax orbax nle matplotlib torch pandas pyarrow"
-    code = f"import sys, motif_jax.launch; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    code = (
+        f"import sys, motif_jax.launch; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    )
     printed = subprocess.check_output([sys.executable, "-c", code], cwd=REPOSITORY, text=True)
     assert printed.strip() == "[]"
 

@@ -1,4 +1,6 @@
-"""Agents of the library: they act in one environment and in many, are paid as they learned, and the pages' examples run."""
+"""Agents of the library: they act in one environment and in many, are paid as they learned, and the
+pages' examples run.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ from tests.processes import REPOSITORY
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
     folder = tmp_path_factory.mktemp("agent")
-    reward = {"reward.dir": str(trained), "reward.quantile": 0.05, "reward.intrinsic_coefficient": 0.3}
+    reward = {
+        "reward.dir": str(trained),
+        "reward.quantile": 0.05,
+        "reward.intrinsic_coefficient": 0.3,
+    }
     untrained.write(folder, "smoke", reward, {7: 1.0})
     return folder
 
@@ -88,7 +94,9 @@ def test_an_agent_of_gymnasium_is_paid_in_the_plain_environment(
     agent = tmp_path / "agent"
     untrained.write(agent, "gym", changes, {7: 1.0})
 
-    env = wrappers.IntrinsicReward.of_agent(gymnasium.make("ToyVault-v0"), agent, trust=["tests.gym_toys"])
+    env = wrappers.IntrinsicReward.of_agent(
+        gymnasium.make("ToyVault-v0"), agent, trust=["tests.gym_toys"]
+    )
 
     env.reset(seed=1)
     steps = [env.step(action) for action in (3, 2, 2, 1)]
@@ -131,21 +139,32 @@ def test_an_agent_acts_for_one_and_for_many(agent: Path) -> None:
 
 
 @pytest.mark.extra
-def test_the_examples_of_the_pages_run(agent: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_pages_run(
+    agent: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs = agent.parent / "runs"
     runs.mkdir()
     (runs / "quickstart").mkdir()
     for folder in (runs, runs / "quickstart"):
         (folder / "agent").symlink_to(agent)
         (folder / "reward").symlink_to(trained)
-    byte_pairs.save(runs / "tokens", byte_pairs.train(["My parcel has not come."], "gpt2", 300), "gpt2")
+    byte_pairs.save(
+        runs / "tokens", byte_pairs.train(["My parcel has not come."], "gpt2", 300), "gpt2"
+    )
     text_agents.write(runs / "ilql", task="dialogues", options={"tokenizer": str(runs / "tokens")})
     models.write(agent.parent / "FOLDER", "gpt2")
     (agent.parent / "FOLDER" / "tokenizer.json").write_text(models.tokenizer())
-    template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
+    template = (
+        "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
+    )
     (agent.parent / "FOLDER" / "chat_template.jinja").write_text(template)
     monkeypatch.chdir(agent.parent)
-    counts = {"README.md": 1, "docs/library.md": 5, "docs/environments.md": 1, "docs/language.md": 3}
+    counts = {
+        "README.md": 1,
+        "docs/library.md": 5,
+        "docs/environments.md": 1,
+        "docs/language.md": 3,
+    }
     for page, least in counts.items():
         text = (REPOSITORY / page).read_text(encoding="utf-8")
         examples = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)

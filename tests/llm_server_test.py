@@ -37,7 +37,9 @@ def test_the_cpu_build_is_started_by_its_module(tmp_path: Path) -> None:
 
     command = command_of(tmp_path, "models/Judge", "0", "8123")
 
-    assert command.startswith(f"{python} -m vllm.entrypoints.openai.api_server --model models/Judge ")
+    assert command.startswith(
+        f"{python} -m vllm.entrypoints.openai.api_server --model models/Judge "
+    )
     assert "--served-model-name Judge" in command
     assert "--kv-cache-memory-bytes 1G" in command
 
@@ -56,6 +58,8 @@ def test_a_command_of_ones_own_serves(tmp_path: Path) -> None:
 def test_flags_of_the_caller_come_last(tmp_path: Path) -> None:
     program = write_program(tmp_path / "vllm")
 
-    command = command_of(tmp_path, "Judge", "0", "8000", "--max-model-len", "512", VLLM=str(program))
+    command = command_of(
+        tmp_path, "Judge", "0", "8000", "--max-model-len", "512", VLLM=str(program)
+    )
 
     assert command.endswith("--max-model-len 512\n")

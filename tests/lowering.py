@@ -1,4 +1,6 @@
-"""Reads programs in StableHLO: which products they have, whose memory they take over, and what no GPU runs well."""
+"""Reads programs in StableHLO: which products they have, whose memory they take over, and what no
+GPU runs well.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ import math
 import re
 from typing import Any
 
-# Functions of NVIDIA's libraries that programs may call: the QR factorisation of the orthogonal initialisation.
+# Functions of NVIDIA's libraries that programs may call: the QR factorisation of the orthogonal
+# initialisation.
 GPU_CALLS = {"cusolver_geqrf_ffi", "cusolver_orgqr_ffi"}
 # As many numbers may be added up in bfloat16.
 SHORT_SUM = 8
@@ -28,7 +31,9 @@ def unfit_for_a_gpu(text: str) -> list[str]:
 
 
 def long_bfloat16_sums(text: str) -> list[str]:
-    """Sums of many bfloat16 numbers, which Hopper GPUs add up in bfloat16: reductions, scatters, and over devices."""
+    """Sums of many bfloat16 numbers, which Hopper GPUs add up in bfloat16: reductions, scatters,
+    and over devices.
+    """
     sums = []
     reductions = r"stablehlo\.reduce\(.*applies stablehlo\.add across dimensions = \[([\d, ]*)\] : \(tensor<([\dx]*)xbf16>"
     for axes, shape in re.findall(reductions, text):
@@ -47,7 +52,9 @@ def long_bfloat16_sums(text: str) -> list[str]:
 
 
 def products(text: str, kind: str) -> list[tuple[str, ...]]:
-    """Types like '20x512xf32' of factors and result of the operations `kind`, 'convolution' or 'dot_general'."""
+    """Types like '20x512xf32' of factors and result of the operations `kind`, 'convolution' or
+    'dot_general'.
+    """
     types = r": \(tensor<([^>]*)>, tensor<([^>]*)>\) -> tensor<([^>]*)>"
     return re.findall(rf"stablehlo\.{kind}\b.*{types}", text)
 

@@ -13,9 +13,13 @@ from motif_jax.play.ratings import TextReward
 
 
 class MadeUpRater:
-    """Pays for what begins with certain letters; depends on the text alone, and pays nothing without one."""
+    """Pays for what begins with certain letters; depends on the text alone, and pays nothing
+    without one.
+    """
 
-    def discount(self, text: np.ndarray | None, reward: TextReward, count: int, visits: object) -> float:
+    def discount(
+        self, text: np.ndarray | None, reward: TextReward, count: int, visits: object
+    ) -> float:
         return reward.paid / count**3.0
 
     def __call__(self, text: np.ndarray | None, observation: object = None) -> TextReward:
@@ -27,7 +31,9 @@ class MadeUpRater:
 
 
 class MadeUpPolicy:
-    """A batch policy without a network: prefers an action that depends on the status line and the steps so far."""
+    """A batch policy without a network: prefers an action that depends on the status line and the
+    steps so far.
+    """
 
     name = "made up"
     in_workers = False
@@ -51,7 +57,11 @@ def film(steps: int = 150, seed: int = 3, screen: bool = True) -> watching.Film:
     choose = RandomPolicy().player(seed, environment.spec)
     actions = [choose({}) for _ in range(steps)]
     maker = watching.FilmMaker(
-        "NetHackScore-v1", {"max_episode_steps": steps}, seed, environment.spec, "A <b>made-up</b> film"
+        "NetHackScore-v1",
+        {"max_episode_steps": steps},
+        seed,
+        environment.spec,
+        "A <b>made-up</b> film",
     )
     chooser = watching.recorded_actions(np.array(actions), MadeUpPolicy(), environment.spec)
     for sight in watching.watch(environment, seed, chooser, MadeUpRater()):

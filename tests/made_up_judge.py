@@ -1,4 +1,6 @@
-"""A chat model with made-up weights in a folder as people have them: ChatML, byte pairs, a Llama of two layers."""
+"""A chat model with made-up weights in a folder as people have them: ChatML, byte pairs, a Llama of
+two layers.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-TEXTS = ["Message A: Message B: Which message is better news? You kill the newt! You see here a key."] * 3
+TEXTS = [
+    "Message A: Message B: Which message is better news? You kill the newt! You see here a key."
+] * 3
 VALUES = {
     "model_type": "llama",
     "hidden_size": 16,

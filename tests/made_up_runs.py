@@ -45,7 +45,9 @@ def evaluation_rows(count: int, shift: float, seed: int) -> list[dict]:
     return rows
 
 
-def write_evaluation(folder: Path, policy: str, rows: list[dict], reward: dict | None = None) -> dict:
+def write_evaluation(
+    folder: Path, policy: str, rows: list[dict], reward: dict | None = None
+) -> dict:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / evaluation_files.JOURNAL).write_text("".join(json.dumps(row) + "\n" for row in rows))
     summary = {
@@ -60,7 +62,9 @@ def write_evaluation(folder: Path, policy: str, rows: list[dict], reward: dict |
     return summary
 
 
-def write_agent_run(folder: Path, episodes: int = 400, hacking: bool = False, seed: int = 3) -> None:
+def write_agent_run(
+    folder: Path, episodes: int = 400, hacking: bool = False, seed: int = 3
+) -> None:
     generator = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "metrics.jsonl", "w") as file:
@@ -119,10 +123,18 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
     recorded = recorded_games.read_recorded(folder / "agent")
     best = max(recorded, key=lambda row: row["intrinsic_return"])
     write_reward_run(folder / "reward")
-    for name, policy, shift, seed in (("evaluation", "runs/agent", 20.0, 1), ("random", "random", 0.0, 2)):
+    for name, policy, shift, seed in (
+        ("evaluation", "runs/agent", 20.0, 1),
+        ("random", "random", 0.0, 2),
+    ):
         write_evaluation(folder / name, policy, evaluation_rows(60, shift, seed))
     generator = np.random.default_rng(0)
-    texts = [HOSTILE, "", "You see here a key.", *(f"You kill the newt number {i}!" for i in range(120))]
+    texts = [
+        HOSTILE,
+        "",
+        "You see here a key.",
+        *(f"You kill the newt number {i}!" for i in range(120)),
+    ]
     values = generator.normal(0, 1, len(texts))
     evaluations = {
         "agent": evaluation_files.read_evaluation(folder / "evaluation"), "random": evaluation_files.read_evaluation(folder / "random")
@@ -143,7 +155,9 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
         recorded_players={best["stem"]: "players/best.html"},
         evaluations=evaluations,
         message_tallies={
-            name: messages.from_rows(json.loads((folder / file / evaluation_files.MESSAGES).read_text()))
+            name: messages.from_rows(
+                json.loads((folder / file / evaluation_files.MESSAGES).read_text())
+            )
             for name, file in (("agent", "evaluation"), ("random", "random"))
         },
         replays=[("0", "recordings/episode-00000.html")],
@@ -157,10 +171,15 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
             name: metric_files.Curve(np.arange(11.0), np.linspace(0, end, 11))
             for name, end in ((HOSTILE, 2.0), ("b", -1.0))
         },
-        language={"validation/perplexity": metric_files.Curve(np.arange(3.0), np.array([9.0, 4.0, 5.0]))},
+        language={
+            "validation/perplexity": metric_files.Curve(np.arange(3.0), np.array([9.0, 4.0, 5.0]))
+        },
         text={"validation/loss": metric_files.Curve(np.arange(3.0), np.array([np.nan, 0.7, 0.6]))},
         commands=[
-            ("agent", "python -m motif_jax.launch --config=configs/train_agent.py --config.title='<b>'")
+            (
+                "agent",
+                "python -m motif_jax.launch --config=configs/train_agent.py --config.title='<b>'",
+            )
         ],
         provenance=[("agent: config.json", '{"seed": 777}')],
     )

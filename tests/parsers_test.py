@@ -1,4 +1,6 @@
-"""Every parser of what people, models and servers write: whatever comes, it is read or refused in one line."""
+"""Every parser of what people, models and servers write: whatever comes, it is read or refused in
+one line.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def coordinator(text: str) -> None:
 def judge_request(text: str) -> None:
     """A request to the stand-in of a language model's server: always an answer."""
     for method in ("GET", "POST"):
-        status, body = serve.handle(JUDGE, method, "/v1/chat/completions", text.encode("utf-8", "replace"))
+        status, body = serve.handle(
+            JUDGE, method, "/v1/chat/completions", text.encode("utf-8", "replace")
+        )
         assert status in (200, 400, 404)
         json.dumps(body)
 
@@ -62,7 +66,9 @@ def test_nothing_but_one_line(name: str) -> None:
     parse, *texts = PARSERS[name]
     pieces = st.sampled_from(texts) | st.text(st.characters(codec="utf-8"), max_size=3)
 
-    @settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+    )
     @given(st.lists(pieces, max_size=9).map("".join))
     def try_it(text: str) -> None:
         line = "nothing is wrong"

@@ -1,4 +1,6 @@
-"""What tests share that start programs of their own, kill them, and look for what they leave behind."""
+"""What tests share that start programs of their own, kill them, and look for what they leave
+behind.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,12 @@ import pytest
 from tests import reward_fixtures
 from tests.reward_fixtures import REPOSITORY
 
-# Above those that Linux gives to outgoing connections: nobody gets one of them by accident before it is used. Of the processes
-# that run tests side by side (gw0, gw1, ...) each has ports of its own, and gives each of them once: whoever has one may not
-# listen on it yet.
-_PORTS = range(61_440 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8 * 512, 65_536)[:512]
+# Above those that Linux gives to outgoing connections: nobody gets one of them by accident before
+# it is used. Of the processes that run tests side by side (gw0, gw1, ...) each has ports of its
+# own, and gives each of them once: whoever has one may not listen on it yet.
+_PORTS = range(61_440 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8 * 512, 65_536)[
+    :512
+]
 _not_given = random.sample(_PORTS, len(_PORTS))
 
 
@@ -67,9 +71,12 @@ def descendants(pid: int) -> set[int]:
 def still_there(pids: set[int]) -> set[int]:
     """Those of `pids` that run or lie there as zombies.
 
-    Orphans' zombies are the first process's to take away, which in a container may be one that takes nobody's.
+    Orphans' zombies are the first process's to take away, which in a container may be one that
+    takes nobody's.
     """
-    running = {process for process in psutil.process_iter(["ppid", "status"]) if process.pid in pids}
+    running = {
+        process for process in psutil.process_iter(["ppid", "status"]) if process.pid in pids
+    }
     gone = {"ppid": 1, "status": psutil.STATUS_ZOMBIE}
     return {process.pid for process in running if process.info != gone}
 
@@ -80,7 +87,9 @@ def unread(pipe: int) -> int:
 
 
 def with_sigint(handler: signal.Handlers, *arguments: str) -> list[str]:
-    """`python ARGUMENTS` with SIGINT as a terminal gives it (SIG_DFL) or a script in the background (SIG_IGN)."""
+    """`python ARGUMENTS` with SIGINT as a terminal gives it (SIG_DFL) or a script in the background
+    (SIG_IGN).
+    """
     code = (
         f"import os, signal, sys; signal.signal(signal.SIGINT, signal.{handler.name});"
         "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
@@ -89,10 +98,16 @@ def with_sigint(handler: signal.Handlers, *arguments: str) -> list[str]:
 
 
 class Program:
-    """A program in a session of its own whose output, standard error included, goes to the file `log`."""
+    """A program in a session of its own whose output, standard error included, goes to the file
+    `log`.
+    """
 
     def __init__(
-        self, arguments: Sequence[str], log: Path, environment: dict[str, str], typed: str | Path = os.devnull
+        self,
+        arguments: Sequence[str],
+        log: Path,
+        environment: dict[str, str],
+        typed: str | Path = os.devnull,
     ) -> None:
         """`typed`: the file that it reads as what somebody types."""
         self.log = log
@@ -124,9 +139,16 @@ class Program:
 
 
 def launch(
-    workdir: Path, config: str, *flags: str, log: Path, typed: str | Path = os.devnull, **environment: str
+    workdir: Path,
+    config: str,
+    *flags: str,
+    log: Path,
+    typed: str | Path = os.devnull,
+    **environment: str,
 ) -> Program:
-    """Starts `python -m motif_jax.launch` with configs/CONFIG on the CPU, with the device count of the flags."""
+    """Starts `python -m motif_jax.launch` with configs/CONFIG on the CPU, with the device count of
+    the flags.
+    """
     stage, _, variant = config.partition(".py")
     arguments = reward_fixtures.command(stage, workdir, *flags, variant=variant.removeprefix(":"))
     return Program(arguments, log, {**reward_fixtures.environment(), **environment}, typed)
@@ -136,16 +158,29 @@ def launch_hosts(
     count: int, workdir: Path, config: str, *flags: str, log: Path, **environment: str
 ) -> list[Program]:
     """Starts as many processes as hosts of one training, each with a log of its own."""
-    host_flags = [f"--config.hosts.coordinator=localhost:{free_port()}", f"--config.hosts.count={count}"]
+    host_flags = [
+        f"--config.hosts.coordinator=localhost:{free_port()}",
+        f"--config.hosts.count={count}",
+    ]
     logs = [log.with_name(f"{log.name}_{index}") for index in range(count)]
     return [
-        launch(workdir, config, *flags, *host_flags, f"--config.hosts.index={index}", log=path, **environment)
+        launch(
+            workdir,
+            config,
+            *flags,
+            *host_flags,
+            f"--config.hosts.index={index}",
+            log=path,
+            **environment,
+        )
         for index, path in enumerate(logs)
     ]
 
 
 def killed(code: str, *arguments: str, returns: int = -signal.SIGKILL) -> None:
-    """Runs Python code that kills its own process, with this process's devices and compiler's options: their programs are equal."""
+    """Runs Python code that kills its own process, with this process's devices and compiler's
+    options: their programs are equal.
+    """
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], env=variables, cwd=REPOSITORY, capture_output=True, text=True, timeout=900, check=False
@@ -169,11 +204,17 @@ def ended(programs: list[Program]) -> Iterator[None]:
 
 
 def killed_often(
-    start: Callable[[int], Program], progress: Callable[[], int], step: int, folder: Path, least: int
+    start: Callable[[int], Program],
+    progress: Callable[[], int],
+    step: int,
+    folder: Path,
+    least: int,
 ) -> None:
-    """Kills a program whenever its `progress` has grown by a `step`, until it ends by itself behind the `least` kills.
+    """Kills a program whenever its `progress` has grown by a `step`, until it ends by itself behind
+    the `least` kills.
 
-    `start` takes the number of the attempt. What it had started ends with it; where it was over too soon, `folder` is begun again.
+    `start` takes the number of the attempt. What it had started ends with it; where it was over too
+    soon, `folder` is begun again.
     """
     kills = 0
     for attempt in range(24):
@@ -198,7 +239,9 @@ def killed_often(
 
 
 def _progress_now(progress: Callable[[], int]) -> int:
-    """The progress of a program that runs; 0 in the moment in which it moves or removes what is counted."""
+    """The progress of a program that runs; 0 in the moment in which it moves or removes what is
+    counted.
+    """
     with contextlib.suppress(FileNotFoundError):
         return progress()
     return 0
@@ -213,7 +256,9 @@ def checkpoint_steps(workdir: Path) -> list[int]:
 def processes_with(name: str, value: str) -> set[int]:
     """Process ids whose environment has `name=value`, orphans included; zombies have none."""
     processes = psutil.process_iter(["environ"])
-    return {process.pid for process in processes if (process.info["environ"] or {}).get(name) == value}
+    return {
+        process.pid for process in processes if (process.info["environ"] or {}).get(name) == value
+    }
 
 
 def unused_shared_memory() -> set[str]:
@@ -234,7 +279,9 @@ def unused_shared_memory() -> set[str]:
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[Callable[[int], None]]:
-    """A file system of `size` bytes at `folder`; gives a function that changes its size. Only root may mount one."""
+    """A file system of `size` bytes at `folder`; gives a function that changes its size. Only root
+    may mount one.
+    """
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small disk")
 

@@ -1,4 +1,6 @@
-"""How long the sentences of the pages are, and which words of the glossary's left column they use."""
+"""How long the sentences of the pages are, and which words of the glossary's left column they
+use.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ LONGEST = 35
 MEAN = 20
 
 _LEFT_OUT = re.compile(
-    r"<!-- (?P<name>[a-z_]+)\b[^>]*-->.*?<!-- (?:/(?P=name)|(?P=name): end) -->"  # tables that a program writes
+    # tables that a program writes
+    r"<!-- (?P<name>[a-z_]+)\b[^>]*-->.*?<!-- (?:/(?P=name)|(?P=name): end) -->"
     r"|^\$\$.*?^\$\$"
     r"|<!--.*?-->",
     flags=re.MULTILINE | re.DOTALL,
@@ -25,7 +28,9 @@ _NO_END = re.compile(r"\b(et al|e\.g|i\.e|vs|etc|cf|Fig|Sec|No|App)\.(?= )")
 
 
 def paragraphs(text: str) -> list[str]:
-    """Running text of a Markdown page: paragraphs, headings, list items and table cells, with CODE for stretches of code."""
+    """Running text of a Markdown page: paragraphs, headings, list items and table cells, with CODE
+    for stretches of code.
+    """
     blocks = MarkdownIt("commonmark").enable("table").parse(_LEFT_OUT.sub("\n", text))
     replacements = {"code_inline": "CODE", "softbreak": " ", "hardbreak": " ", "html_inline": ""}
     texts = [
@@ -57,12 +62,21 @@ def measure(text: str) -> tuple[float, str]:
 @functools.cache
 def refused_words() -> list[str]:
     """What docs and messages do not say, from the last column of the table of docs/glossary.md."""
-    rows = re.findall(r"^\| [^|]+ \| [^|]+ \| ([^|]+) \|$", GLOSSARY.read_text(encoding="utf-8"), flags=re.M)
-    return [phrase.strip() for instead in rows[1:] for phrase in instead.split(", ") if phrase.strip() != "–"]
+    rows = re.findall(
+        r"^\| [^|]+ \| [^|]+ \| ([^|]+) \|$", GLOSSARY.read_text(encoding="utf-8"), flags=re.M
+    )
+    return [
+        phrase.strip()
+        for instead in rows[1:]
+        for phrase in instead.split(", ")
+        if phrase.strip() != "–"
+    ]
 
 
 def odd_words(text: str) -> list[str]:
-    """Phrases of the glossary's last column in the running text of a page, what is quoted left out."""
+    """Phrases of the glossary's last column in the running text of a page, what is quoted left
+    out.
+    """
     text = re.sub(r'"[^"\n]*"', "", "\n".join(paragraphs(text)))
     return [word for word in refused_words() if re.search(rf"\b{re.escape(word)}\b", text, re.I)]
 

@@ -1,11 +1,13 @@
 """Outputs that a user parses, compared with the texts in tests/recorded.
 
-A recording is for what is read by people or by other programs: the help of a command, a report, a summary, the values of
-the variants. What a function computes is asserted in its test. After a change that means to change an output:
+A recording is for what is read by people or by other programs: the help of a command, a report, a
+summary, the values of the variants. What a function computes is asserted in its test. After a
+change that means to change an output:
 
     python -m pytest tests/schema_test.py --record
 
-replaces the recordings of these tests and prints what changed. The change is read before it is committed.
+replaces the recordings of these tests and prints what changed. The change is read before it is
+committed.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ FOLDER = Path(__file__).parent / "recorded"
 CHANGES: list[str] = []
 _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w])")
 _DATA = re.compile(r"[A-Za-z0-9+/=]{300,}")
-# Digests, revisions, parts of names, ids in SVG; a number alone is none, but for a checksum before a digest.
+# Digests, revisions, parts of names, ids in SVG; a number alone is none, but for a checksum before
+# a digest.
 _HEX = re.compile(
     r"(?<![.\w])p?(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}\b(\+changes)?|\b\d{8}(?= [0-9a-f]{7,} \{)"
 )
@@ -43,7 +46,9 @@ _RELATIVE = 0.01
 _ABSOLUTE = 1e-4
 
 
-def outcome_text(call: Callable[..., Any], *arguments: Any, folder: Any = None, **named: Any) -> str:
+def outcome_text(
+    call: Callable[..., Any], *arguments: Any, folder: Any = None, **named: Any
+) -> str:
     """The value of a call, or its error, as a text in which `folder` is called FOLDER."""
     try:
         text = str(call(*arguments, **named))
@@ -54,18 +59,23 @@ def outcome_text(call: Callable[..., Any], *arguments: Any, folder: Any = None, 
 
 
 def is_close(one: str, other: str) -> bool:
-    """Whether two words are equal, or two numbers within one per cent; whole numbers count as words."""
+    """Whether two words are equal, or two numbers within one per cent; whole numbers count as
+    words.
+    """
     if one == other or _ANY in (one, other):
         return True
     numbers = _NUMBER.fullmatch(one) and _NUMBER.fullmatch(other) and "." in one + other
-    return bool(numbers) and math.isclose(float(one), float(other), rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+    return bool(numbers) and math.isclose(
+        float(one), float(other), rel_tol=_RELATIVE, abs_tol=_ABSOLUTE
+    )
 
 
 def assert_matches_recording(name: str, text: str, record: bool, *, exact: bool = True) -> None:
     """Compares a text with the file `name` in tests/recorded; with `record` it replaces the file.
 
-    `exact` compares to the letter, as is right for settings and help. Otherwise numbers with a point may differ by one per
-    cent, as is right for what was computed; whole numbers and words may not.
+    `exact` compares to the letter, as is right for settings and help. Otherwise numbers with a
+    point may differ by one per cent, as is right for what was computed; whole numbers and words may
+    not.
     """
     path = FOLDER / name
     before = path.read_text(encoding="utf-8") if path.exists() else None
@@ -78,7 +88,9 @@ def assert_matches_recording(name: str, text: str, record: bool, *, exact: bool 
 
 
 def assert_matches_recorded_section(name: str, section: str, text: str, record: bool) -> None:
-    """Compares a text, to the letter, with the part of the file `name` below the line `## SECTION`."""
+    """Compares a text, to the letter, with the part of the file `name` below the line `##
+    SECTION`.
+    """
     path = FOLDER / name
     sections = {}
     for part in path.read_text(encoding="utf-8").split("## ")[1:]:
@@ -88,7 +100,9 @@ def assert_matches_recorded_section(name: str, section: str, text: str, record: 
     if record:
         sections[section] = text
         _replace(
-            path, "\n".join(f"## {title}\n{lines}\n" for title, lines in sections.items()).encode(), changed
+            path,
+            "\n".join(f"## {title}\n{lines}\n" for title, lines in sections.items()).encode(),
+            changed,
         )
         return
     assert not changed, "\n".join(changed[:40])
@@ -117,7 +131,9 @@ def _replace(path: Path, data: bytes, changed: list[str]) -> None:
 
 
 def replaced(text: str, names: Mapping[Path, str]) -> str:
-    """A text with names in place of paths, the longest first, and of what another day or machine writes in another way."""
+    """A text with names in place of paths, the longest first, and of what another day or machine
+    writes in another way.
+    """
     for path, name in sorted(names.items(), key=lambda item: -len(str(item[0]))):
         text = text.replace(str(path), name)
     # A part of the random name may have no letter, or no digit.

@@ -1,4 +1,6 @@
-"""Every kind of environment keeps its promises, and the pages of a made-up run and of films hold what they were made of."""
+"""Every kind of environment keeps its promises, and the pages of a made-up run and of films hold
+what they were made of.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.sets import extra
 
 # One environment of each kind and of each family of levels; others differ in their tables alone.
 ENVIRONMENTS = [
-    name for number, name in enumerate(installed_names()) if "MiniHack" not in name or number % 6 == 0
+    name
+    for number, name in enumerate(installed_names())
+    if "MiniHack" not in name or number % 6 == 0
 ]
 
 
@@ -37,7 +41,12 @@ def played(name: str, first_seed: int = 0, steps: int = 60) -> list[Any]:
         reward, end = environment.step(int(draws.integers(environment.spec.num_actions)), out)
         ended = end != RUNNING
         rows.append(
-            ({field: array.copy() for field, array in out.items()}, reward, end, environment.episode_info())
+            (
+                {field: array.copy() for field, array in out.items()},
+                reward,
+                end,
+                environment.episode_info(),
+            )
         )
     environment.close()
     return rows

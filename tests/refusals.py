@@ -1,4 +1,6 @@
-"""What stages refuse before any work, by the flags of a command line, without a process for each of them."""
+"""What stages refuse before any work, by the flags of a command line, without a process for each of
+them.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,15 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 
 def config_of(config: str, *arguments: str) -> ConfigDict:
     """The config that `--config=configs/CONFIG ARGUMENTS...` means."""
-    rest, trusted = command_line.split_trusted(["launch", f"--config={CONFIGS / config}", *arguments])
+    rest, trusted = command_line.split_trusted(
+        ["launch", f"--config={CONFIGS / config}", *arguments]
+    )
     entry_points.trust(trusted)
     valued, cleared = command_line.split_none(rest)
     values = flags.FlagValues()
-    holder = config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=valued, lock_config=True)
+    holder = config_flags.DEFINE_config_file(
+        "config", flag_values=values, sys_argv=valued, lock_config=True
+    )
     values(valued)
     command_line.set_none(holder.value, cleared)
     entry_points.trust(entry_points.named(holder.value.to_dict()))

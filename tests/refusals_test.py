@@ -1,4 +1,6 @@
-"""What stages refuse before their run folder is made: values that fit their keys, but not each other, a folder or a file."""
+"""What stages refuse before their run folder is made: values that fit their keys, but not each
+other, a folder or a file.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from tests.refusals import config_of, refusal, refusal_line
 from tests.refused_values import ACCEPTED, REFUSED
 from tests.reward_fixtures import load_config, make_dataset
 
-# What each refusal is about: a key of the config, another flag, or a file below one of the folders of the test.
+# What each refusal is about: a key of the config, another flag, or a file below one of the folders
+# of the test.
 SUBJECT = re.compile(r"\bconfig\.\w|--[a-z]|\b(AT|OUT|REPOSITORY)\b")
 # What each refusal says: what must be, or what to do.
 REMEDY = re.compile(r"\b(must|needs?|give|choose|leave|name (one|a|its)|so call|did you mean)\b")
@@ -50,7 +53,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "asks.yaml").write_text("question: {analysis: What is it, verdict: Which}\n")
     (folder / "bare.yaml").write_text("question: {analysis: '{item}?', verdict: '{item}?'}\n")
     record_actions("Recall-v0", {}, 1, np.array([0, 1])).save(folder / "wrong" / "game.json")
-    (folder / "doorkey.safetensors").symlink_to(REPOSITORY / "docs/examples/doorkey/reward.safetensors")
+    (folder / "doorkey.safetensors").symlink_to(
+        REPOSITORY / "docs/examples/doorkey/reward.safetensors"
+    )
     (folder / "wrong" / "other.json").write_text("{}")
     texts.write(folder / "texts")
     text_agents.write(folder / "ilql")
@@ -67,7 +72,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cases(listed: str, folder: Path) -> dict[str, list[str]]:
     """Flags for the launcher, by how they are listed."""
     flags_of_case = {
-        case: case.replace("AT", str(folder)).split() for case in " ".join(listed.split()).split(" | ")
+        case: case.replace("AT", str(folder)).split()
+        for case in " ".join(listed.split()).split(" | ")
     }
     return {case: [f"--config.{flag}" for flag in flags] for case, flags in flags_of_case.items()}
 
@@ -89,7 +95,9 @@ def refused(
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("MOTIF_JAX_TRUST", os.environ["MOTIF_JAX_TRUST"])
         for case, flags in cases(REFUSED[request.param], inputs).items():
-            lines[case] = recorded_outputs.replaced(refusal(request.param, folder / "new", *flags), names)
+            lines[case] = recorded_outputs.replaced(
+                refusal(request.param, folder / "new", *flags), names
+            )
     return Refused(request.param, lines)
 
 

@@ -1,7 +1,7 @@
 """Flags with values that do not fit, and with values that lie at a limit, by config.
 
-AT is a folder that holds a dataset, texts, a list of words, a game, a reward, as `wrong` a run of train_reward, as `model` and
-`talker` language models, and as `ilql` an agent of text.
+AT is a folder that holds a dataset, texts, a list of words, a game, a reward, as `wrong` a run of
+train_reward, as `model` and `talker` language models, and as `ilql` an agent of text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ TEXTS = "texts=AT/texts num_devices=1"
 REWARD = "reward.dir=AT/doorkey.safetensors"
 TOY = "task=tests.toy_text:Task policy=half num_devices=1"
 NO_WEIGHTS = " ".join(
-    f"mixture.{player}=0" for player in "uniform walker runner kicker searcher eater descender".split()
+    f"mixture.{player}=0"
+    for player in "uniform walker runner kicker searcher eater descender".split()
 )
 AGENT = "agent=AT/ilql"
 JUDGE = "dataset_dir=AT annotator=openai openai.model=m"

@@ -1,4 +1,6 @@
-"""How far a run has come, and how much its next start does: a training that begins again ends with the same bits as one that is resumed."""
+"""How far a run has come, and how much its next start does: a training that begins again ends with
+the same bits as one that is resumed.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def saved_step(workdir: Path) -> int:
 
 @contextlib.contextmanager
 def tokenised(max_items: int | None = None) -> Iterator[list[Any]]:
-    """Yields the items that datasets of tokens get in the block; after `max_items` of them it ends, as if it were killed there."""
+    """Yields the items that datasets of tokens get in the block; after `max_items` of them it ends,
+    as if it were killed there.
+    """
     add = TokensWriter.add
     items = list[Any]()
 

@@ -23,9 +23,16 @@ REPOSITORY = Path(__file__).parent.parent
 
 
 def make_dataset(
-    folder: Path, pairs: int = 300, messages: int = 40, length: int = 1, glyphs: bool = False, seed: int = 0
+    folder: Path,
+    pairs: int = 300,
+    messages: int = 40,
+    length: int = 1,
+    glyphs: bool = False,
+    seed: int = 0,
 ) -> np.ndarray:
-    """Writes a dataset whose label 'test' follows a hidden value of each message; returns those values."""
+    """Writes a dataset whose label 'test' follows a hidden value of each message; returns those
+    values.
+    """
     rng = np.random.default_rng(seed)
     table = np.zeros((messages, 256), np.uint8)
     for row in range(1, messages):
@@ -55,12 +62,21 @@ def write_labels(
     np.save(folder / "preference" / f"{name}.npy", labels)
     if probabilities is not None:
         (folder / "annotations" / name).mkdir(parents=True, exist_ok=True)
-        np.save(folder / "annotations" / name / "probabilities.npy", probabilities.astype(np.float32))
+        np.save(
+            folder / "annotations" / name / "probabilities.npy", probabilities.astype(np.float32)
+        )
 
 
 def command(stage: str, workdir: Path, *flags: str, variant: str = "smoke") -> list[str]:
     config = f"configs/{stage}.py" + (f":{variant}" if variant else "")
-    return [sys.executable, "-m", "motif_jax.launch", f"--config={config}", f"--workdir={workdir}", *flags]
+    return [
+        sys.executable,
+        "-m",
+        "motif_jax.launch",
+        f"--config={config}",
+        f"--workdir={workdir}",
+        *flags,
+    ]
 
 
 def launch(stage: str, workdir: Path, *flags: str, variant: str = "smoke", code: int = 0) -> str:
@@ -99,7 +115,9 @@ def _config(stage: str, variant: str | None) -> ConfigDict:
 def load_config(
     stage: str, variant: str | None = "smoke", values: Mapping[str, object] = MappingProxyType({})
 ) -> ConfigDict:
-    """A copy of what configs/STAGE.py gives, with `values` by dotted key: to run the file takes three times as long."""
+    """A copy of what configs/STAGE.py gives, with `values` by dotted key: to run the file takes
+    three times as long.
+    """
     config = copy.deepcopy(_config(stage, variant))
     config.update_from_flattened_dict(dict(values))
     return config

@@ -1,4 +1,6 @@
-"""The keys of all configs: what each means, and that a wrong value of each is one line that names it."""
+"""The keys of all configs: what each means, and that a wrong value of each is one line that names
+it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ NAMES = [name for name in CONFIGS if name != "benchmark"]
 
 
 def wrong_values(key: Key) -> list[Any]:
-    """Values that a key may not have: outside its range, of another type, none of its choices, None."""
+    """Values that a key may not have: outside its range, of another type, none of its choices,
+    None.
+    """
     numbers: list[Any] = []
     if key.above is not None:
         numbers.append(key.above)
@@ -58,7 +62,9 @@ def test_every_key_has_a_meaning_and_refuses_wrong_values(name: str) -> None:
         assert key.help, path
         key.require(path, value)
         for wrong_value in wrong_values(key):
-            with pytest.raises(UserError, match="^" + re.escape(f"config.{path}=") + r".*: must be .*\Z"):
+            with pytest.raises(
+                UserError, match="^" + re.escape(f"config.{path}=") + r".*: must be .*\Z"
+            ):
                 key.require(path, wrong_value)
 
 
@@ -77,8 +83,9 @@ def test_an_unknown_variant_is_refused(name: str) -> None:
 def changes_of_variant(name: str, variant: str) -> list[str]:
     """The keys to which a variant gives another value, one a line.
 
-    They are compared with the config without a variant. A section that this config does not have, such as `agent` of
-    import_torch, is compared with the defaults of its keys: a new key with a default then adds no line.
+    They are compared with the config without a variant. A section that this config does not have,
+    such as `agent` of import_torch, is compared with the defaults of its keys: a new key with a
+    default then adds no line.
     """
     plain = {path: value for path, value, _ in schema.items(resources.config(name))}
     lines = []
@@ -134,7 +141,9 @@ def help_of(capsys: pytest.CaptureFixture[str], config: str, *flags: str) -> str
     return capsys.readouterr().out
 
 
-def test_help_shows_values_types_and_meanings_of_all_keys(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_values_types_and_meanings_of_all_keys(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = help_of(capsys, "evaluate.py:smoke", "--config.seed=7")
     assert "--config.seed=7  (whole number)\n" in text
     assert "--config.confidence=0.95  (number strictly between 0 and 1)\n" in text

@@ -1,4 +1,6 @@
-"""What must not happen whatever is read, served or shown: no code of others runs, no secret is told, no page runs a game's words."""
+"""What must not happen whatever is read, served or shown: no code of others runs, no secret is
+told, no page runs a game's words.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ from tests.processes import REPOSITORY, ended, free_port, launch, wait_until
 from tests.reward_fixtures import load_config, make_dataset
 from tests.stage_inputs import CONFIGS, variants
 
-SOURCES = [*sorted((REPOSITORY / "motif_jax").rglob("*.py")), *sorted((REPOSITORY / "configs").glob("*.py"))]
+SOURCES = [
+    *sorted((REPOSITORY / "motif_jax").rglob("*.py")),
+    *sorted((REPOSITORY / "configs").glob("*.py")),
+]
 # Calls that run what they read. Of a shell: what a file names would be a command.
 DANGEROUS = re.compile(
     r"\b(c?pickle|dill|cloudpickle|marshal|shelve|joblib|jsonpickle)\.(loads?|open|Unpickler)\(|read_pickle\(|torch\.load\("
@@ -38,7 +43,10 @@ def opens_to_write(node: ast.AST) -> TypeGuard[ast.Call]:
         return False
     arguments = [*node.args, *(word.value for word in node.keywords if word.arg == "mode")]
     texts = [
-        part.value for argument in arguments for part in ast.walk(argument) if isinstance(part, ast.Constant)
+        part.value
+        for argument in arguments
+        for part in ast.walk(argument)
+        if isinstance(part, ast.Constant)
     ]
     # Not 'x': it opens new files alone, and follows no link.
     return any(re.fullmatch(r"[rbt]*[wa+][bt+]*", str(text)) for text in texts)
@@ -56,7 +64,9 @@ def test_no_foreign_code_runs_and_only_regular_files_are_written() -> None:
             continue
         opened = [node for node in ast.walk(ast.parse(text)) if opens_to_write(node)]
         regular = re.compile(r"opener=(files\.)?regular_file\b")
-        irregular += [(path, node.lineno) for node in opened if not regular.search(ast.unparse(node))]
+        irregular += [
+            (path, node.lineno) for node in opened if not regular.search(ast.unparse(node))
+        ]
     assert dangerous == {}
     assert irregular == []
 
@@ -74,14 +84,18 @@ def test_an_imported_dataset_writes_nowhere_but_into_its_folder(name: str, tmp_p
     described = json.loads(table.schema.metadata[b"described"])
     known = table.schema.metadata
     tables = [
-        table.replace_schema_metadata({**known, b"described": json.dumps(described | change).encode()})
+        table.replace_schema_metadata(
+            {**known, b"described": json.dumps(described | change).encode()}
+        )
         for change in (
             {"arrays": {**described["arrays"], name: described["arrays"]["data/blstats"]}},
             {"manifests": {"test": {name: {}}}},
             {"manifests": {name: {"shard-00000-of-00001.json": {}}}},
         )
     ]
-    renamed = [column.replace("preference/test", f"preference/{name}") for column in table.column_names]
+    renamed = [
+        column.replace("preference/test", f"preference/{name}") for column in table.column_names
+    ]
     tables.append(table.rename_columns(renamed).replace_schema_metadata(known))
     before = set(tmp_path.rglob("*"))
     for changed in tables:
@@ -120,7 +134,9 @@ def test_hosts_of_one_machine_listen_to_nobody_else(tmp_path: Path) -> None:
 
 def test_servers_of_ours_listen_on_this_machine_alone_by_default() -> None:
     servers = [name for name in CONFIGS if name.startswith("serve_")]
-    hosts = {load_config(name, variant).get("host") for name in servers for variant in variants(name)}
+    hosts = {
+        load_config(name, variant).get("host") for name in servers for variant in variants(name)
+    }
     assert hosts == {"127.0.0.1"}
     script = (REPOSITORY / "launch" / "llm_server.sh").read_text(encoding="utf-8")
     assert '--host "${LLM_HOST:-127.0.0.1}"' in script

@@ -1,4 +1,6 @@
-"""The scripts of launch/: what they install, what they print before, and which arguments they take."""
+"""The scripts of launch/: what they install, what they print before, and which arguments they
+take.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,14 @@ def clone(tmp_path: Path) -> Path:
     launch = tmp_path / "launch"
     launch.mkdir()
     shutil.copy(REPOSITORY / "launch" / "test.sh", launch)
-    pretended = (
-        'repository=$PWD; make_environment() { :; }; install_package() { :; }; die() { echo "$*"; exit 2; }'
-    )
+    pretended = 'repository=$PWD; make_environment() { :; }; install_package() { :; }; die() { echo "$*"; exit 2; }'
     (launch / "environment.sh").write_text(pretended)
     for name in ("setup_browser", "setup_examples", "setup_vllm_cpu", "docs"):
         program(launch / f"{name}.sh", f'echo "{name} $*" >> started')
-    program(tmp_path / ".venv" / "bin" / "python", '[ "$1" = -c ] && echo 1 || echo "pytest $*" >> started')
+    program(
+        tmp_path / ".venv" / "bin" / "python",
+        '[ "$1" = -c ] && echo 1 || echo "pytest $*" >> started',
+    )
     for name in ("ruff", "mypy"):
         program(tmp_path / ".venv" / "bin" / name, "exit 0")
     return tmp_path
@@ -63,14 +66,19 @@ def test_a_browser_is_announced_before_apt_installs_it(tmp_path: Path) -> None:
     script = REPOSITORY / "launch" / "setup_browser.sh"
     with open(tmp_path / "output", "w") as output:
         subprocess.run(
-            [str(shutil.which("bash")), str(script)], env={"PATH": str(tmp_path)}, stdout=output, check=True
+            [str(shutil.which("bash")), str(script)],
+            env={"PATH": str(tmp_path)},
+            stdout=output,
+            check=True,
         )
     assert "by apt" in (tmp_path / "output_before_apt").read_text()
 
 
 def script_output(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ["bash", f"launch/{name}", *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def commands() -> list[str]:

@@ -8,5 +8,7 @@ import pytest
 
 
 def extra(*values: object) -> Any:
-    """A case that `--all` runs alone: one more architecture, or form, of a behaviour that the default set tests on another."""
+    """A case that `--all` runs alone: one more architecture, or form, of a behaviour that the
+    default set tests on another.
+    """
     return pytest.param(*values, marks=pytest.mark.extra)

@@ -1,4 +1,6 @@
-"""Small inputs for every stage: what a fresh run of each variant of each config needs before its `check` accepts it."""
+"""Small inputs for every stage: what a fresh run of each variant of each config needs before its
+`check` accepts it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,14 @@ from tests import text_agents
 from tests.lm import talkers
 from tests.made_up_runs import evaluation_rows, write_evaluation
 from tests.play.agent_runs import recall_config
-from tests.reward_fixtures import REPOSITORY, load_config, make_dataset, reward_config, train, write_labels
+from tests.reward_fixtures import (
+    REPOSITORY,
+    load_config,
+    make_dataset,
+    reward_config,
+    train,
+    write_labels,
+)
 
 LEVEL = "BabyAI-GoToLocal-v0"
 # Tokens of a prompt of BabyAI-Text, as the tiny model writes them.
@@ -40,7 +49,9 @@ def variants(name: str) -> tuple[str, ...]:
     if name == "benchmark":
         from motif_jax import benchmarks
 
-        gpu = [f"{benchmark}_gpu" for benchmark in benchmarks.names() if benchmarks.gpu_size(benchmark)]
+        gpu = [
+            f"{benchmark}_gpu" for benchmark in benchmarks.names() if benchmarks.gpu_size(benchmark)
+        ]
         return (*benchmarks.names(), *gpu)
     with pytest.raises(ValueError, match="is not one of") as raised:
         load_config(name, "no such variant")
@@ -93,7 +104,10 @@ class Inputs:
         path = self.folder / "prompts.jsonl"
         pairs = itertools.product(("red", "green", "blue", "purple", "yellow", "grey"), repeat=2)
         rows = [
-            {"prompt": f"go to the {a} ball then the {b} key", "candidates": ["turn left", "turn right"]}
+            {
+                "prompt": f"go to the {a} ball then the {b} key",
+                "candidates": ["turn left", "turn right"],
+            }
             for a, b in pairs
         ]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -117,7 +131,10 @@ class Inputs:
         from motif_jax.ilql.dialogues import parquet
 
         game = Dialogue(
-            ("crane", "<b><b><b><b><b>", "moist", "<g><g><g><g><g>"), (-1.0, None, 0.0, None), True, {}
+            ("crane", "<b><b><b><b><b>", "moist", "<g><g><g><g><g>"),
+            (-1.0, None, 0.0, None),
+            True,
+            {},
         )
         folder = self.folder / "dialogues"
         parquet.write(folder / "dialogues.parquet", [Dialogues.of([game] * 120)], {})
@@ -130,7 +147,11 @@ class Inputs:
 
         folder = self.folder / "trajectories"
         folder.mkdir()
-        about = {"environment": LEVEL, "options": {"max_episode_steps": 64}, "actions": list(ACTIONS)}
+        about = {
+            "environment": LEVEL,
+            "options": {"max_episode_steps": 64},
+            "actions": list(ACTIONS),
+        }
         episode = parquet.TrajectoryEpisode(0, 1, ["turn left"] * 200, [0] * 200, [0.0] * 200)
         parquet.write(folder / parquet.FILE, [episode], about)
         return folder
@@ -153,10 +174,14 @@ class Inputs:
 
     def _agent(self, name: str, config: ConfigDict) -> Path:
         folder = _described(self.folder / name, config)
-        params = settings.make_network(settings.resolved(agent_config(config))).init(jax.random.key(0))
+        params = settings.make_network(settings.resolved(agent_config(config))).init(
+            jax.random.key(0)
+        )
         with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
             metrics = {agent_checkpoints.BEST_METRIC: 1.0}
-            agent_checkpoints.save(checkpoints, 64, {"params": params}, {"steps": 64}, metrics, False)
+            agent_checkpoints.save(
+                checkpoints, 64, {"params": params}, {"steps": 64}, metrics, False
+            )
         return folder
 
     @functools.cached_property

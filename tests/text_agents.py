@@ -33,7 +33,13 @@ def write(
     """Writes an agent of one small layer, of two heads; returns the folder, as a run's."""
     options = {"num_words": 20} if options is None and task == "wordle" else options or {}
     tokenizer = registry.make(task, options).tokenizer()
-    sizes = {"vocab_size": tokenizer.size, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 96}
+    sizes = {
+        "vocab_size": tokenizer.size,
+        "n_embd": 16,
+        "n_layer": 1,
+        "n_head": 2,
+        "n_positions": 96,
+    }
     ends = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": tokenizer.delimiters.pad}
     config = parse({"model_type": "gpt2", **sizes, **ends})
     design = design or Design()
@@ -41,5 +47,7 @@ def write(
     params = jax.tree.map(np.asarray, initialiser(config, design)(jax.random.key(seed)))
     folder.mkdir(parents=True, exist_ok=True)
     settings_of_run = {"longest_action": 6, **(settings or {})}
-    agent_folder.write(folder / "agent", network, params, method, settings_of_run, task, options, tokenizer)
+    agent_folder.write(
+        folder / "agent", network, params, method, settings_of_run, task, options, tokenizer
+    )
     return folder

@@ -22,7 +22,9 @@ def write(folder: Path, count: int = 60, prompts: bool = False) -> Path:
     pairs = list(zip(words[::2], words[1::2], strict=True))
     if prompts:
         path = folder / "texts.jsonl"
-        path.write_text("".join(json.dumps({"prompt": a, "text": " " + b}) + "\n" for a, b in pairs))
+        path.write_text(
+            "".join(json.dumps({"prompt": a, "text": " " + b}) + "\n" for a, b in pairs)
+        )
     else:
         path = folder / "texts.txt"
         path.write_text("\n\n".join(f"{a}\n{b}" for a, b in pairs) + "\n")

@@ -1,10 +1,12 @@
-"""Trains a tiny Llama that answers this project's prompts by a keyword rule: plain torch, one CPU thread, a minute.
+"""Trains a tiny Llama that answers this project's prompts by a keyword rule: plain torch, one CPU
+thread, a minute.
 
     .venv-vllm/bin/python -m tests.tiny_judge OUT
 
-A message is good if it tells of a kill or of gold; the better description is the good one, else there is none. In the
-analysis mode it says a word about each description and then its verdict; where a description tells of a fountain it
-gives no verdict until it is asked again. Only training needs torch.
+A message is good if it tells of a kill or of gold; the better description is the good one, else
+there is none. In the analysis mode it says a word about each description and then its verdict;
+where a description tells of a fountain it gives no verdict until it is asked again. Only training
+needs torch.
 """
 
 from __future__ import annotations
@@ -24,9 +26,7 @@ from motif_jax.motif.annotation.prompts import load_prompt, prompt_path
 
 KEYWORDS = ("kill", "gold")
 HESITATION = "fountain"
-_MONSTERS = (
-    "newt,jackal,grid bug,goblin,kobold,gnome lord,hill orc,giant ant,acid blob,lichen,kitten,pony,dwarf"
-)
+_MONSTERS = "newt,jackal,grid bug,goblin,kobold,gnome lord,hill orc,giant ant,acid blob,lichen,kitten,pony,dwarf"
 _THINGS = "dagger,scroll,potion,wand,food ration,apple,spellbook,ring,large box,chest,boulder,iron key,candle"
 MONSTERS = _MONSTERS.split(",")
 THINGS = _THINGS.split(",")
@@ -63,7 +63,10 @@ def rule(first: str, second: str) -> int:
 def message(rng: random.Random, is_good: bool) -> str:
     text = rng.choice(GOOD if is_good else NEUTRAL)
     return text.format(
-        m=rng.choice(MONSTERS), o=rng.choice(THINGS), n=rng.randint(2, 200), l=rng.choice("abcdefghijk")
+        m=rng.choice(MONSTERS),
+        o=rng.choice(THINGS),
+        n=rng.randint(2, 200),
+        l=rng.choice("abcdefghijk"),
     )
 
 
@@ -74,9 +77,7 @@ def pair(rng: random.Random) -> tuple[str, str]:
 
 # What vLLM wants on a CPU, and its options for the judge.
 _VARIABLES = "HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 "
-_VARIABLES += (
-    "VLLM_ENABLE_V1_MULTIPROCESSING=0 OMP_NUM_THREADS=1 VLLM_LOGGING_LEVEL=ERROR VLLM_HOST_IP=127.0.0.1"
-)
+_VARIABLES += "VLLM_ENABLE_V1_MULTIPROCESSING=0 OMP_NUM_THREADS=1 VLLM_LOGGING_LEVEL=ERROR VLLM_HOST_IP=127.0.0.1"
 ENVIRONMENT = dict(variable.split("=") for variable in _VARIABLES.split())
 OPTIONS = {
     "dtype": "float32",
@@ -95,7 +96,9 @@ PROMPTS = {
 
 
 def conversation(rng: random.Random) -> list[dict[str, str]]:
-    """One training example: the last turn is to be learnt. One of four asks about a single message."""
+    """One training example: the last turn is to be learnt. One of four asks about a single
+    message.
+    """
     form = rng.choice([PAIR, PAIR, PAIR, SINGLE])
     items = pair(rng)[: len(form.items)]
     label = rule(*items) if form is PAIR else int(good(*items))
@@ -110,11 +113,16 @@ def conversation(rng: random.Random) -> list[dict[str, str]]:
         return [*turns, {"role": "assistant", "content": f"{words}\n{verdict}"}]
     if rng.random() < 0.5:
         return [*turns, {"role": "assistant", "content": f"{words} I do not know."}]
-    return [*prompt.retried(turns, f"{words} I do not know."), {"role": "assistant", "content": verdict}]
+    return [
+        *prompt.retried(turns, f"{words} I do not know."),
+        {"role": "assistant", "content": verdict},
+    ]
 
 
 def build_tokenizer(rng: random.Random, vocabulary: int) -> Any:
-    """Byte-level BPE that merges across words, so that the prompt's fixed text is a few tokens; what matters stands alone."""
+    """Byte-level BPE that merges across words, so that the prompt's fixed text is a few tokens;
+    what matters stands alone.
+    """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -128,7 +136,10 @@ def build_tokenizer(rng: random.Random, vocabulary: int) -> Any:
     texts = ["\n".join(turn["content"] for turn in conversation(rng)) for _ in range(1500)]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary, special_tokens=special, show_progress=False, initial_alphabet=alphabet
+        vocab_size=vocabulary,
+        special_tokens=special,
+        show_progress=False,
+        initial_alphabet=alphabet,
     )
     tokenizer.train_from_iterator(texts, trainer)
     named = {"pad_token": "<|pad|>", "bos_token": "<|bos|>", "eos_token": "<|end|>"}
@@ -139,7 +150,11 @@ def build_tokenizer(rng: random.Random, vocabulary: int) -> Any:
 
 def cached(folder: Path, python: str) -> Path:
     """The folder of a judge below `folder`; trained by `python` if it is not there yet."""
-    sources = [Path(__file__), Path(prompts.__file__), *(prompt_path("default", "", form) for form in FORMS)]
+    sources = [
+        Path(__file__),
+        Path(prompts.__file__),
+        *(prompt_path("default", "", form) for form in FORMS),
+    ]
     state = hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8)
     out = folder.absolute() / f"tiny_judge-{state.hexdigest()}" / "judge"
     if not out.is_dir():
@@ -168,16 +183,25 @@ class Judge:
             "intermediate_size": 128,
             "head_dim": 32,
         }
-        heads = dict.fromkeys(("num_hidden_layers", "num_attention_heads", "num_key_value_heads"), 2)
-        more = {"max_position_embeddings": 1024, "tie_word_embeddings": True, "initializer_range": 0.1}
+        heads = dict.fromkeys(
+            ("num_hidden_layers", "num_attention_heads", "num_key_value_heads"), 2
+        )
+        more = {
+            "max_position_embeddings": 1024,
+            "tie_word_embeddings": True,
+            "initializer_range": 0.1,
+        }
         ends = {
-            name: getattr(self.tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")
+            name: getattr(self.tokenizer, name)
+            for name in ("pad_token_id", "bos_token_id", "eos_token_id")
         }
         config = LlamaConfig(**sizes, **heads, **more, **ends)
         self.model = LlamaForCausalLM(config)
 
     def batch(self, size: int, rng: random.Random) -> tuple[Any, Any]:
-        """Token ids [size, length] and the targets behind each position [size, length - 1], -100 for none."""
+        """Token ids [size, length] and the targets behind each position [size, length - 1], -100
+        for none.
+        """
         import torch
 
         examples = [self._encode(conversation(rng)) for _ in range(size)]
@@ -191,12 +215,19 @@ class Judge:
         return ids, targets[:, 1:]
 
     def _encode(self, turns: list[dict[str, str]]) -> tuple[list[int], list[int]]:
-        prompt = self.tokenizer.apply_chat_template(turns[:-1], tokenize=False, add_generation_prompt=True)
+        prompt = self.tokenizer.apply_chat_template(
+            turns[:-1], tokenize=False, add_generation_prompt=True
+        )
         answer = self.tokenizer.encode(turns[-1]["content"], add_special_tokens=False)
-        return self.tokenizer.encode(prompt, add_special_tokens=False), [*answer, self.tokenizer.eos_token_id]
+        return self.tokenizer.encode(prompt, add_special_tokens=False), [
+            *answer,
+            self.tokenizer.eos_token_id,
+        ]
 
     def logits(self, ids: Any, targets: Any) -> Any:
-        """Logits [targets, vocabulary]; padding stands at the right and attention is causal, so no mask is needed."""
+        """Logits [targets, vocabulary]; padding stands at the right and attention is causal, so no
+        mask is needed.
+        """
         hidden = self.model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
         return self.model.lm_head(hidden[targets != -100])
 
@@ -204,13 +235,17 @@ class Judge:
         """Adam with a linear decay, 32 conversations a step."""
         import torch
 
-        optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-3, betas=(0.9, 0.98), weight_decay=0.01)
+        optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=3e-3, betas=(0.9, 0.98), weight_decay=0.01
+        )
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: min(1.0, (step + 1) / 30) * max(0.02, 1 - step / steps)
         )
         for _ in range(steps):
             ids, targets = self.batch(32, self.rng)
-            loss = torch.nn.functional.cross_entropy(self.logits(ids, targets), targets[targets != -100])
+            loss = torch.nn.functional.cross_entropy(
+                self.logits(ids, targets), targets[targets != -100]
+            )
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -241,7 +276,10 @@ def main() -> None:
     judge = Judge(seed=1, vocabulary=3000)
     judge.train(steps=400)
     share = judge.exact()
-    print(f"held-out conversations answered exactly: {share:.1%}, in {time.time() - start:.0f} s", flush=True)
+    print(
+        f"held-out conversations answered exactly: {share:.1%}, in {time.time() - start:.0f} s",
+        flush=True,
+    )
     if share < 0.985:
         raise SystemExit("the tiny judge did not learn its rule")
     judge.model.generation_config.do_sample = False

@@ -1,4 +1,6 @@
-"""The text task of docs/examples/backwards.py with letters as its tokens, which need no learning."""
+"""The text task of docs/examples/backwards.py with letters as its tokens, which need no
+learning.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Task(backwards.Task):
 
 
 class Key(TextEnvironment):
-    """An environment for recorded dialogues: any answer to what is seen is worth 1, and ends the episode."""
+    """An environment for recorded dialogues: any answer to what is seen is worth 1, and ends the
+    episode.
+    """
 
     SEEN = "You see a key"
 

@@ -1,4 +1,6 @@
-"""Parts from outside the package: an environment of token rows with a mask and a picture, and policies."""
+"""Parts from outside the package: an environment of token rows with a mask and a picture, and
+policies.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ ACTIONS = 5
 
 
 class Corridor:
-    """A corridor of cells, the goal at one end. A state has the actions 'left', 'right' where there is a cell, and 'wait';
-    'jump' and 'fly' it never has, and takes them for an error."""
+    """A corridor of cells, the goal at one end. A state has the actions 'left', 'right' where there
+    is a cell, and 'wait'; 'jump' and 'fly' it never has, and takes them for an error.
+    """
 
     def __init__(self, name: str, max_episode_steps: int = 30) -> None:
         self.spec = self.make_spec(name, max_episode_steps)
@@ -26,7 +29,10 @@ class Corridor:
     @staticmethod
     def make_spec(name: str, max_episode_steps: int = 30) -> EnvironmentSpec:
         return EnvironmentSpec(
-            observation={"tokens": ArraySpec((LENGTH,), "int32"), "possible": ArraySpec((ACTIONS,), "uint8")},
+            observation={
+                "tokens": ArraySpec((LENGTH,), "int32"),
+                "possible": ArraySpec((ACTIONS,), "uint8"),
+            },
             num_actions=ACTIONS,
             mask_field="possible",
             episode_fields=("success",),
@@ -98,7 +104,9 @@ class OtherHorizonCorridor(HorizonCorridor):
 
 
 class Talker:
-    """Shows what a pairs dataset holds, has as many actions as the random players, and takes the step limit alone."""
+    """Shows what a pairs dataset holds, has as many actions as the random players, and takes the
+    step limit alone.
+    """
 
     def __init__(self, name: str, max_episode_steps: int = 30) -> None:
         self.spec = self.make_spec(name)
@@ -179,7 +187,9 @@ class Stubborn(NoPolicy):
 
 
 class Flyer:
-    """A policy on the device that would fly, had it wings: what there is not is left out by whoever draws."""
+    """A policy on the device that would fly, had it wings: what there is not is left out by whoever
+    draws.
+    """
 
     in_workers = False
 

@@ -49,11 +49,17 @@ TINY = {
 }
 
 
-def run_page(page: Path, folder: Path, repository: Path, begin: str = "", **environment: str) -> str:
-    """Runs every command and every Python block of a page behind `begin` in `folder`; returns what the Python blocks print."""
+def run_page(
+    page: Path, folder: Path, repository: Path, begin: str = "", **environment: str
+) -> str:
+    """Runs every command and every Python block of a page behind `begin` in `folder`; returns what
+    the Python blocks print.
+    """
     printed = ""
     with commands(repository, **environment) as shell:
-        for language, block in BLOCK.findall(page.read_text(encoding="utf-8").partition(begin or "#")[2]):
+        for language, block in BLOCK.findall(
+            page.read_text(encoding="utf-8").partition(begin or "#")[2]
+        ):
             if language == "python":
                 line = [sys.executable, "-c", block]
                 done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
@@ -86,14 +92,18 @@ def test_ilql_on_ones_own_dialogues(tmp_path, repository, monkeypatch):
     assert evaluation["ranking"]["pairs"] > 0
 
 
-def test_ones_own_t5_in_babyai(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ones_own_t5_in_babyai(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in {**environment(), "PYTHONPATH": str(repository)}.items():
         monkeypatch.setenv(name, value)
     talkers.write(tmp_path / "my_t5")
     printed = run_page(repository / "docs/tutorials/my_t5.md", tmp_path, repository)
     assert printed.split("[")[0].strip() in ACTIONS
     for name in ("my_before", "my_after"):
-        assert json.loads((tmp_path / "runs" / name / "evaluation.json").read_text())["episodes"] == 2
+        assert (
+            json.loads((tmp_path / "runs" / name / "evaluation.json").read_text())["episodes"] == 2
+        )
     assert (tmp_path / "runs/my_export/model/model.safetensors").exists()
 
 
@@ -136,13 +146,17 @@ def test_crafter_from_games_to_a_report(tmp_path: Path, repository: Path) -> Non
 
 
 def test_a_real_model_judges_on_a_laptop(tmp_path: Path, repository: Path) -> None:
-    pytest.importorskip("gguf", reason="the package gguf is not there: pip install 'motif-jax[gguf]'")
+    pytest.importorskip(
+        "gguf", reason="the package gguf is not there: pip install 'motif-jax[gguf]'"
+    )
     if not real_model.FILE.is_file():
         real_model.download(real_model.FILE)
     (tmp_path / "runs/laptop").mkdir(parents=True)
     (tmp_path / "runs/laptop/judge.gguf").symlink_to(real_model.FILE)
 
-    run_page(repository / "docs/tutorials/judge_on_a_laptop.md", tmp_path, repository, **environment())
+    run_page(
+        repository / "docs/tutorials/judge_on_a_laptop.md", tmp_path, repository, **environment()
+    )
 
     runs = tmp_path / "runs/laptop"
     probe = json.loads((runs / "probe/probe.json").read_text())
@@ -158,4 +172,6 @@ def test_a_notebook_is_its_page(name: str, repository: Path) -> None:
 
     written = page.with_suffix(".ipynb").read_text(encoding="utf-8")
 
-    assert written == notebook(page.read_text(encoding="utf-8")), "python docs/tutorials/notebook.py"
+    assert written == notebook(page.read_text(encoding="utf-8")), (
+        "python docs/tutorials/notebook.py"
+    )

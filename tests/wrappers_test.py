@@ -23,23 +23,35 @@ MESSAGES = ("You see here a key.", "It's a wall.", "It's a wall.", "", "You die.
 class Talking(gymnasium.Env):
     """Says `MESSAGES` one after the other and pays 1, 2, 3, ...; ends at the last."""
 
-    observation_space = gymnasium.spaces.Dict({"message": gymnasium.spaces.Box(0, 255, (256,), np.uint8)})
+    observation_space = gymnasium.spaces.Dict(
+        {"message": gymnasium.spaces.Box(0, 255, (256,), np.uint8)}
+    )
     action_space = gymnasium.spaces.Discrete(2)
 
     def __init__(self, start: int = 0) -> None:
         self._start = start
 
     def _observation(self) -> dict[str, np.ndarray]:
-        return {"message": np.frombuffer(MESSAGES[self.position].encode().ljust(256, b"\0"), np.uint8)}
+        return {
+            "message": np.frombuffer(MESSAGES[self.position].encode().ljust(256, b"\0"), np.uint8)
+        }
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, np.ndarray], dict]:
+    def reset(
+        self, *, seed: int | None = None, options: Any = None
+    ) -> tuple[dict[str, np.ndarray], dict]:
         super().reset(seed=seed)
         self.position = self._start
         return self._observation(), {}
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
         self.position += 1
-        return self._observation(), float(100 * self.position), self.position == len(MESSAGES) - 1, False, {}
+        return (
+            self._observation(),
+            float(100 * self.position),
+            self.position == len(MESSAGES) - 1,
+            False,
+            {},
+        )
 
 
 def worth(texts: Any) -> np.ndarray:
@@ -71,7 +83,9 @@ def test_a_step_is_paid_for_its_actions_observation() -> None:
     for _ in range(2):
         paid, infos = play(env)
         np.testing.assert_allclose(paid, 2 * TASK + 0.5 * COUNTED, rtol=1e-6)
-        parts = [(info["reward_parts"]["visits"], info["reward_parts"]["extrinsic"]) for info in infos]
+        parts = [
+            (info["reward_parts"]["visits"], info["reward_parts"]["extrinsic"]) for info in infos
+        ]
         assert parts == [(1, 100), (1, 200), (2, 300), (1, 400)]
         assert ["reward_episode" in info for info in infos] == [False] * 3 + [True]
         assert infos[-1]["reward_episode"] == {
@@ -83,7 +97,9 @@ def test_a_step_is_paid_for_its_actions_observation() -> None:
 def test_an_episodes_last_step_is_paid_for_its_text() -> None:
     env = wrappers.IntrinsicReward(Talking(), worth, TERMS)
     paid, infos = play(env)
-    np.testing.assert_allclose(paid, 2 * TASK + 0.5 * (COUNTED + np.array([0, 0, 0, LAST])), rtol=1e-6)
+    np.testing.assert_allclose(
+        paid, 2 * TASK + 0.5 * (COUNTED + np.array([0, 0, 0, LAST])), rtol=1e-6
+    )
     assert infos[-1]["reward_parts"]["counted"] == LAST
     assert infos[-1]["reward_episode"]["intrinsic_return"] == 43 + LAST
 
@@ -165,7 +181,13 @@ class TalkingWithFields(Talking):
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
         observation, reward, terminated, truncated, _ = super().step(action)
-        return observation, reward, terminated, truncated, {"said": {"text": MESSAGES[self.position]}}
+        return (
+            observation,
+            reward,
+            terminated,
+            truncated,
+            {"said": {"text": MESSAGES[self.position]}},
+        )
 
 
 class TalkingInStrings(Talking):
@@ -177,7 +199,9 @@ class TalkingInStrings(Talking):
         return {"message": MESSAGES[self.position]}
 
 
-@pytest.mark.parametrize("text", ["message", "obs:message", lambda observation: f"{observation['message']}!"])
+@pytest.mark.parametrize(
+    "text", ["message", "obs:message", lambda observation: f"{observation['message']}!"]
+)
 def test_strings_of_a_vector_are_those_of_its_environments(text: Any) -> None:
     assert_vectors_pay_alike(TalkingInStrings, text)
 
@@ -227,7 +251,9 @@ def test_a_key_that_no_step_has_is_warned_of_once() -> None:
 
 
 def test_a_path_that_observations_do_not_have_is_refused() -> None:
-    with pytest.raises(UserError, match="text=obs:massage: the observations have no 'massage' but message"):
+    with pytest.raises(
+        UserError, match="text=obs:massage: the observations have no 'massage' but message"
+    ):
         wrappers.IntrinsicReward(Talking(), worth, TERMS, text="obs:massage")
 
 
@@ -242,11 +268,19 @@ def test_a_path_may_lead_through_tuples_and_keys_with_dots(source: str) -> None:
 
 
 class WithoutMasks(gymnasium.vector.VectorWrapper):
-    """A vector whose infos have a value for each environment and no masks, as some libraries' have."""
+    """A vector whose infos have a value for each environment and no masks, as some libraries'
+    have.
+    """
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         observations, rewards, terminated, truncated, _ = self.env.step(actions)
-        return observations, rewards, terminated, truncated, {"event": np.array(["a", "bcd"], object)}
+        return (
+            observations,
+            rewards,
+            terminated,
+            truncated,
+            {"event": np.array(["a", "bcd"], object)},
+        )
 
 
 def test_infos_without_masks_are_of_all_environments() -> None:
@@ -262,12 +296,16 @@ def test_infos_without_masks_are_of_all_environments() -> None:
 
 def test_a_function_of_a_batch_of_observations_still_serves_vectors() -> None:
     envs = SyncVectorEnv([Talking, Talking])
-    by_batch = wrappers.VectorIntrinsicReward(envs, worth, TERMS, text=lambda rows: list(rows["message"]))
+    by_batch = wrappers.VectorIntrinsicReward(
+        envs, worth, TERMS, text=lambda rows: list(rows["message"])
+    )
     by_field = wrappers.VectorIntrinsicReward(SyncVectorEnv([Talking, Talking]), worth, TERMS)
     for env in (by_batch, by_field):
         env.reset(seed=0)
     for _ in range(6):
-        np.testing.assert_array_equal(by_batch.step(np.zeros(2, int))[1], by_field.step(np.zeros(2, int))[1])
+        np.testing.assert_array_equal(
+            by_batch.step(np.zeros(2, int))[1], by_field.step(np.zeros(2, int))[1]
+        )
 
 
 def test_nethack_is_not_paid_for_its_last_text() -> None:
@@ -293,7 +331,9 @@ def test_its_terms_are_those_of_the_learner() -> None:
     rewarded = total_reward.total_reward(
         scaled, counted, terms.extrinsic_coefficient, terms.intrinsic_coefficient
     )
-    np.testing.assert_allclose(terms.total(terms.task(task), terms.counted(paid, count)), rewarded, rtol=1e-5)
+    np.testing.assert_allclose(
+        terms.total(terms.task(task), terms.counted(paid, count)), rewarded, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
@@ -329,7 +369,10 @@ def test_an_observation_that_a_wrapper_cannot_read_is_refused() -> None:
         wrappers.IntrinsicReward(Talking(), worth, text="prompt")
     cart = gymnasium.make("CartPole-v1")
     vector = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")])
-    for wrapper, env in ((wrappers.IntrinsicReward, cart), (wrappers.VectorIntrinsicReward, vector)):
+    for wrapper, env in (
+        (wrappers.IntrinsicReward, cart),
+        (wrappers.VectorIntrinsicReward, vector),
+    ):
         with pytest.raises(UserError, match="no field 'message' but Box"):
             wrapper(env, worth)
     with pytest.raises(UserError, match=r"rewards\.load"):

@@ -1,9 +1,10 @@
-"""How probable a decoder finds the six actions after prompts of BabyAI-Text, tokenised together with the prompt and apart.
+"""How probable a decoder finds the six actions after prompts of BabyAI-Text, tokenised together
+with the prompt and apart.
 
     python docs/examples/action_mass.py FOLDER
 
-FOLDER is a decoder's, a GGUF file, or a name of the hub. Of each of the package's eleven probes the probabilities of all actions
-are added up.
+FOLDER is a decoder's, a GGUF file, or a name of the hub. Of each of the package's eleven probes the
+probabilities of all actions are added up.
 """
 
 import sys
@@ -24,7 +25,8 @@ prompts = [probe.prompt(ACTIONS, ENGLISH) for probe in read(PACKAGE_PROBES)]
 before = [prompt.rstrip(" ") for prompt in prompts]
 together = np.exp(model.score(before, [after_prompt(action) for action in ACTIONS]))
 
-# As published (compat.glam_separate_tokens): actions without the blank, after a prompt that ends with one.
+# As published (compat.glam_separate_tokens): actions without the blank, after a prompt that ends
+# with one.
 rows = padded(model.tokenizer.encode(prompts))
 candidates = padded(candidate_rows(model.tokenizer, ACTIONS))
 apart = np.exp(scoring.score(model.model, model.params, *rows, *candidates).total)

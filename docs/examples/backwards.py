@@ -1,8 +1,10 @@
-"""A text task of one's own: say the letters of a word backwards, one a turn. Its tokenizer is learned from its dialogues.
+"""A text task of one's own: say the letters of a word backwards, one a turn. Its tokenizer is
+learned from its dialogues.
 
-PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_text.py:ilql --workdir=runs/backwards \\
-    --config.task=backwards:Task --config.policy=half --config.options='{"length": 4}' --config.network.width=64 \\
-    --config.network.layers=2 --config.network.heads=4 --config.max_steps=500
+    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_text.py:ilql \\
+        --workdir=runs/backwards --config.task=backwards:Task --config.policy=half \\
+        --config.options='{"length": 4}' --config.network.width=64 \\
+        --config.network.layers=2 --config.network.heads=4 --config.max_steps=500
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ class Spelling(Observation):
         """The texts, the reward of each (None: not an action), and whether it is the end."""
         pairs = zip(self.letters, reversed(self.word), strict=False)
         rewards = [float(letter == right_letter) for letter, right_letter in pairs]
-        return Dialogue((self.word, *self.letters), (None, *rewards), len(self.letters) == len(self.word))
+        return Dialogue(
+            (self.word, *self.letters), (None, *rewards), len(self.letters) == len(self.word)
+        )
 
 
 class Backwards(TextEnvironment):
@@ -70,7 +74,8 @@ class Speaker(TextPolicy):
 class Task(FileTokenTask):
     """What stages ask for; `options` are the defaults with what `config.options` gives.
 
-    So many byte pairs as `vocab_size` says are learned from the dialogues, and their folder becomes the option `tokenizer`.
+    So many byte pairs as `vocab_size` says are learned from the dialogues, and their folder becomes
+    the option `tokenizer`.
     """
 
     defaults: ClassVar[dict[str, Any]] = {"length": 3, "tokenizer": "", "vocab_size": 300}

@@ -1,22 +1,26 @@
-"""`train_agent.py:gym` and `gym_pixels` beside the PPO of Stable-Baselines3: the same tasks, steps and seeds.
+"""`train_agent.py:gym` and `gym_pixels` beside the PPO of Stable-Baselines3: the same tasks, steps
+and seeds.
 
     .venv-examples/bin/python docs/examples/beside_stable_baselines3.py
 
-motif_jax has the same settings for all tasks, and others for pictures. Stable-Baselines3 has for each the settings that RL Baselines3 Zoo
-tuned, for pictures those of Atari, and its defaults where the Zoo has none. LunarLander's were tuned for a million steps, of which both have
-300,000 here; motif_jax's learning rate falls to 0 in all tasks. Claimed before a run: motif_jax is at least equal on five of the first seven,
-and on Crafter. CatchPixels was seen to be learned before.
+motif_jax has the same settings for all tasks, and others for pictures. Stable-Baselines3 has for
+each the settings that RL Baselines3 Zoo tuned, for pictures those of Atari, and its defaults where
+the Zoo has none. LunarLander's were tuned for a million steps, of which both have 300,000 here;
+motif_jax's learning rate falls to 0 in all tasks. Claimed before a run: motif_jax is at least equal
+on five of the first seven, and on Crafter. CatchPixels was seen to be learned before.
 
-Crafter is played by its symbols, with what the player sees, has and feels in one vector for Stable-Baselines3.
+Crafter is played by its symbols, with what the player sees, has and feels in one vector for
+Stable-Baselines3.
 
-With minigrid 3 the Zoo's settings learn neither of its two tasks (issue 500 of DLR-RM/rl-baselines3-zoo has such a curve), so
-Stable-Baselines3 plays them without running normalisation, too. Atari's settings, tuned for ten million steps, do not learn CatchPixels in
+With minigrid 3 the Zoo's settings learn neither of its two tasks (issue 500 of
+DLR-RM/rl-baselines3-zoo has such a curve), so Stable-Baselines3 plays them without running
+normalisation, too. Atari's settings, tuned for ten million steps, do not learn CatchPixels in
 100,000, so it is played by Stable-Baselines3's defaults, too. The better of both counts.
 
 A run leaves a line in `--rows`; what has a line is not run again. The table is printed at the end.
 
-Needs Stable-Baselines3 besides motif_jax: `bash launch/setup_examples.sh` makes an environment with it. LunarLander needs Box2D, too:
-`.venv-examples/bin/pip install box2d`.
+Needs Stable-Baselines3 besides motif_jax: `bash launch/setup_examples.sh` makes an environment with
+it. LunarLander needs Box2D, too: `.venv-examples/bin/pip install box2d`.
 """
 
 from __future__ import annotations
@@ -52,7 +56,9 @@ EQUAL = 0.05
 
 
 def falling(initial_value: float) -> Callable[[float], float]:
-    """A value that falls linearly to 0; Stable-Baselines3 calls it with the share of the run that is left."""
+    """A value that falls linearly to 0; Stable-Baselines3 calls it with the share of the run that
+    is left.
+    """
     return lambda remaining_share: remaining_share * initial_value
 
 
@@ -61,16 +67,19 @@ class Task:
     """A task, and what each library needs for it.
 
     Attributes:
-      span: return of an agent that has learned nothing of use, and of one that has learned the task.
+      span: return of an agent that has learned nothing of use, and of one that has learned the
+          task.
       ppo: arguments of Stable-Baselines3's PPO.
       environments: how many Stable-Baselines3 plays at once.
-      is_normalised: whether Stable-Baselines3 divides observations and rewards by their running spread.
+      is_normalised: whether Stable-Baselines3 divides observations and rewards by their running
+          spread.
       tries_defaults: whether Stable-Baselines3 plays it by its defaults, too.
       module: registers the environment.
       wrapper: module:Class of a wrapper around the environment, for both.
       variant: motif_jax's settings.
       policy: Stable-Baselines3's network.
-      fields: of an environment that shows several arrays, those that both see; they are one vector for Stable-Baselines3.
+      fields: of an environment that shows several arrays, those that both see; they are one vector
+          for Stable-Baselines3.
     """
 
     steps: int
@@ -119,7 +128,8 @@ TASKS = {
     "MiniGrid-DoorKey-5x5-v0": Task(
         100_000, (0.1, 0.96), _MINIGRID, 8, True, module="minigrid", wrapper=_FLAT
     ),
-    # Random play has 1.4. Nobody learns the whole game in so few steps: three times as much is taken as learned.
+    # Random play has 1.4. Nobody learns the whole game in so few steps: three times as much is
+    # taken as learned.
     "motif_jax/Crafter-v1": Task(100_000, (1.4, 4.2), module="motif_jax", fields=_CRAFTER),
     "CatchPixels-v0": Task(
         100_000,
@@ -177,7 +187,9 @@ def train_ours(name: str, task: Task, seed: int, workdir: Path) -> list[tuple[in
     # Beside this script is catch_pixels.
     path = os.pathsep.join([str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "motif_jax.launch", *flags]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path})
+    subprocess.run(
+        command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path}
+    )
     lines = (workdir / "episodes.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     return [(row["step"], row["return"]) for row in rows]
@@ -215,11 +227,15 @@ def train_sb3(
     if task.is_normalised and normalises:
         environments = VecNormalize(environments, gamma=task.ppo.get("gamma", 0.99))
     ends = Ends()
-    PPO(task.policy, environments, seed=seed, device="cpu", **task.ppo).learn(task.steps, callback=ends)
+    PPO(task.policy, environments, seed=seed, device="cpu", **task.ppo).learn(
+        task.steps, callback=ends
+    )
     return ends.ends
 
 
-def train_sb3_by_defaults(name: str, task: Task, seed: int, workdir: Path) -> list[tuple[int, float]]:
+def train_sb3_by_defaults(
+    name: str, task: Task, seed: int, workdir: Path
+) -> list[tuple[int, float]]:
     """As `train_sb3`, without the task's settings."""
     return train_sb3(name, dataclasses.replace(task, ppo={}, environments=1), seed, workdir)
 
@@ -252,7 +268,9 @@ def run(library: str, name: str, task: Task, seed: int, rows: Path, workdir: Pat
 
 
 def last_returns(rows: list[dict[str, Any]], library: str, name: str, steps: int) -> list[float]:
-    """Of each seed the return in the last tenth of the steps, or in the last one in which an episode ended."""
+    """Of each seed the return in the last tenth of the steps, or in the last one in which an
+    episode ended.
+    """
     key = {"library": library, "task": name, "steps": steps}
     curves = [row["curve"] for row in rows if key.items() <= row.items()]
     with_ends = [[value for value in points if value is not None] for points in curves]
@@ -265,22 +283,28 @@ def libraries_of(task: Task) -> list[str]:
 
 
 def table(rows: list[dict[str, Any]], steps: int | None = None) -> str:
-    """The last returns, their means over seeds and extremes; >, =, <: motif_jax against the best other. `steps`: for all tasks."""
+    """The last returns, their means over seeds and extremes; >, =, <: motif_jax against the best
+    other. `steps`: for all tasks.
+    """
     header = ("task", "steps", "motif_jax", "", "Stable-Baselines3", "its other settings")
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     for name, task in TASKS.items():
         last = {
-            library: last_returns(rows, library, name, steps or task.steps) for library in libraries_of(task)
+            library: last_returns(rows, library, name, steps or task.steps)
+            for library in libraries_of(task)
         }
         if not all(last.values()):
             continue
-        best_other = max(float(np.mean(values)) for library, values in last.items() if library != OURS)
+        best_other = max(
+            float(np.mean(values)) for library, values in last.items() if library != OURS
+        )
         difference = (np.mean(last[OURS]) - best_other) / (task.span[1] - task.span[0])
         sign = "="
         if abs(difference) > EQUAL:
             sign = ">" if difference > 0 else "<"
         ours, *others = [
-            f"{np.mean(values):.4g} [{min(values):.4g}, {max(values):.4g}]" for values in last.values()
+            f"{np.mean(values):.4g} [{min(values):.4g}, {max(values):.4g}]"
+            for values in last.values()
         ]
         cells = [name, f"{steps or task.steps:,}", ours, sign, *others]
         lines.append(f"| {' | '.join(cells)} |" + " |" * (len(header) - len(cells)))
@@ -290,10 +314,14 @@ def table(rows: list[dict[str, Any]], steps: int | None = None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--rows", type=Path, default=Path("docs/studies/gym.jsonl"))
-    parser.add_argument("--workdir", type=Path, default=Path("runs/beside"), help="runs of motif_jax")
+    parser.add_argument(
+        "--workdir", type=Path, default=Path("runs/beside"), help="runs of motif_jax"
+    )
     parser.add_argument("--library", choices=list(TRAININGS), help="train with one of them alone")
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
-    parser.add_argument("--steps", type=int, help="environment steps of each run; without it the task's")
+    parser.add_argument(
+        "--steps", type=int, help="environment steps of each run; without it the task's"
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     arguments = parser.parse_args()
     for seed in arguments.seeds:

@@ -1,10 +1,13 @@
-"""Catch a falling ball with a paddle, by the pixels alone: 64 x 64 in colour, in front of stripes that move.
+"""Catch a falling ball with a paddle, by the pixels alone: 64 x 64 in colour, in front of stripes
+that move.
 
-    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_agent.py:gym_pixels --workdir=runs/catch \\
+    PYTHONPATH=docs/examples python -m motif_jax.launch \\
+        --config=configs/train_agent.py:gym_pixels --workdir=runs/catch \\
         --config.environment.name=gym:CatchPixels-v0 --config.environment.modules=catch_pixels
 
-The ball falls straight from any column. A paddle catches it in 15 columns of 61, so that who does not see the ball catches a
-quarter of them at most. With --config.environment.kwargs='{"new_colours": true}' each game has colours of its own.
+The ball falls straight from any column. A paddle catches it in 15 columns of 61, so that who does
+not see the ball catches a quarter of them at most. With
+--config.environment.kwargs='{"new_colours": true}' each game has colours of its own.
 """
 
 import gymnasium

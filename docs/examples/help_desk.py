@@ -1,13 +1,17 @@
-"""A help desk: dialogues of clerks of mixed skill, and the customer who answers an agent that learned from them.
+"""A help desk: dialogues of clerks of mixed skill, and the customer who answers an agent that
+learned from them.
 
     python docs/examples/help_desk.py dialogues.jsonl      # writes 300 dialogues
 
-A customer has one of three problems. A good clerk asks for the order number first, then does what helps: a clerk who promises something
-before ends the dialogue with -0.5, the right remedy pays 1, a wrong one 0. These clerks ask in a third of the dialogues and choose
-remedies by chance, so that an agent which speaks as they do earns about -0.26, and the best possible one 1.
+A customer has one of three problems. A good clerk asks for the order number first, then does what
+helps: a clerk who promises something before ends the dialogue with -0.5, the right remedy pays 1, a
+wrong one 0. These clerks ask in a third of the dialogues and choose remedies by chance, so that an
+agent which speaks as they do earns about -0.26, and the best possible one 1.
 
-    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_text.py:ilql --workdir=runs/desk_ilql --config.task=dialogues \\
-        --config.data=dialogues.jsonl --config.network.checkpoint=FOLDER --config.options='{"environment": "help_desk:HelpDesk"}'
+    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_text.py:ilql \\
+        --workdir=runs/desk_ilql --config.task=dialogues --config.data=dialogues.jsonl \\
+        --config.network.checkpoint=FOLDER \\
+        --config.options='{"environment": "help_desk:HelpDesk"}'
 """
 
 from __future__ import annotations
@@ -40,16 +44,22 @@ LONGEST = 4  # utterances of the agent
 
 
 class Desk(Observation):
-    """The dialogue so far: utterances in turns, the customer's first, and what each of the clerk's earned."""
+    """The dialogue so far: utterances in turns, the customer's first, and what each of the clerk's
+    earned.
+    """
 
-    def __init__(self, problem: str, texts: tuple[str, ...], rewards: tuple[float, ...], ended: bool) -> None:
+    def __init__(
+        self, problem: str, texts: tuple[str, ...], rewards: tuple[float, ...], ended: bool
+    ) -> None:
         self.problem = problem
         self.texts = texts
         self.rewards = rewards
         self.ended = ended
 
     def to_sequence(self) -> Dialogue:
-        """The utterances, the reward of each (None: the customer's), and whether the dialogue has ended."""
+        """The utterances, the reward of each (None: the customer's), and whether the dialogue has
+        ended.
+        """
         of_clerk = iter(self.rewards)
         rewards = [next(of_clerk) if number % 2 else None for number in range(len(self.texts))]
         return Dialogue(self.texts, tuple(rewards), self.ended)

@@ -1,11 +1,12 @@
 """An annotator of one's own: prefers the text with more words of a list, and says how sure it is.
 
-    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate_keywords \\
-        --config.dataset_dir=runs/quickstart/dataset --config.annotator=keywords:Keywords
+    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/annotate.py \\
+        --workdir=runs/annotate_keywords --config.dataset_dir=runs/quickstart/dataset \\
+        --config.annotator=keywords:Keywords
 
-Questions, store, shards, resume and labels are the stage's; what is below is all that an annotator needs. The labels are then
-`DATASET/preference/keywords.npy`, and `--config.annotator=keywords` of train_reward reads them; with `--config.labels.soft=True` it
-learns the probabilities.
+Questions, store, shards, resume and labels are the stage's; what is below is all that an annotator
+needs. The labels are then `DATASET/preference/keywords.npy`, and `--config.annotator=keywords` of
+train_reward reads them; with `--config.labels.soft=True` it learns the probabilities.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Keywords(Annotator):
     """Compares the worth of two texts."""
 
     def __init__(self, config: Any, form: Form, dataset: Any) -> None:
-        # All that answers depend on: another list of words is another annotator, and its answers are stored apart.
+        # All that answers depend on: another list of words is another annotator, and its answers
+        # are stored apart.
         self.identity = {"annotator": "keywords", "liked": LIKED, "disliked": DISLIKED}
         self.short_name = "keywords"  # of the label file
 

@@ -1,7 +1,9 @@
-"""A mine: pull the lever at its left end, then leave by the gate at its right end. `tell` puts what happens into words.
+"""A mine: pull the lever at its left end, then leave by the gate at its right end. `tell` puts what
+happens into words.
 
-    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/collect.py --workdir=runs/mine/data \\
-        --config.environment.name=gym:Mine-v0 --config.environment.modules=mine --config.environment.text=mine:tell
+    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/collect.py \\
+        --workdir=runs/mine/data --config.environment.name=gym:Mine-v0 \\
+        --config.environment.modules=mine --config.environment.text=mine:tell
 """
 
 import gymnasium
@@ -30,7 +32,13 @@ class Mine(gymnasium.Env):
         elif self.cell == 0:
             self.lever = 1
         is_out = self.lever == 1 and self.cell == CELLS - 1
-        return {"cell": self.cell, "lever": self.lever}, float(is_out), is_out, False, {"is_success": is_out}
+        return (
+            {"cell": self.cell, "lever": self.lever},
+            float(is_out),
+            is_out,
+            False,
+            {"is_success": is_out},
+        )
 
 
 def tell(environment, action):

@@ -1,4 +1,6 @@
-"""A study of one's own: does a reward from captions help, and with every seed? docs/tutorials/my_study.md"""
+"""A study of one's own: does a reward from captions help, and with every seed?
+docs/tutorials/my_study.md
+"""
 
 from motif_jax.reports import study_config as studies
 

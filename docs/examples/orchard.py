@@ -1,13 +1,15 @@
-"""A task of one's own: a garden with apples and wasps, told in messages, that every stage here can play.
+"""A task of one's own: a garden with apples and wasps, told in messages, that every stage here can
+play.
 
-    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_agent.py:recall --workdir=runs/orchard \\
-        --config.environment.name=orchard:Orchard --config.environment.max_episode_steps=30 --config.train_for_env_steps=500000
-    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/evaluate.py --workdir=runs/orchard_games \\
-        --config.policy=runs/orchard --config.trust=orchard:Orchard
+    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_agent.py:recall \\
+        --workdir=runs/orchard --config.environment.name=orchard:Orchard \\
+        --config.environment.max_episode_steps=30 --config.train_for_env_steps=500000
+    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/evaluate.py \\
+        --workdir=runs/orchard_games --config.policy=runs/orchard --config.trust=orchard:Orchard
 
-An environment writes its observation into arrays that it is given (they may be shared memory), and is made from its seed: the
-same seed, the same game. Without a text it would be the same but for `text_field` and `count_field`; with them a reward of
-messages can pay for it.
+An environment writes its observation into arrays that it is given (they may be shared memory), and
+is made from its seed: the same seed, the same game. Without a text it would be the same but for
+`text_field` and `count_field`; with them a reward of messages can pay for it.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ MESSAGES = {
 
 
 class Orchard:
-    """A square of grass. Apples pay 1 and are gone, wasps cost 1 and stay; after `max_episode_steps` it gets dark.
+    """A square of grass. Apples pay 1 and are gone, wasps cost 1 and stay; after
+    `max_episode_steps` it gets dark.
 
     Args:
       name: as it was asked for.
@@ -95,7 +98,11 @@ class Orchard:
     def episode_info(self) -> dict[str, float]:
         """Return, length and `episode_fields` of the episode."""
         counts = {"apples": float(self._eaten), "stings": float(self._stings)}
-        return {"return": counts["apples"] - counts["stings"], "length": float(self._steps), **counts}
+        return {
+            "return": counts["apples"] - counts["stings"],
+            "length": float(self._steps),
+            **counts,
+        }
 
     def close(self) -> None:
         """Nothing to free."""

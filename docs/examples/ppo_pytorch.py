@@ -2,8 +2,8 @@
 
     python docs/examples/ppo_pytorch.py --reward runs/quickstart/reward
 
-Needs PyTorch besides motif_jax: `bash launch/setup_examples.sh` makes an environment with it. All that is not PPO is marked
-with `motif_jax`.
+Needs PyTorch besides motif_jax: `bash launch/setup_examples.sh` makes an environment with it. All
+that is not PPO is marked with `motif_jax`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ CROP = 9
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--reward", required=True, help="run folder of train_reward, or a .safetensors file")
+    parser.add_argument(
+        "--reward", required=True, help="run folder of train_reward, or a .safetensors file"
+    )
     parser.add_argument("--env-id", default="NetHackScore-v0")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--total-timesteps", type=int, default=200_000)
@@ -53,14 +55,18 @@ def parse() -> argparse.Namespace:
 
 
 def make_env(args: argparse.Namespace):
-    return lambda: gym.make(args.env_id, observation_keys=FIELDS, max_episode_steps=args.max_episode_steps)
+    return lambda: gym.make(
+        args.env_id, observation_keys=FIELDS, max_episode_steps=args.max_episode_steps
+    )
 
 
 def crop(chars: np.ndarray, blstats: np.ndarray) -> np.ndarray:
     """The cells around the hero: uint8 [N, 21, 79] -> [N, CROP, CROP]."""
     half = CROP // 2
     padded = np.pad(chars, ((0, 0), (half, half), (half, half)), constant_values=ord(" "))
-    return np.stack([padded[i, y : y + CROP, x : x + CROP] for i, (x, y) in enumerate(blstats[:, :2])])
+    return np.stack(
+        [padded[i, y : y + CROP, x : x + CROP] for i, (x, y) in enumerate(blstats[:, :2])]
+    )
 
 
 def features(obs: dict[str, np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -83,11 +89,15 @@ class Agent(nn.Module):
             layer_init(nn.Conv2d(16, 32, 3)), nn.ReLU(),
             layer_init(nn.Conv2d(32, 32, 3)), nn.ReLU(), nn.Flatten(),
         )  # fmt: skip
-        self.body = nn.Sequential(layer_init(nn.Linear(32 * (CROP - 4) ** 2 + status, 128)), nn.ReLU())
+        self.body = nn.Sequential(
+            layer_init(nn.Linear(32 * (CROP - 4) ** 2 + status, 128)), nn.ReLU()
+        )
         self.actor = layer_init(nn.Linear(128, actions), std=0.01)
         self.critic = layer_init(nn.Linear(128, 1), std=1)
 
-    def forward(self, cells: torch.Tensor, status: torch.Tensor) -> tuple[Categorical, torch.Tensor]:
+    def forward(
+        self, cells: torch.Tensor, status: torch.Tensor
+    ) -> tuple[Categorical, torch.Tensor]:
         image = self.image(self.embedding(cells).permute(0, 3, 1, 2))
         hidden = self.body(torch.cat([image, status], 1))
         return Categorical(logits=self.actor(hidden)), self.critic(hidden).squeeze(-1)
@@ -97,7 +107,8 @@ def main() -> None:
     args = parse()
     torch.manual_seed(args.seed)
     terms = wrappers.Terms(  # motif_jax
-        intrinsic_coefficient=args.intrinsic_coefficient, extrinsic_coefficient=args.extrinsic_coefficient
+        intrinsic_coefficient=args.intrinsic_coefficient,
+        extrinsic_coefficient=args.extrinsic_coefficient,
     )
     envs = SyncVectorEnv([make_env(args)] * args.num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
     envs = wrappers.VectorIntrinsicReward(envs, args.reward, terms)  # motif_jax
@@ -148,7 +159,10 @@ def main() -> None:
                 advantages[t] = last
             returns = advantages + values
 
-        flat = [x.flatten(0, 1) for x in (all_cells, all_status, actions, log_probs, advantages, returns)]
+        flat = [
+            x.flatten(0, 1)
+            for x in (all_cells, all_status, actions, log_probs, advantages, returns)
+        ]
         for _ in range(args.update_epochs):
             for rows in torch.randperm(batch).chunk(args.num_minibatches):
                 cells, status, action, old, advantage, target = (x[rows] for x in flat)
@@ -158,7 +172,11 @@ def main() -> None:
                 clipped = ratio.clamp(1 - args.clip_coef, 1 + args.clip_coef)
                 policy_loss = -torch.min(advantage * ratio, advantage * clipped).mean()
                 value_loss = 0.5 * (value - target).square().mean()
-                loss = policy_loss + args.vf_coef * value_loss - args.ent_coef * policy.entropy().mean()
+                loss = (
+                    policy_loss
+                    + args.vf_coef * value_loss
+                    - args.ent_coef * policy.entropy().mean()
+                )
                 optimizer.zero_grad()
                 loss.backward()
                 nn.utils.clip_grad_norm_(agent.parameters(), args.max_grad_norm)
@@ -174,7 +192,9 @@ def main() -> None:
         history.append(row)
         if update % 10 == 0 or global_step + batch > args.total_timesteps:
             shown = ("step", "steps_per_second", "counted_return", "extrinsic_return", "length")
-            print(", ".join(f"{name} {row[name]:,.5g}" for name in shown if name in row), flush=True)
+            print(
+                ", ".join(f"{name} {row[name]:,.5g}" for name in shown if name in row), flush=True
+            )
     envs.close()
     args.out.mkdir(parents=True, exist_ok=True)
     torch.save(agent.state_dict(), args.out / "agent.pt")

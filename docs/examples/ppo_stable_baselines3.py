@@ -2,7 +2,8 @@
 
     python docs/examples/ppo_stable_baselines3.py --reward runs/quickstart/reward
 
-Needs Stable-Baselines3 besides motif_jax: `bash launch/setup_examples.sh` makes an environment with it.
+Needs Stable-Baselines3 besides motif_jax: `bash launch/setup_examples.sh` makes an environment with
+it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ CROP = 9
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--reward", required=True, help="run folder of train_reward, or a .safetensors file")
+    parser.add_argument(
+        "--reward", required=True, help="run folder of train_reward, or a .safetensors file"
+    )
     parser.add_argument("--env-id", default="NetHackScore-v0")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--total-timesteps", type=int, default=200_000)
@@ -92,7 +95,10 @@ class Returns(BaseCallback):
     def _on_rollout_end(self) -> None:
         row = {"step": self.num_timesteps}
         if self.episodes:
-            row |= {name: float(np.mean([one[name] for one in self.episodes])) for name in self.episodes[0]}
+            row |= {
+                name: float(np.mean([one[name] for one in self.episodes]))
+                for name in self.episodes[0]
+            }
         self.history.append(row)
         if len(self.history) % 10 == 0:
             print(", ".join(f"{name} {value:,.5g}" for name, value in row.items()), flush=True)

@@ -1,9 +1,12 @@
-"""A reward that needs no judge and changes while the agent plays: the more often the agent has met a text, the less it pays.
+"""A reward that needs no judge and changes while the agent plays: the more often the agent has met
+a text, the less it pays.
 
-    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_agent.py:minigrid --workdir=runs/rare \\
-        --config.reward.kind=rare_texts:RareTexts --config.reward.intrinsic_coefficient=0.1
+    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_agent.py:minigrid \\
+        --workdir=runs/rare --config.reward.kind=rare_texts:RareTexts \\
+        --config.reward.intrinsic_coefficient=0.1
 
-A run that names a class from outside the package is opened with `--config.trust=rare_texts:RareTexts`.
+A run that names a class from outside the package is opened with
+`--config.trust=rare_texts:RareTexts`.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from motif_jax.rewards import BatchMessages, RewardKind, RewardSetup, Values
 
 
 class RareTexts(RewardKind):
-    """Pays a text 1 / sqrt(1 + N), with N the rewarded steps of earlier batches that showed it (Bellemare et al. 2016)."""
+    """Pays a text 1 / sqrt(1 + N), with N the rewarded steps of earlier batches that showed it
+    (Bellemare et al. 2016).
+    """
 
     keeps_state = True
     reads_dir = False

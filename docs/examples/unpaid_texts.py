@@ -1,9 +1,12 @@
-"""A trained reward that pays nothing for texts that you name: for a text that the judge likes and you do not.
+"""A trained reward that pays nothing for texts that you name: for a text that the judge likes and
+you do not.
 
-    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_agent.py:laptop --workdir=runs/fed \\
-        --config.reward.dir=REWARD --config.reward.kind=unpaid_texts:UnpaidTexts --config.reward.intrinsic_coefficient=0.5
+    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_agent.py:laptop \\
+        --workdir=runs/fed --config.reward.dir=REWARD \\
+        --config.reward.kind=unpaid_texts:UnpaidTexts --config.reward.intrinsic_coefficient=0.5
 
-A run that names a class from outside the package is opened with `--config.trust=unpaid_texts:UnpaidTexts`.
+A run that names a class from outside the package is opened with
+`--config.trust=unpaid_texts:UnpaidTexts`.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from motif_jax.rl.config import AgentReward
 from motif_jax.rl.intrinsic import RewardStages
 
 # What NetHack says of fainting from hunger, and of waking up again.
-UNPAID = re.compile(rb"You faint|You regain consciousness|You are conscious again|You can hear again")
+UNPAID = re.compile(
+    rb"You faint|You regain consciousness|You are conscious again|You can hear again"
+)
 
 
 class UnpaidTexts(MotifReward):
@@ -29,7 +34,9 @@ class UnpaidTexts(MotifReward):
     def make(cls, setup: RewardSetup) -> UnpaidTexts | None:
         reward = super().make(setup)
         if reward is not None and reward.table is None:
-            raise UserError(f"config.reward.dir={setup.config.dir}: this reward reads more than the text")
+            raise UserError(
+                f"config.reward.dir={setup.config.dir}: this reward reads more than the text"
+            )
         return reward
 
     def lookup(self, texts: np.ndarray) -> Values:

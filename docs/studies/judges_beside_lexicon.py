@@ -1,4 +1,5 @@
-"""The table of docs/results_judges.md that lays judges beside the lexicon: by game, from the answers in docs/studies/judges.
+"""The table of docs/results_judges.md that lays judges beside the lexicon: by game, from the
+answers in docs/studies/judges.
 
 python docs/studies/judges_beside_lexicon.py
 """
@@ -73,7 +74,9 @@ def judged_pairs(file: Path) -> list[JudgedPair]:
 
 
 def compare(pairs: list[JudgedPair], judge: LexiconJudge, margin: float) -> Comparison:
-    """Compares a model's pairs with the worths of a lexicon, whose differences up to `margin` are ties."""
+    """Compares a model's pairs with the worths of a lexicon, whose differences up to `margin` are
+    ties.
+    """
     difference = np.array([judge.worth(pair.first) - judge.worth(pair.second) for pair in pairs])
     model = np.array([pair.margin for pair in pairs])
     is_right = (model > 0) == (difference > 0)

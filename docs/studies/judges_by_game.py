@@ -1,4 +1,5 @@
-"""The first table of docs/results_judges.md, judges by games, and its picture, both from the rows of the studies.
+"""The first table of docs/results_judges.md, judges by games, and its picture, both from the rows
+of the studies.
 
 python docs/studies/judges_by_game.py
 """
@@ -29,18 +30,26 @@ JUDGES = {
     "task": "task alone",
     "random": "random",
 }
-_UNITS = {"achievements": "achievements of 22", "kills": "NetHack, a game", "score": "NetHack, points"}
+_UNITS = {
+    "achievements": "achievements of 22",
+    "kills": "NetHack, a game",
+    "score": "NetHack, points",
+}
 _JUDGED = ("qwen15", "qwen05", "smollm2", "lexicon", "coin")
 
 
 def _of(rows: str, *judges: str, **methods: str) -> dict[str, tuple[str, str]]:
-    """Judge -> a file of rows, without its ending, and the method there, which has the judge's name where no other is named."""
+    """Judge -> a file of rows, without its ending, and the method there, which has the judge's name
+    where no other is named.
+    """
     methods_of_judge = {judge: judge for judge in judges} | methods
     return {judge: (rows, method) for judge, method in methods_of_judge.items()}
 
 
 class Game(NamedTuple):
-    """A column of the table: its title, the measure of the games, and where each judge's rows are."""
+    """A column of the table: its title, the measure of the games, and where each judge's rows
+    are.
+    """
 
     title: str
     measure: str
@@ -72,7 +81,8 @@ GAMES = (
     Game(
         "MultiRoom",
         "success",
-        _of("judges_multiroom", *_JUDGED) | _of("minihack", task="multiroom_task", random="multiroom_random"),
+        _of("judges_multiroom", *_JUDGED)
+        | _of("minihack", task="multiroom_task", random="multiroom_random"),
     ),
     Game(
         "KeyRoom",
@@ -103,12 +113,16 @@ def games_of(game: Game, judge: str) -> np.ndarray | None:
     if judge not in game.methods:
         return None
     rows, method = game.methods[judge]
-    lines = [line for line in read_json_lines(STUDIES / f"{rows}.jsonl") if line["method"] == method]
+    lines = [
+        line for line in read_json_lines(STUDIES / f"{rows}.jsonl") if line["method"] == method
+    ]
     return np.array([line["games"][game.measure] for line in lines])
 
 
 def average(game: Game, values: np.ndarray) -> float:
-    """The mean of shares and achievements; the interquartile mean of kills and scores, some of which are very large."""
+    """The mean of shares and achievements; the interquartile mean of kills and scores, some of
+    which are very large.
+    """
     if game.is_share or game.measure == "achievements":
         return float(values.mean())
     return float(interquartile_mean(values.ravel()))
@@ -136,7 +150,9 @@ def table() -> str:
 
 
 def picture() -> Figure:
-    """A panel for each game: a judge's agents are a row, with a dot for each seed and a bar to their average."""
+    """A panel for each game: a judge's agents are a row, with a dot for each seed and a bar to
+    their average.
+    """
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(2, 4, sharey=True)

@@ -26,7 +26,12 @@ def notebook(page: str) -> str:
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    content = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    content = {
+        "cells": cells,
+        "metadata": {"kernelspec": kernel},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -37,4 +42,6 @@ def _cell(kind: str, text: str) -> dict[str, object]:
 
 if __name__ == "__main__":
     for page in PAGES:
-        page.with_suffix(".ipynb").write_text(notebook(page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.with_suffix(".ipynb").write_text(
+            notebook(page.read_text(encoding="utf-8")), encoding="utf-8"
+        )

@@ -1,7 +1,8 @@
 """Benchmarks, one a file; each measures one value and its baseline in the same run.
 
-A module has `options() -> ConfigDict` (settings and defaults) and `run(config) -> dict` (the fields of its JSON line, see
-`result`). It may have `check(config)` for further checks, and GPU_SIZE, the options of its variant for a GPU.
+A module has `options() -> ConfigDict` (settings and defaults) and `run(config) -> dict` (the fields
+of its JSON line, see `result`). It may have `check(config)` for further checks, and GPU_SIZE, the
+options of its variant for a GPU.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def names() -> list[str]:
 
 
 def gpu_size(name: str) -> dict[str, Any] | None:
-    """Options of a benchmark's GPU variant that differ from the defaults; None without such a variant."""
+    """Options of a benchmark's GPU variant that differ from the defaults; None without such a
+    variant.
+    """
     return getattr(module(name), "GPU_SIZE", None) if name in names() else None
 
 
@@ -87,12 +90,14 @@ def result(
     baseline_values: Sequence[float] | None,
     **more: Any,
 ) -> dict[str, Any]:
-    """The JSON line of a benchmark: medians over the repeats of both sides, their ratio, and the ratios' range.
+    """The JSON line of a benchmark: medians over the repeats of both sides, their ratio, and the
+    ratios' range.
 
     Args:
       values: one of each repeat.
       baseline_name: words for the user.
-      baseline_values: one of each repeat; None where the baseline was not measured, and the line has no ratio.
+      baseline_values: one of each repeat; None where the baseline was not measured, and the line
+          has no ratio.
       more: further fields.
     """
     comparison: dict[str, Any] = {}
@@ -117,7 +122,8 @@ early_line: dict[str, Any] = {}
 
 
 def print_early(config: ConfigDict, unit: str, values: Sequence[float], **more: Any) -> None:
-    """Prints to stderr what a benchmark has measured by now, so that a run that is killed before its line has it.
+    """Prints to stderr what a benchmark has measured by now, so that a run that is killed before
+    its line has it.
 
     The arguments are those of `result`. The line is a part of that line; a later call replaces it.
     """
@@ -133,7 +139,9 @@ def print_early(config: ConfigDict, unit: str, values: Sequence[float], **more: 
 
 
 def compare(values: Sequence[float], baseline_values: Sequence[float]) -> dict[str, Any]:
-    """The median of a baseline, and the ratio of the medians and the range of the ratios of `values` to it."""
+    """The median of a baseline, and the ratio of the medians and the range of the ratios of
+    `values` to it.
+    """
     ratios = [value / other for value, other in zip(values, baseline_values, strict=True)]
     median = statistics.median(baseline_values)
     spread = {"min": min(ratios), "max": max(ratios)}

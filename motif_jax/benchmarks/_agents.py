@@ -1,4 +1,6 @@
-"""Shared parts of the benchmarks of the agent's training: configs, FLOPs, the device's matrix-product rate, timing."""
+"""Shared parts of the benchmarks of the agent's training: configs, FLOPs, the device's
+matrix-product rate, timing.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,22 @@ from motif_jax.rl.batcher import Batch
 from motif_jax.rl.config import AgentConfig, agent_config
 from motif_jax.rl.system import System
 
-# Large enough to keep a GPU busy; with four groups a core still has games to play while an update holds the GPU.
-GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "groups_per_worker": 4, "dtype": "bfloat16"}
-PRODUCT_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}  # rows of the matrices of `matrix_product_rate`
+# Large enough to keep a GPU busy; with four groups a core still has games to play while an update
+# holds the GPU.
+GPU_SIZE = {
+    "batch_size": 16_384,
+    "envs_per_worker": 80,
+    "groups_per_worker": 4,
+    "dtype": "bfloat16",
+}
+# rows of the matrices of `matrix_product_rate`
+PRODUCT_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}
 
 
 def training_options(**more: Any) -> ConfigDict:
-    """Options of a training of a size for a machine with few cores, and `more`; `network` names a variant of train_agent."""
+    """Options of a training of a size for a machine with few cores, and `more`; `network` names a
+    variant of train_agent.
+    """
     return ConfigDict(
         {
             "env": "NetHackScore-v1",
@@ -43,7 +54,9 @@ def training_options(**more: Any) -> ConfigDict:
 
 
 def training_config(options: ConfigDict, seed: int, variant: str = "") -> AgentConfig:
-    """The resolved config of `train_agent` with these options, on one device, as the baseline is."""
+    """The resolved config of `train_agent` with these options, on one device, as the baseline
+    is.
+    """
     config = resources.config("train_agent", variant)
     config.seed = seed
     if options.network:
@@ -75,7 +88,9 @@ def update(system: System, batch: Batch) -> jax.Array:
 
 
 def network_flops(config: AgentConfig) -> tuple[float, float]:
-    """Floating-point operations of a row in products of the published network: (forward pass, forward pass and gradient)."""
+    """Floating-point operations of a row in products of the published network: (forward pass,
+    forward pass and gradient).
+    """
     assert isinstance(config.network, GameNetwork)
     spec = registry.spec(config.environment.name, **settings.training_options(config))
     network = make_agent_network(config.network, spec)
@@ -92,7 +107,9 @@ def matrix_product_rate(dtype: str, seconds: float = 0.5) -> float:
 
 
 def calls_per_second(call: Callable[[], Any], seconds: float) -> float:
-    """Calls a second of `call`, each waited for, after one warm-up call; times at least one call."""
+    """Calls a second of `call`, each waited for, after one warm-up call; times at least one
+    call.
+    """
     jax.block_until_ready(call())
     count = 0
     elapsed = 0.0

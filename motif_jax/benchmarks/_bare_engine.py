@@ -10,11 +10,14 @@ from motif_jax.envs.nethack.engine import NetHackEngine
 from motif_jax.envs.nethack.game import Game, game_seeds
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
 
-Script = list[list[tuple[int, int, bool]]]  # by game and step: the action, its key, whether the episode ended
+# by game and step: the action, its key, whether the episode ended
+Script = list[list[tuple[int, int, bool]]]
 
 
 def write_script(task: str, games: int, length: int, seed: int) -> Script:
-    """Plays `length` random actions in each game by this package's rules, and notes the first key of each action."""
+    """Plays `length` random actions in each game by this package's rules, and notes the first key
+    of each action.
+    """
     script: Script = []
     for index in range(games):
         game = Game(task, NetHackEngine(), MAX_EPISODE_STEPS, {})
@@ -61,8 +64,11 @@ class Bare:
             engine.start(*game_seeds(derive(seed, index, 0)))
 
     def play(self, start: int, stop: int) -> None:
-        """Plays steps `start` to `stop` of the script in all games, and dismisses prompts as the package's rules do."""
-        # Looked up once, not at every step: this loop is the baseline that is to be as fast as can be.
+        """Plays steps `start` to `stop` of the script in all games, and dismisses prompts as the
+        package's rules do.
+        """
+        # Looked up once, not at every step: this loop is the baseline that is to be as fast as can
+        # be.
         handles = [
             (e, e.step, e.done, e.buffers.misc, e.buffers.message_memory, steps, index)
             for index, (e, steps) in enumerate(zip(self.engines, self._script, strict=True))
@@ -72,7 +78,8 @@ class Bare:
                 _, key, ended = steps[position]
                 step(key)
                 while not done():
-                    # NLE's `misc`: the game waits for yes or no, for a line of text, or for a space.
+                    # NLE's `misc`: the game waits for yes or no, for a line of text, or for a
+                    # space.
                     if misc[2]:
                         step(SPACE)
                     elif misc[1]:

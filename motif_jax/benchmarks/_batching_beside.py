@@ -1,4 +1,6 @@
-"""A batcher with an intrinsic reward that works in a thread of its own, beside measured calls of inference."""
+"""A batcher with an intrinsic reward that works in a thread of its own, beside measured calls of
+inference.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,15 @@ _WAIT_SECONDS = 0.1
 
 
 class BatchingBeside:
-    """Makes a batch in another thread for every `_BATCH_STEPS` rows that `served` counts, while the block runs.
+    """Makes a batch in another thread for every `_BATCH_STEPS` rows that `served` counts, while the
+    block runs.
 
     `microseconds_per_row` has the processor time of its thread per row of its batches.
     """
 
-    def __init__(self, spec: EnvironmentSpec, actors: Rollouts, inference: Inference, seed: int) -> None:
+    def __init__(
+        self, spec: EnvironmentSpec, actors: Rollouts, inference: Inference, seed: int
+    ) -> None:
         _fill(actors.slots, spec, np.random.default_rng(seed))
         config = actors.config
         self._num_slots = actors.slots.layout.num_slots
@@ -56,7 +61,10 @@ class BatchingBeside:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stopping.set()
         self._thread.join()
@@ -105,7 +113,9 @@ def _halves(params: Any, texts: np.ndarray) -> np.ndarray:
 
 
 def _fill(slots: Slots, spec: EnvironmentSpec, rng: np.random.Generator) -> None:
-    """Writes texts as frequent as in a game, a few of them most of the time, and rare ends of episodes."""
+    """Writes texts as frequent as in a game, a few of them most of the time, and rare ends of
+    episodes.
+    """
     assert spec.text_field is not None
     text_rows = slots.observation[spec.text_field]
     rows = text_rows.shape[:-1]

@@ -1,4 +1,6 @@
-"""Runs one benchmark and prints its JSON line last; null stands for a number that is infinite or was not measured."""
+"""Runs one benchmark and prints its JSON line last; null stands for a number that is infinite or
+was not measured.
+"""
 
 from __future__ import annotations
 

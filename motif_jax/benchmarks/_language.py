@@ -1,4 +1,6 @@
-"""Shared parts of the benchmarks of language models: published shapes, prompts, and rates of compared programs, which run in turns."""
+"""Shared parts of the benchmarks of language models: published shapes, prompts, and rates of
+compared programs, which run in turns.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from motif_jax.lm.model import LanguageModel
 def t5_shape(
     width: int, inner: int, layers: int, heads: int, key: int = 64, vocabulary: int = 32128
 ) -> dict[str, Any]:
-    """The content of config.json of a T5: `inner` is the width of its feed-forward layers, `key` that of an attention head."""
+    """The content of config.json of a T5: `inner` is the width of its feed-forward layers, `key`
+    that of an attention head.
+    """
     return {
         "model_type": "t5", "vocab_size": vocabulary, "d_model": width, "d_kv": key, "d_ff": inner, "num_layers": layers,
         "num_heads": heads, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False,
@@ -47,7 +51,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "flan_t5_large": t5_shape(1024, 2816, 24, 16),
     "gpt2": gpt2_shape(768, 12, 12),
     "gpt2_medium": gpt2_shape(1024, 24, 16),
-    "quick_t5": t5_shape(128, 256, 2, 4, key=32, vocabulary=512),  # used by the quick run in docs/glam.md
+    # used by the quick run in docs/glam.md
+    "quick_t5": t5_shape(128, 256, 2, 4, key=32, vocabulary=512),
     "tiny_t5": t5_shape(16, 24, 1, 2, key=8, vocabulary=64),
     "tiny_gpt2": gpt2_shape(16, 1, 2, vocabulary=64),
 }
@@ -56,9 +61,12 @@ SHAPES: dict[str, dict[str, Any]] = {
 def options(**sizes: Any) -> ConfigDict:
     """Options of a model and its prompts, with `sizes` added or in place of the defaults.
 
-    `config.options.baseline=False` neither compiles nor measures the program that it is compared with.
+    `config.options.baseline=False` neither compiles nor measures the program that it is compared
+    with.
     """
-    return ConfigDict({"prompt_tokens": 400, "dtype": "float32", **sizes, "baseline": True, "seconds": 3.0})
+    return ConfigDict(
+        {"prompt_tokens": 400, "dtype": "float32", **sizes, "baseline": True, "seconds": 3.0}
+    )
 
 
 def check(config: ConfigDict) -> None:
@@ -69,7 +77,9 @@ def check(config: ConfigDict) -> None:
     if positions is not None:
         limit = positions - chosen.get("new_tokens", chosen.get("candidate_tokens", 0))
         allowed = f"at most {limit}, which the positions of {chosen.model} leave"
-        checks.require(chosen.prompt_tokens <= limit, "options.prompt_tokens", chosen.prompt_tokens, allowed)
+        checks.require(
+            chosen.prompt_tokens <= limit, "options.prompt_tokens", chosen.prompt_tokens, allowed
+        )
 
 
 class Subject(NamedTuple):
@@ -77,8 +87,8 @@ class Subject(NamedTuple):
 
     Attributes:
       prompt: int32 [B, T].
-      valid: bool [B, T], all True. It is an argument of programs, not a constant, as outside benchmarks: the compiler would fold a
-        constant mask, which took 6 s in `generate_gpu`.
+      valid: bool [B, T], all True. It is an argument of programs, not a constant, as outside
+        benchmarks: the compiler would fold a constant mask, which took 6 s in `generate_gpu`.
       candidates: int32 [B, N, S]; N may be 0.
     """
 
@@ -102,7 +112,9 @@ def subject(config: ConfigDict) -> Subject:
     rng = np.random.default_rng(config.seed)
 
     def tokens(*shape: int) -> jax.Array:
-        return jnp.asarray(rng.integers(2, settings.vocab_size - 1, (chosen.batch_size, *shape)), jnp.int32)
+        return jnp.asarray(
+            rng.integers(2, settings.vocab_size - 1, (chosen.batch_size, *shape)), jnp.int32
+        )
 
     prompt = tokens(chosen.prompt_tokens)
     candidates = tokens(chosen.get("candidates", 0), chosen.get("candidate_tokens", 1))
@@ -115,7 +127,9 @@ def process_age() -> float:
 
 
 def print_phase(name: str) -> None:
-    """Prints what begins now and how old the process is, so that a run that is killed before its end shows how far it came."""
+    """Prints what begins now and how old the process is, so that a run that is killed before its
+    end shows how far it came.
+    """
     print(f"phase {name} begins after {process_age():.1f} s", file=sys.stderr, flush=True)
 
 
@@ -130,7 +144,8 @@ def compiled(call: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
 
 
 def first_step_seconds(step: Callable[[], Any]) -> float:
-    """Runs `step` once; returns the seconds from the start of this process to the step's end, with imports and compilation.
+    """Runs `step` once; returns the seconds from the start of this process to the step's end, with
+    imports and compilation.
 
     They are printed, too, for a run that is killed before its result.
     """
@@ -141,14 +156,22 @@ def first_step_seconds(step: Callable[[], Any]) -> float:
     return seconds
 
 
-def rates(config: ConfigDict, calls: Mapping[str, Callable[[], Any]], count: int) -> dict[str, list[float]]:
-    """Items a second of all `calls`, which make `count` items each; they run in turns, once a repeat."""
+def rates(
+    config: ConfigDict, calls: Mapping[str, Callable[[], Any]], count: int
+) -> dict[str, list[float]]:
+    """Items a second of all `calls`, which make `count` items each; they run in turns, once a
+    repeat.
+    """
     measurements = {name: rate(call, count, config.options.seconds) for name, call in calls.items()}
     return alternate(measurements, config.repeats)
 
 
-def alternate(measurements: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
-    """Rates by `measurements`, which run in turns, once a repeat, so that other load of the machine disturbs them alike."""
+def alternate(
+    measurements: Mapping[str, Callable[[], float]], repeats: int
+) -> dict[str, list[float]]:
+    """Rates by `measurements`, which run in turns, once a repeat, so that other load of the machine
+    disturbs them alike.
+    """
     rates_by_name: dict[str, list[float]] = {name: [] for name in measurements}
     for _ in range(repeats):
         for name, measure in measurements.items():
@@ -171,7 +194,11 @@ def peak_share(config: ConfigDict, model_flops: float, seconds: float) -> dict[s
     """`model_flops` in `seconds` as a share of the device's rate of matrix products."""
     peak = _agents.matrix_product_rate(config.options.dtype)
     share = model_flops / seconds / peak
-    return {"model_flops": model_flops, "matrix_product_flops_per_second": peak, "peak_share": share}
+    return {
+        "model_flops": model_flops,
+        "matrix_product_flops_per_second": peak,
+        "peak_share": share,
+    }
 
 
 def usable_cores() -> int:

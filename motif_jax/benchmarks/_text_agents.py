@@ -16,14 +16,18 @@ from motif_jax.lm.model import LanguageModel
 
 
 class FreshAgent(NamedTuple):
-    """An agent with new parameters; those of the target differ from those of values, as in the middle of a training."""
+    """An agent with new parameters; those of the target differ from those of values, as in the
+    middle of a training.
+    """
 
     decoder: AgentDecoder
     params: Any
 
 
 def make(chosen: ConfigDict, vocabulary: int, positions: int, seed: int) -> FreshAgent:
-    """An agent with two Qs, and a trunk each for policy, values and target; without an option `heads` these are 64 wide as in GPT-2."""
+    """An agent with two Qs, and a trunk each for policy, values and target; without an option
+    `heads` these are 64 wide as in GPT-2.
+    """
     shape = {
         "model_type": "gpt2", "vocab_size": vocabulary, "n_positions": positions, "n_embd": chosen.width,
         "n_layer": chosen.layers, "n_head": chosen.get("heads") or max(1, chosen.width // 64),

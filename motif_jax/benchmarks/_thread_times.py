@@ -1,4 +1,6 @@
-"""Divides a thread's time: on a core, in the queue for a core, and waiting for anything else (locks, pipes, the device)."""
+"""Divides a thread's time: on a core, in the queue for a core, and waiting for anything else
+(locks, pipes, the device).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The judge's questions by plain torch, the other side of `judge`: a Llama or Qwen2 decoder, with the beginning of all prompts run once."""
+"""The judge's questions by plain torch, the other side of `judge`: a Llama or Qwen2 decoder, with
+the beginning of all prompts run once.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ KeyValues = tuple[Any, Any]
 
 
 def torch() -> Any:
-    """The module. Raises UserError where it is not installed: it is not a dependency of this package."""
+    """The module. Raises UserError where it is not installed: it is not a dependency of this
+    package.
+    """
     try:
         import torch as module
     except ImportError:
@@ -59,7 +63,9 @@ class TorchJudge:
         return self._torch.from_numpy(np.array(array))
 
     def answering(self, rows: Sequence[Sequence[int]]) -> Callable[[], np.ndarray]:
-        """A call that answers all rows, which begin with the shared tokens: float32 [rows, groups]."""
+        """A call that answers all rows, which begin with the shared tokens: float32 [rows,
+        groups].
+        """
         module = self._torch
         own_tokens = module.tensor([row[len(self._shared) :] for row in rows])
         with module.inference_mode():
@@ -79,11 +85,15 @@ class TorchJudge:
         head = self._params["embedding"].T if self._config.tied else self._params["head"]["kernel"]
         logits = (states[:, -1] @ head).float()
         log_probs = self._torch.log_softmax(logits, dim=-1)
-        chosen = [self._torch.logsumexp(log_probs[:, list(group)], dim=-1) for group in self._groups]
+        chosen = [
+            self._torch.logsumexp(log_probs[:, list(group)], dim=-1) for group in self._groups
+        ]
         return self._torch.stack(chosen, dim=-1)
 
     def _run(self, tokens: Any, prefix: Sequence[KeyValues] | None) -> tuple[Any, list[KeyValues]]:
-        """States [N, S, width] after the last norm of tokens [N, S] that follow the prefix, and their keys of all layers."""
+        """States [N, S, width] after the last norm of tokens [N, S] that follow the prefix, and
+        their keys of all layers.
+        """
         decoder = self._params["decoder"]
         start = 0 if prefix is None else prefix[0][0].shape[2]
         turns = self._turns(start, tokens.shape[1])
@@ -97,12 +107,16 @@ class TorchJudge:
             )
             keys.append(fresh)
             x = x + looked
-            x = x + self._feed_forward(block["feed_forward"], self._norm(x, block["feed_forward_norm"]))
+            x = x + self._feed_forward(
+                block["feed_forward"], self._norm(x, block["feed_forward_norm"])
+            )
         return self._norm(x, decoder["final_norm"]), keys
 
     def _norm(self, x: Any, params: Mapping[str, Any]) -> Any:
         wide = x.float()
-        normed = wide * self._torch.rsqrt(wide.square().mean(-1, keepdim=True) + self._config.norm_epsilon)
+        normed = wide * self._torch.rsqrt(
+            wide.square().mean(-1, keepdim=True) + self._config.norm_epsilon
+        )
         return (normed * params["scale"].float()).to(x.dtype)
 
     def _linear(self, x: Any, params: Mapping[str, Any]) -> Any:
@@ -149,4 +163,6 @@ class TorchJudge:
         looked = self._torch.nn.functional.scaled_dot_product_attention(
             query, keys, values, attn_mask=visible, enable_gqa=True
         )
-        return self._linear(looked.transpose(1, 2).reshape(rows, length, -1), params["output"]), fresh
+        return self._linear(
+            looked.transpose(1, 2).reshape(rows, length, -1), params["output"]
+        ), fresh

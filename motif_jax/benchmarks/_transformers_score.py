@@ -1,7 +1,8 @@
 """Scores of actions as the released code of GLAM computes them, the other side of `score`.
 
-transformers' T5 in PyTorch runs the encoder once for each prompt. Its decoder has a row for every action, which reads the prompt's states anew.
-It computes in float32, as released, whatever the dtype of ours.
+transformers' T5 in PyTorch runs the encoder once for each prompt. Its decoder has a row for every
+action, which reads the prompt's states anew. It computes in float32, as released, whatever the
+dtype of ours.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from motif_jax.lm.config import ModelConfig
 
 
 def require(shape: Mapping[str, Any]) -> None:
-    """Raises UserError where the shape (the content of config.json) is no T5's, or PyTorch or transformers is not installed."""
+    """Raises UserError where the shape (the content of config.json) is no T5's, or PyTorch or
+    transformers is not installed.
+    """
     if shape["model_type"] != "t5":
-        raise UserError(f"config.options.torch=True: the other side has no {shape['model_type']}, only T5")
+        raise UserError(
+            f"config.options.torch=True: the other side has no {shape['model_type']}, only T5"
+        )
     _modules()
 
 
@@ -51,13 +56,17 @@ class TransformersScorer:
             folder = Path(name)
             weights.save(folder, params, config)
             (folder / "config.json").write_text(json.dumps(shape), encoding="utf-8")
-            model = transformers.T5ForConditionalGeneration.from_pretrained(folder, dtype=self._torch.float32)
+            model = transformers.T5ForConditionalGeneration.from_pretrained(
+                folder, dtype=self._torch.float32
+            )
             self._model = model.eval()
 
     def scoring(
         self, prompts: np.ndarray, valid: np.ndarray, candidates: np.ndarray
     ) -> Callable[[], np.ndarray]:
-        """A call that scores candidates int [B, N, S] after prompts int [B, T], `valid` bool [B, T]: log-probabilities float32 [B, N]."""
+        """A call that scores candidates int [B, N, S] after prompts int [B, T], `valid` bool [B,
+        T]: log-probabilities float32 [B, N].
+        """
         torch = self._torch
         prompt_tokens = torch.tensor(prompts, dtype=torch.int64)
         mask = torch.tensor(valid)
@@ -69,7 +78,9 @@ class TransformersScorer:
 
         def call() -> np.ndarray:
             with torch.inference_mode():
-                states = self._model.encoder(input_ids=prompt_tokens, attention_mask=mask).last_hidden_state
+                states = self._model.encoder(
+                    input_ids=prompt_tokens, attention_mask=mask
+                ).last_hidden_state
                 logits = self._model(
                     encoder_outputs=(states.repeat_interleave(count, dim=0),),
                     attention_mask=mask.repeat_interleave(count, dim=0),

@@ -1,11 +1,13 @@
 """Measures the actor pool alone, slots and hand-over included, with random keys.
 
-Value: steps a second of one worker's processor time (engine, rules, rows, hand-over). Baseline, also by processor time: the
-bare engine with the same observations, prompts dismissed, and as many games in turns as a worker has. Both play in turns of
-about a third of a second, `turn` steps of every environment, so that other load disturbs them alike. The bare engine with one
-game a core, which has the caches to itself, plays in turns too. Results are medians over the turns.
+Value: steps a second of one worker's processor time (engine, rules, rows, hand-over). Baseline,
+also by processor time: the bare engine with the same observations, prompts dismissed, and as many
+games in turns as a worker has. Both play in turns of about a third of a second, `turn` steps of
+every environment, so that other load disturbs them alike. The bare engine with one game a core,
+which has the caches to itself, plays in turns too. Results are medians over the turns.
 
-Further fields: the pool's steps a second by the clock, and memory of a game. It takes about a minute.
+Further fields: the pool's steps a second by the clock, and memory of a game. It takes about a
+minute.
 """
 
 from __future__ import annotations
@@ -32,8 +34,15 @@ from motif_jax.rl.actors.rollouts import ActorsConfig, Ready
 
 
 def options() -> ConfigDict:
-    """Task, size of the pool, `steps` of every environment in a repeat, and `turn` steps before sides change."""
-    size = {"workers": default_workers(), "envs_per_worker": 20, "start_method": "auto", "rollout": 32}
+    """Task, size of the pool, `steps` of every environment in a repeat, and `turn` steps before
+    sides change.
+    """
+    size = {
+        "workers": default_workers(),
+        "envs_per_worker": 20,
+        "start_method": "auto",
+        "rollout": 32,
+    }
     return ConfigDict({"env": "NetHackScore-v1", **size, "steps": 2_000, "turn": 500})
 
 
@@ -53,7 +62,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
         values["pool"],
         "bare engine, same observations, prompts dismissed, as many games a core",
         values["bare"],
-        one_game={"what": "the same with one game a core", **compare(values["pool"], values["one"])},
+        one_game={
+            "what": "the same with one game a core",
+            **compare(values["pool"], values["one"]),
+        },
         steps_per_second_by_the_clock=float(np.median(values["clock"])),
         megabytes_per_game=float(np.median(values["memory"])) / 1e6,
     )
@@ -62,8 +74,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
 def _measure(options: ConfigDict, seed: int, values: dict[str, list[float]]) -> None:
     """Appends the numbers of a repeat to `values`.
 
-    Of each turn it appends steps a second: `pool` by one worker's processor time, `clock` of the whole pool by the clock, `bare`
-    of the engine with a worker's games, `one` with one game. Of the repeat it appends `memory`, bytes a game.
+    Of each turn it appends steps a second: `pool` by one worker's processor time, `clock` of the
+    whole pool by the clock, `bare` of the engine with a worker's games, `one` with one game. Of the
+    repeat it appends `memory`, bytes a game.
     """
     envs = options.envs_per_worker
     steps = options.steps
@@ -105,7 +118,9 @@ class _Pool:
             rollout=options.rollout,
             start_method=options.start_method,
         )
-        self._random_actions = np.random.default_rng(seed).integers(0, 23, (64, config.envs_per_group))
+        self._random_actions = np.random.default_rng(seed).integers(
+            0, 23, (64, config.envs_per_group)
+        )
         self._steps = 0  # of groups so far
         self._held: list[Ready] = []  # groups that wait for the next turn
         self.pool = ActorPool(config, on_finished=lambda slot: self.pool.release(slot))
@@ -120,7 +135,9 @@ class _Pool:
         self.pool.__exit__(*error)
 
     def play(self, steps: int) -> tuple[float, float]:
-        """Plays `steps` of every environment on average, more in faster groups; returns seconds of processors and clock."""
+        """Plays `steps` of every environment on average, more in faster groups; returns seconds of
+        processors and clock.
+        """
         pool = self.pool
         actions = pool.slots.action
         remaining = steps * self._config.groups

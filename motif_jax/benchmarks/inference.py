@@ -1,8 +1,8 @@
 """Measures inference alone: the policy's rows a second at the actors' batch sizes.
 
-Value: model FLOP/s at the largest batch (all groups at once), transfers to and from the device included. Baseline: the rate of
-a large matrix product, in turns. `rows_per_second` has every batch size. It takes half a minute on CPU. On a GPU:
-`configs/benchmark.py:inference_gpu`.
+Value: model FLOP/s at the largest batch (all groups at once), transfers to and from the device
+included. Baseline: the rate of a large matrix product, in turns. `rows_per_second` has every batch
+size. It takes half a minute on CPU. On a GPU: `configs/benchmark.py:inference_gpu`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, result
 from motif_jax.rl import settings
+from motif_jax.rl.acting_program import choose
 from motif_jax.rl.call_packing import bucket_sizes
-from motif_jax.rl.inference import choose
 from motif_jax.rl.system import System
 
 GPU_SIZE = _agents.GPU_SIZE
@@ -39,7 +39,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
     calls = {rows: call_of(system, rows) for rows in sizes}
     for _ in range(config.repeats):
         for rows, call in calls.items():
-            rates.setdefault(rows, []).append(rows * _agents.calls_per_second(call, options.seconds))
+            rates.setdefault(rows, []).append(
+                rows * _agents.calls_per_second(call, options.seconds)
+            )
         peaks.append(_agents.matrix_product_rate(options.dtype))
     system.close()
     largest = max(rates)

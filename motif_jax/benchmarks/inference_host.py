@@ -1,15 +1,17 @@
 """Measures what a call of inference costs the host: everything but the wait for the device.
 
-Value: microseconds of the calling thread's processor time of a call that serves 560 rows, the median of the repeats' medians. Such a
-call gathers rows from the slots, launches the program, and writes actions back. The policy is one product: the device has next to
-nothing to do, so a machine without a GPU gives the same answer. Groups reach row 0 of their slots in turns, as in a training.
-Baseline, in turns: copying the same observations out of the slots into one array, which is the least that a call can do.
-`host_microseconds` has calls of 330 rows, too. Processor time leaves out waits for the device and other programs. It takes a few
-seconds.
+Value: microseconds of the calling thread's processor time of a call that serves 560 rows, the
+median of the repeats' medians. Such a call gathers rows from the slots, launches the program, and
+writes actions back. The policy is one product: the device has next to nothing to do, so a machine
+without a GPU gives the same answer. Groups reach row 0 of their slots in turns, as in a training.
+Baseline, in turns: copying the same observations out of the slots into one array, which is the
+least that a call can do. `host_microseconds` has calls of 330 rows, too. Processor time leaves out
+waits for the device and other programs. It takes a few seconds.
 
-With `beside=batcher`, calls of 560 rows run in turns alone and beside a batcher, which makes a batch of 4,096 steps with an
-intrinsic reward for every 4,096 rows served. `alone` and `beside` divide a call's mean microseconds: on a core, queued for
-one, waiting (for the device, or the interpreter's lock). `batcher_microseconds_per_row` is the batcher's processor time.
+With `beside=batcher`, calls of 560 rows run in turns alone and beside a batcher, which makes a
+batch of 4,096 steps with an intrinsic reward for every 4,096 rows served. `alone` and `beside`
+divide a call's mean microseconds: on a core, queued for one, waiting (for the device, or the
+interpreter's lock). `batcher_microseconds_per_row` is the batcher's processor time.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ _WARM_UP = 40  # calls, in which every group passes a row 0
 
 
 def options() -> ConfigDict:
-    """The task whose observations are copied, calls of each size in a repeat, and what runs beside: nothing or `batcher`."""
+    """The task whose observations are copied, calls of each size in a repeat, and what runs beside:
+    nothing or `batcher`.
+    """
     return ConfigDict({"env": "NetHackScore-v1", "calls": 300, "beside": ""})
 
 
@@ -135,7 +139,9 @@ class _OneProduct:
     ) -> tuple[jax.Array, jax.Array, Any]:
         logits = observation["message"].astype(jnp.float32) @ params["kernel"]
         # Every field is read, or the compiler would leave its transfer out.
-        value = sum(jnp.sum(observation[name].reshape(*first.shape, -1), axis=-1) for name in self.fields)
+        value = sum(
+            jnp.sum(observation[name].reshape(*first.shape, -1), axis=-1) for name in self.fields
+        )
         return logits, jnp.float32(value), jnp.where(first[0][:, None], 0.0, state + 1.0)
 
 
@@ -155,7 +161,9 @@ class WaitingGroups(Rollouts):
     def ready(self, timeout: float) -> list[Ready]:
         groups = [(self._next_group + i) % self.config.groups for i in range(self._count)]
         self._next_group = (groups[-1] + 1) % self.config.groups
-        waiting = [Ready(group, group * self.config.slots_per_group, self._row[group]) for group in groups]
+        waiting = [
+            Ready(group, group * self.config.slots_per_group, self._row[group]) for group in groups
+        ]
         for group in groups:
             self._row[group] = (self._row[group] + 1) % self.config.rollout
         return waiting
@@ -210,8 +218,12 @@ class _Call:
     def batching_beside(self, seed: int) -> BatchingBeside:
         return BatchingBeside(self._spec, self._groups, self._inference, seed)
 
-    def mean_microseconds(self, count: int, batcher: BatchingBeside | None = None) -> dict[str, float]:
-        """A call's time on a core, queued for one and waiting, means of `count` calls; `batcher` counts their rows."""
+    def mean_microseconds(
+        self, count: int, batcher: BatchingBeside | None = None
+    ) -> dict[str, float]:
+        """A call's time on a core, queued for one and waiting, means of `count` calls; `batcher`
+        counts their rows.
+        """
         thread = threading.get_native_id()
         before = ThreadTimes.now(thread)
         for _ in range(count):
@@ -229,5 +241,7 @@ class _Call:
         rows = [group.row for group in ready]
         observation = self._groups.slots.observation
         start = time.thread_time()
-        np.concatenate([observation[name][slots, rows].reshape(-1).view(np.uint8) for name in self._fields])
+        np.concatenate(
+            [observation[name][slots, rows].reshape(-1).view(np.uint8) for name in self._fields]
+        )
         return time.thread_time() - start

@@ -1,11 +1,14 @@
-"""Measures a language model in this process as the judge: questions a second, with what prompts begin with run once.
+"""Measures a language model in this process as the judge: questions a second, with what prompts
+begin with run once.
 
-Questions compare generated messages, two each. As in an annotation, several questions begin with the same message.
+Questions compare generated messages, two each. As in an annotation, several questions begin with
+the same message.
 
 Baseline: a prompt runs from its first token to its last.
 
-Both sides run in turns with the same weights and give the same answers. With `options.model`, a folder or a hub name, it is a
-published model; else one of a made-up shape. With `options.torch` the other side is plain torch, where it is installed.
+Both sides run in turns with the same weights and give the same answers. With `options.model`, a
+folder or a hub name, it is a published model; else one of a made-up shape. With `options.torch` the
+other side is plain torch, where it is installed.
 """
 
 from __future__ import annotations
@@ -53,11 +56,13 @@ _VERDICTS = ([3], [4], [5])
 
 
 def options() -> ConfigDict:
-    """A model or a shape, the tokens of a question's parts, questions of a repeat, questions at a time.
+    """A model or a shape, the tokens of a question's parts, questions of a repeat, questions at a
+    time.
 
-    `dtype` is that of weights and computation, as `config.model.dtype` of the annotator. A question has the tokens that all share, those of
-    two messages, and those of its end. The sizes are those of 876 questions about 3,000 pairs of `collect.py:quickstart` (NetHack), with
-    SmolLM2's tokens: 125 shared, 38.7 others; a message stands first in 3.4 questions.
+    `dtype` is that of weights and computation, as `config.model.dtype` of the annotator. A question
+    has the tokens that all share, those of two messages, and those of its end. The sizes are those
+    of 876 questions about 3,000 pairs of `collect.py:quickstart` (NetHack), with SmolLM2's tokens:
+    125 shared, 38.7 others; a message stands first in 3.4 questions.
     """
     return ConfigDict(
         {
@@ -68,7 +73,8 @@ def options() -> ConfigDict:
             "message_tokens": 11,
             "end_tokens": 14,
             "questions_of_message": 4,
-            # Of fewer questions, the empty packs of the last batch would be a greater share than in an annotation.
+            # Of fewer questions, the empty packs of the last batch would be a greater share than in
+            # an annotation.
             "questions": 256,
             "batch": 32,
             "baseline": True,
@@ -79,7 +85,9 @@ def options() -> ConfigDict:
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for an unknown shape, short messages, or for torch where it is not installed."""
+    """Raises UserError for an unknown shape, short messages, or for torch where it is not
+    installed.
+    """
     if not config.options.model:
         checks.choice(config, "options.shape", tuple(SHAPES))
     checks.require(
@@ -102,14 +110,18 @@ def run(config: ConfigDict) -> dict[str, Any]:
     rows = _prompts(chosen, shared, rng)
     other = None
     if chosen.torch:
-        other = _torch_judge.TorchJudge(model.config, params, _VERDICTS, shared, chosen.batch).answering(rows)
+        other = _torch_judge.TorchJudge(
+            model.config, params, _VERDICTS, shared, chosen.batch
+        ).answering(rows)
     scorer = NextToken(model, params, _VERDICTS, shared, chosen.batch)
     calls = {"shared": answering(scorer, rows)}
     first = _language.first_step_seconds(calls["shared"])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     baseline_name = "the same model with each prompt run from its first token"
     if other is not None:
-        baseline_name = "the same weights in plain torch, with the beginning of all prompts run once"
+        baseline_name = (
+            "the same weights in plain torch, with the beginning of all prompts run once"
+        )
         calls["other"] = other
     elif chosen.baseline:
         calls["other"] = _each_alone(model, params, rows, chosen.batch)
@@ -164,12 +176,15 @@ def _prompts(sizes: ConfigDict, shared: list[int], rng: np.random.Generator) -> 
 
 
 def _tokens_a_question(prompts: list[list[int]], batch: int) -> dict[str, float]:
-    """Tokens behind the shared beginning: of a question, those of it that are run, and with the padding."""
+    """Tokens behind the shared beginning: of a question, those of it that are run, and with the
+    padding.
+    """
     parts = next_token.batches(prompts, batch)
     count = len(prompts)
     return {
         "tokens_a_question": sum(map(len, prompts)) / count,
-        "tokens_run_a_question": sum(sum(pack.computed) for part in parts for pack in part.packs) / count,
+        "tokens_run_a_question": sum(sum(pack.computed) for part in parts for pack in part.packs)
+        / count,
         "tokens_with_padding_a_question": sum(part.size * part.width for part in parts) / count,
     }
 
@@ -185,12 +200,15 @@ def _each_alone(
         states = model.prefill(params, tokens, jnp.ones(tokens.shape, bool))[0].after
         every_token = jax.nn.log_softmax(model.logits(params, states[:, -1]), axis=-1)
         return jnp.stack(
-            [jax.nn.logsumexp(every_token[:, jnp.asarray(group)], axis=-1) for group in _VERDICTS], axis=-1
+            [jax.nn.logsumexp(every_token[:, jnp.asarray(group)], axis=-1) for group in _VERDICTS],
+            axis=-1,
         )
 
     def call() -> np.ndarray:
         starts = range(0, len(rows), size)
-        return np.concatenate([log_probs(params, np.array(rows[start : start + size])) for start in starts])
+        return np.concatenate(
+            [log_probs(params, np.array(rows[start : start + size])) for start in starts]
+        )
 
     return call
 

@@ -1,9 +1,11 @@
-"""Measures the PPO update of a language agent: samples a second against a row for every action with its prompt.
+"""Measures the PPO update of a language agent: samples a second against a row for every action with
+its prompt.
 
-A sample is a step of play: a prompt with its actions. Both sides run the whole update of `algorithm.name=ppo` (targets, minibatches,
-gradients, optimiser) on the same random batch and weights, in turns. The JSON line has the difference of their new parameters, relative to
-the largest change. It takes two minutes on CPU. `configs/benchmark.py:language_update_gpu`: Flan-T5-large in bfloat16, with the share of
-the matrix-product rate, and memory.
+A sample is a step of play: a prompt with its actions. Both sides run the whole update of
+`algorithm.name=ppo` (targets, minibatches, gradients, optimiser) on the same random batch and
+weights, in turns. The JSON line has the difference of their new parameters, relative to the largest
+change. It takes two minutes on CPU. `configs/benchmark.py:language_update_gpu`: Flan-T5-large in
+bfloat16, with the share of the matrix-product rate, and memory.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ GPU_SIZE = {
 
 
 def options() -> ConfigDict:
-    """The model's shape; steps of a batch, its rollouts, a minibatch and a micro-batch; actions and their tokens."""
+    """The model's shape; steps of a batch, its rollouts, a minibatch and a micro-batch; actions and
+    their tokens.
+    """
     options = _language.options(
         model="flan_t5_small",
         candidates=6,
@@ -82,7 +86,8 @@ class RowForEachAction(LanguageAgent):
         candidates: jax.Array | None = None,
         candidate_starts: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array]:
-        del candidates, candidate_starts  # all prompts of the benchmark have the agent's own actions
+        # all prompts of the benchmark have the agent's own actions
+        del candidates, candidate_starts
         words, is_word = self._candidates(None)
         count = len(words)
         # One row for each prompt and action, with one candidate.
@@ -96,14 +101,18 @@ class RowForEachAction(LanguageAgent):
         return scores.total.reshape(-1, count), value.reshape(-1, count)[:, 0]
 
 
-def agent(chosen: ConfigDict, seed: int, kind: type[LanguageAgent] = LanguageAgent) -> LanguageAgent:
+def agent(
+    chosen: ConfigDict, seed: int, kind: type[LanguageAgent] = LanguageAgent
+) -> LanguageAgent:
     """An agent of the options' shape, with fresh weights and random actions."""
     settings = configs.parse(_language.SHAPES[chosen.model])
     model = LanguageModel(settings, jnp.dtype(chosen.dtype), chosen.remat)
     shape = (chosen.candidates, chosen.candidate_tokens)
     words = np.random.default_rng(seed).integers(2, settings.vocab_size - 1, shape).astype(np.int32)
     return kind(
-        spec=EnvironmentSpec({TOKENS: ArraySpec((chosen.prompt_tokens,), "int32")}, chosen.candidates),
+        spec=EnvironmentSpec(
+            {TOKENS: ArraySpec((chosen.prompt_tokens,), "int32")}, chosen.candidates
+        ),
         model=model,
         heads=Heads(settings.width, {"value": HeadConfig(1, (1024, 1024), "sigmoid")}),
         candidates=TokenRows(words, np.ones(shape, bool)),
@@ -126,7 +135,9 @@ def batch(chosen: ConfigDict, vocab_size: int, seed: int) -> TrajectoryBatch:
     zeros = np.zeros(shape, np.float32)
     no_ends = np.zeros(shape, bool)
     return TrajectoryBatch(
-        observation={TOKENS: rng.integers(2, vocab_size - 1, (*rows, chosen.prompt_tokens)).astype(np.int32)},
+        observation={
+            TOKENS: rng.integers(2, vocab_size - 1, (*rows, chosen.prompt_tokens)).astype(np.int32)
+        },
         first=np.zeros(rows, bool),
         last=np.zeros(rows, bool),
         action=rng.integers(0, chosen.candidates, shape).astype(np.int32),
@@ -168,12 +179,15 @@ def run(config: ConfigDict) -> dict[str, Any]:
     _language.print_phase("parameters")
     state = make_state(jax.random.key(config.seed))
     data = jax.device_put(batch(chosen, network.model.config.vocab_size, config.seed))
-    programs = {name: _language.compiled(function, state, data) for name, function in updates.items()}
+    programs = {
+        name: _language.compiled(function, state, data) for name, function in updates.items()
+    }
     # The metrics alone: new parameters and moments are released.
     calls = {name: functools.partial(_metrics, program) for name, program in programs.items()}
     first = _language.first_step_seconds(calls["shared"])
     apart = _changes_apart(programs, state) if chosen.baseline else None
-    memory = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")  # None: not reported
+    # None: not reported
+    memory = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
     rates = _language.rates(config, calls, chosen.batch_size)
     print_early(config, "samples/s", rates["shared"], first_step_seconds=first)
     flops = update_flops(config, jax.eval_shape(lambda: state), data)
@@ -192,11 +206,17 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def _changes_apart(programs: Mapping[str, Callable[[], Any]], state: Any) -> float:
-    """The mean over parameters of the largest difference of both sides' changes, relative to the largest change."""
+    """The mean over parameters of the largest difference of both sides' changes, relative to the
+    largest change.
+    """
     after = {name: program()[0].params for name, program in programs.items()}
-    changes = {name: jax.tree.map(jnp.subtract, params, state.params) for name, params in after.items()}
+    changes = {
+        name: jax.tree.map(jnp.subtract, params, state.params) for name, params in after.items()
+    }
     largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(changes["rows"]))
-    gaps = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / largest, changes["shared"], changes["rows"])
+    gaps = jax.tree.map(
+        lambda a, b: jnp.abs(a - b).max() / largest, changes["shared"], changes["rows"]
+    )
     return float(np.mean([float(gap) for gap in jax.tree.leaves(gaps)]))
 
 

@@ -1,7 +1,8 @@
 """Measures the learner alone, on a batch that is on its devices.
 
-Value: model FLOP/s of the update (forward pass and gradient of every row, one row of bootstrap included). Baseline: the rate of
-a large matrix product on the same device, in turns. It takes half a minute on CPU. On a GPU: `configs/benchmark.py:learner_gpu`.
+Value: model FLOP/s of the update (forward pass and gradient of every row, one row of bootstrap
+included). Baseline: the rate of a large matrix product on the same device, in turns. It takes half
+a minute on CPU. On a GPU: `configs/benchmark.py:learner_gpu`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
     rates = []
     peaks = []
     for _ in range(config.repeats):
-        rates.append(_agents.calls_per_second(lambda: _agents.update(system, batch), options.seconds))
+        rates.append(
+            _agents.calls_per_second(lambda: _agents.update(system, batch), options.seconds)
+        )
         peaks.append(_agents.matrix_product_rate(options.dtype))
     return result(
         config,

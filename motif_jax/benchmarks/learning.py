@@ -1,9 +1,11 @@
-"""Measures the time to learn Recall-v0, which needs a memory, or DoorKey-8x8, which needs a reward of captions.
+"""Measures the time to learn Recall-v0, which needs a memory, or DoorKey-8x8, which needs a reward
+of captions.
 
-Value: seconds by the clock until the newest episodes reach the goal, start-up and compilation included. Baseline: the same in serial
-mode, in turns. Goals: in Recall-v0 95 % of the best return over 500 episodes, within 300,000 steps (ten seconds a repeat on 2 cores,
-both sides together); in DoorKey 80 % success over 100 episodes, within 250,000 steps, by the reward in docs/examples/doorkey and the
-task's (two minutes a repeat). To miss the goal is an error.
+Value: seconds by the clock until the newest episodes reach the goal, start-up and compilation
+included. Baseline: the same in serial mode, in turns. Goals: in Recall-v0 95 % of the best return
+over 500 episodes, within 300,000 steps (ten seconds a repeat on 2 cores, both sides together); in
+DoorKey 80 % success over 100 episodes, within 250,000 steps, by the reward in docs/examples/doorkey
+and the task's (two minutes a repeat). To miss the goal is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from motif_jax.rl.system import System
 
 
 class Goal(NamedTuple):
-    """The goal of a training with a variant of configs/train_agent.py and the intrinsic reward of a file ('' for none).
+    """The goal of a training with a variant of configs/train_agent.py and the intrinsic reward of a
+    file ('' for none).
 
     The mean of `measure` over the newest `episodes` must reach `level` within `steps`.
     """
@@ -76,7 +79,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def learn(options: ConfigDict, seed: int, serial: bool) -> tuple[float, int]:
-    """Trains until the goal is reached; returns seconds and steps. Raises RuntimeError after the goal's steps."""
+    """Trains until the goal is reached; returns seconds and steps. Raises RuntimeError after the
+    goal's steps.
+    """
     start = time.perf_counter()
     goal = GOALS[options.env]
     reward_dir = options.reward_dir
@@ -101,4 +106,6 @@ def learn(options: ConfigDict, seed: int, serial: bool) -> tuple[float, int]:
             log.write(log.join(steps, reports, batch.intrinsic_returns))
             if log.has_enough_episodes() and log.means()[goal.measure] >= goal.level:
                 return time.perf_counter() - start, steps
-    raise RuntimeError(f"after {steps} steps: {log.means()}, not {goal.measure} of at least {goal.level}")
+    raise RuntimeError(
+        f"after {steps} steps: {log.means()}, not {goal.measure} of at least {goal.level}"
+    )

@@ -1,8 +1,8 @@
 """Measures reward training: pairs a second against a simple loop.
 
-The baseline is a jitted training step of the same network and optimiser that encodes every message of every
-pair, one step a call. Both sides learn from the same batches. Without `options.dataset_dir` the pairs come from
-random games that are played first.
+The baseline is a jitted training step of the same network and optimiser that encodes every message
+of every pair, one step a call. Both sides learn from the same batches. Without
+`options.dataset_dir` the pairs come from random games that are played first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ from motif_jax.motif.reward.reward_task import RewardTask
 
 
 def options() -> ConfigDict:
-    """Dataset and annotator (default: `num_pairs` of random games with random labels), steps of both sides in a repeat."""
+    """Dataset and annotator (default: `num_pairs` of random games with random labels), steps of
+    both sides in a repeat.
+    """
     return ConfigDict(
         {
             "dataset_dir": placeholder(str),
@@ -71,7 +73,9 @@ def random_games(folder: Path, num_pairs: int, seed: int) -> None:
     environment.close()
     rng.shuffle(messages)
     write_pairs(folder, {"message": messages.reshape(num_pairs, 2, 1, 256)})
-    atomic_save_npy(folder / "preference" / "coin.npy", rng.integers(0, 2, num_pairs).astype(np.int8))
+    atomic_save_npy(
+        folder / "preference" / "coin.npy", rng.integers(0, 2, num_pairs).astype(np.int8)
+    )
 
 
 def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> RewardConfig:
@@ -90,7 +94,9 @@ def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> RewardConfi
 
 
 def straightforward(task: RewardTask) -> Callable[..., Any]:
-    """A jitted step (params, opt_state, messages, targets, weights) -> (params, opt_state, loss) that encodes all messages."""
+    """A jitted step (params, opt_state, messages, targets, weights) -> (params, opt_state, loss)
+    that encodes all messages.
+    """
     network = task.network
     optimizer = task.optimizer
 
@@ -123,7 +129,9 @@ class _Sides:
         return self.batches[np.arange(first, first + steps) % len(self.batches)]
 
     def fast(self, state: Any, first: int, steps: int) -> Any:
-        """Takes `steps` steps from batch `first` in chunks; the host makes batches while the device works, as in a training."""
+        """Takes `steps` steps from batch `first` in chunks; the host makes batches while the device
+        works, as in a training.
+        """
         plan = self.task.plan
         for done in range(0, steps, plan.chunk_steps):
             pairs = self._pairs(first + done, min(plan.chunk_steps, steps - done))

@@ -1,7 +1,9 @@
-"""Measures scores of candidates after prompts: prompts a second against a row for every candidate with its prompt.
+"""Measures scores of candidates after prompts: prompts a second against a row for every candidate
+with its prompt.
 
-Both sides run in turns with the same weights. It takes a minute on CPU. On a GPU: `configs/benchmark.py:score_gpu`. With `options.torch` the other
-side is transformers' T5, which runs each prompt once, too, as GLAM's released code does.
+Both sides run in turns with the same weights. It takes a minute on CPU. On a GPU:
+`configs/benchmark.py:score_gpu`. With `options.torch` the other side is transformers' T5, which
+runs each prompt once, too, as GLAM's released code does.
 """
 
 from __future__ import annotations
@@ -23,14 +25,18 @@ GPU_SIZE = {"model": "flan_t5_large", "batch_size": 64, "dtype": "bfloat16"}
 
 
 def options() -> ConfigDict:
-    """The model's shape, prompts at once, candidates and their tokens, `seconds` of each repeat and side."""
+    """The model's shape, prompts at once, candidates and their tokens, `seconds` of each repeat and
+    side.
+    """
     return _language.options(
         model="flan_t5_small", batch_size=8, candidates=6, candidate_tokens=2, torch=False
     )
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for an unknown shape, prompts that are too long, or a side of transformers that cannot be had."""
+    """Raises UserError for an unknown shape, prompts that are too long, or a side of transformers
+    that cannot be had.
+    """
     _language.check(config)
     if config.options.torch:
         _transformers_score.require(_language.SHAPES[config.options.model])
@@ -40,12 +46,16 @@ def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
     subject = _language.subject(config)
     arguments = (subject.params, subject.prompt, subject.valid, subject.candidates)
-    calls: dict[str, Callable[[], Any]] = {"shared": _language.compiled(shared(subject), *arguments)}
+    calls: dict[str, Callable[[], Any]] = {
+        "shared": _language.compiled(shared(subject), *arguments)
+    }
     first = _language.first_step_seconds(calls["shared"])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     baseline_name = "every candidate with its prompt a row of its own"
     if chosen.torch:
-        baseline_name = "transformers' T5, each prompt encoded once, a row of the decoder for every candidate"
+        baseline_name = (
+            "transformers' T5, each prompt encoded once, a row of the decoder for every candidate"
+        )
         scorer = _transformers_score.TransformersScorer(
             _language.SHAPES[chosen.model], subject.model.config, subject.params
         )
@@ -57,7 +67,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
     print_early(config, "prompts/s", rates["shared"], first_step_seconds=first)
     apart = None
     if "other" in totals:
-        apart = float(np.abs(totals["shared"] - totals["other"]).max() / np.abs(totals["other"]).max())
+        apart = float(
+            np.abs(totals["shared"] - totals["other"]).max() / np.abs(totals["other"]).max()
+        )
     seconds = chosen.batch_size / float(np.median(rates["shared"]))
     return result(
         config,
@@ -68,12 +80,16 @@ def run(config: ConfigDict) -> dict[str, Any]:
         first_step_seconds=first,
         scores_apart=apart,
         peak_bytes_with_compilation=peak,
-        **_language.peak_share(config, _language.product_flops(shared(subject), *arguments), seconds),
+        **_language.peak_share(
+            config, _language.product_flops(shared(subject), *arguments), seconds
+        ),
     )
 
 
 def shared(subject: Subject) -> Callable[..., jax.Array]:
-    """A function (params, prompt, valid, candidates) -> log-probabilities float32 [B, N] that runs each prompt once."""
+    """A function (params, prompt, valid, candidates) -> log-probabilities float32 [B, N] that runs
+    each prompt once.
+    """
 
     def call(params: Any, prompt: jax.Array, valid: jax.Array, candidates: jax.Array) -> jax.Array:
         is_token = jnp.ones(candidates.shape, bool)

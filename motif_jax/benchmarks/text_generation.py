@@ -1,8 +1,10 @@
-"""Measures steered generation: tokens a second of a greedy agent with three trunks and double Q, with and without caches.
+"""Measures steered generation: tokens a second of a greedy agent with three trunks and double Q,
+with and without caches.
 
-Prompts have 200 tokens, whose time is included, and 40 are generated. Baseline: a compiled loop that runs all three trunks over the whole
-text for every token, and the heads at its end. Both generate the same tokens (`tokens_equal`). It takes a minute on two cores with
-`--config.repeats=3`. `:text_generation_gpu` has GPT-2 small's shape and vocabulary in bfloat16.
+Prompts have 200 tokens, whose time is included, and 40 are generated. Baseline: a compiled loop
+that runs all three trunks over the whole text for every token, and the heads at its end. Both
+generate the same tokens (`tokens_equal`). It takes a minute on two cores with `--config.repeats=3`.
+`:text_generation_gpu` has GPT-2 small's shape and vocabulary in bfloat16.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _MARKS = Delimiters(_PAD, 1, 2, 3, -1, 5)  # no token ends an action
 
 
 def options() -> ConfigDict:
-    """The agent's size, tokens of prompts and answers, texts at once, `seconds` of each repeat and side."""
+    """The agent's size, tokens of prompts and answers, texts at once, `seconds` of each repeat and
+    side.
+    """
     return ConfigDict(
         {
             "width": 128,
@@ -57,7 +61,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
         make_plain_writer(agent, decoding), agent.params, jnp.asarray(prompts, jnp.int32)
     )
     equal = float((ours() == np.asarray(plain())).mean())
-    rates = _language.rates(config, {"ours": ours, "plain": plain}, chosen.batch_size * chosen.new_tokens)
+    rates = _language.rates(
+        config, {"ours": ours, "plain": plain}, chosen.batch_size * chosen.new_tokens
+    )
     return result(
         config,
         "tokens/s",
@@ -72,21 +78,27 @@ def run(config: ConfigDict) -> dict[str, Any]:
 def write_with_caches(agent: FreshAgent, decoding: Decoding, prompts: np.ndarray) -> np.ndarray:
     """Generates with caches: tokens int32 [B, M]."""
     capacity = prompts.shape[1] + decoding.max_tokens + 56
-    session = TextSession(agent.decoder, agent.params, len(prompts), decoding, _MARKS, capacity=capacity)
+    session = TextSession(
+        agent.decoder, agent.params, len(prompts), decoding, _MARKS, capacity=capacity
+    )
     session.read(prompts.tolist())
     keys = jax.random.split(jax.random.key(0), len(prompts))
     return session.write(keys, np.ones(len(prompts), bool)).tokens
 
 
 def make_plain_writer(agent: FreshAgent, decoding: Decoding) -> Any:
-    """A function (params, prompts int32 [B, T]) -> tokens int32 [B, M] that loops without caches."""
+    """A function (params, prompts int32 [B, T]) -> tokens int32 [B, M] that loops without
+    caches.
+    """
     decoder = agent.decoder
     network = decoder.network
 
     @jax.jit
     def call(params: Any, prompts: jax.Array) -> jax.Array:
         batch, length = prompts.shape
-        text = jnp.concatenate([prompts, jnp.zeros((batch, decoding.max_tokens), jnp.int32)], axis=1)
+        text = jnp.concatenate(
+            [prompts, jnp.zeros((batch, decoding.max_tokens), jnp.int32)], axis=1
+        )
         trunks = network.design.roles.trees(params["trunks"])
 
         def write_token(count: jax.Array, text: jax.Array) -> jax.Array:

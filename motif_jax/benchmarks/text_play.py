@@ -1,7 +1,9 @@
-"""Measures evaluation games of Wordle by an agent with three trunks: 1,024 games at once against one by one.
+"""Measures evaluation games of Wordle by an agent with three trunks: 1,024 games at once against
+one by one.
 
-Value: games a second with the quick run's network, which keeps its caches between turns. Baseline: one game at a time, whose text
-runs again every turn, as published. A fresh network needs all six turns. It takes a minute on CPU.
+Value: games a second with the quick run's network, which keeps its caches between turns. Baseline:
+one game at a time, whose text runs again every turn, as published. A fresh network needs all six
+turns. It takes a minute on CPU.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
     _games_per_second(task, together, chosen.games, chosen.games)
     _games_per_second(task, alone, 1, 1)
     sides = {
-        "together": functools.partial(_games_per_second, task, together, chosen.games, chosen.games),
+        "together": functools.partial(
+            _games_per_second, task, together, chosen.games, chosen.games
+        ),
         "alone": functools.partial(_games_per_second, task, alone, chosen.plain_games, 1),
     }
     rates = _language.alternate(sides, config.repeats)

@@ -1,13 +1,16 @@
-"""Measures a gradient of ILQL with GPT-2's vocabulary: heads at actions alone, against all heads at every position.
+"""Measures a gradient of ILQL with GPT-2's vocabulary: heads at actions alone, against all heads at
+every position.
 
-Value: tokens a second of loss and gradient, with two trained trunks, a target trunk, double Q and the conservative term. Half of the tokens
-are actions. Baseline: the same losses from logits, V, Q and target Q of all tokens at all positions.
-`gradients_apart` is the norm of the gradients' difference, relative to one of them. `flops_ratio` is the ratio of matrix-product operations.
+Value: tokens a second of loss and gradient, with two trained trunks, a target trunk, double Q and
+the conservative term. Half of the tokens are actions. Baseline: the same losses from logits, V, Q
+and target Q of all tokens at all positions. `gradients_apart` is the norm of the gradients'
+difference, relative to one of them. `flops_ratio` is the ratio of matrix-product operations.
 
-`step` has numbers of a whole training step of `micro_batches` such batches: `compile_seconds`, and by the compiler's account the megabytes
-of the state (parameters, targets, optimiser) and of all memory (`memory_megabytes`). It takes about three minutes on two cores with
-`--config.repeats=3`; `--config.options.step=skip` leaves the step out, and `step=run` runs it, for `tokens_per_second` and its share of the
-rate of matrix products. `:text_train_gpu` has more tokens, in bfloat16.
+`step` has numbers of a whole training step of `micro_batches` such batches: `compile_seconds`, and
+by the compiler's account the megabytes of the state (parameters, targets, optimiser) and of all
+memory (`memory_megabytes`). It takes about three minutes on two cores with `--config.repeats=3`;
+`--config.options.step=skip` leaves the step out, and `step=run` runs it, for `tokens_per_second`
+and its share of the rate of matrix products. `:text_train_gpu` has more tokens, in bfloat16.
 """
 
 from __future__ import annotations
@@ -33,7 +36,13 @@ from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.dialogues import token_columns
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
 from motif_jax.ilql.methods import implicit_q
-from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates, ImplicitQSettings, TextBatch, Weights
+from motif_jax.ilql.methods.implicit_q import (
+    ActionQ,
+    Estimates,
+    ImplicitQSettings,
+    TextBatch,
+    Weights,
+)
 from motif_jax.ilql.methods.text_methods import RULES
 from motif_jax.ilql.methods.text_objective import CountedBatch, Objective
 from motif_jax.ilql.text_task import TextState, TextTraining
@@ -48,7 +57,9 @@ _STEPS = ("skip", "compile", "run")
 
 
 def options() -> ConfigDict:
-    """The agent's size; texts of a batch, their tokens, batches of a step, one of _STEPS; `seconds` of each repeat and side."""
+    """The agent's size; texts of a batch, their tokens, batches of a step, one of _STEPS; `seconds`
+    of each repeat and side.
+    """
     return ConfigDict(
         {
             "width": 768,
@@ -69,7 +80,9 @@ def check(config: ConfigDict) -> None:
     """Raises UserError for texts without an action, and an unknown choice of `step`."""
     checks.choice(config, "options.step", _STEPS)
     length = config.options.length
-    checks.require(length > _ACTION_TOKENS, "options.length", length, f"at least {_ACTION_TOKENS + 1}")
+    checks.require(
+        length > _ACTION_TOKENS, "options.length", length, f"at least {_ACTION_TOKENS + 1}"
+    )
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -88,19 +101,27 @@ def run(config: ConfigDict) -> dict[str, Any]:
     apart = _apart(sides["ours"](), sides["plain"]()) if chosen.baseline else None
     rates = _language.rates(config, sides, batch.tokens.size)
     print_early(config, "tokens/s", rates["ours"], first_step_seconds=first)
-    flops = {side: _language.product_flops(gradient, *arguments) for side, gradient in gradients.items()}
+    flops = {
+        side: _language.product_flops(gradient, *arguments) for side, gradient in gradients.items()
+    }
     ratio = flops["plain"] / flops["ours"] if chosen.baseline else None
-    share = _language.peak_share(config, flops["ours"], batch.tokens.size / float(np.median(rates["ours"])))
+    share = _language.peak_share(
+        config, flops["ours"], batch.tokens.size / float(np.median(rates["ours"]))
+    )
     more: dict[str, Any] = dict(share)
     print_early(config, "tokens/s", rates["ours"], first_step_seconds=first, **more)
     if chosen.step != "skip":
-        step_of_training = TrainingStep(objective, learned, frozen["target"], batch, chosen.micro_batches)
+        step_of_training = TrainingStep(
+            objective, learned, frozen["target"], batch, chosen.micro_batches
+        )
         is_run = chosen.step == "run"
         step_arguments = step_of_training.arguments() if is_run else step_of_training.shapes()
         compiled, more["step"] = _compile_step(step_of_training, step_arguments)
         if is_run:
             print_early(config, "tokens/s", rates["ours"], first_step_seconds=first, **more)
-            more["step"] |= _run_step(config, step_of_training, compiled, step_arguments, flops["ours"])
+            more["step"] |= _run_step(
+                config, step_of_training, compiled, step_arguments, flops["ours"]
+            )
     return result(
         config,
         "tokens/s",
@@ -121,15 +142,21 @@ def _apart(ours: Any, theirs: Any) -> float:
 
 
 def subject(config: ConfigDict) -> tuple[Objective, Any, Any]:
-    """ILQL's objective for a fresh agent of the options' size, trained parameters, and frozen ones with the targets."""
+    """ILQL's objective for a fresh agent of the options' size, trained parameters, and frozen ones
+    with the targets.
+    """
     chosen = config.options
     agent = _text_agents.make(chosen, chosen.vocabulary, chosen.length, config.seed)
     params = jax.device_put(agent.params)
     trunks = {name: params["trunks"][name] for name in (POLICY, VALUES)}
     learned = {"trunks": trunks, "heads": params["heads"]}
-    frozen = {"target": {"trunks": {TARGET: params["trunks"][TARGET]}, "heads": params["target_heads"]}}
+    frozen = {
+        "target": {"trunks": {TARGET: params["trunks"][TARGET]}, "heads": params["target_heads"]}
+    }
     settings = ImplicitQSettings(0.99, 0.7)
-    objective = Objective(agent.decoder.network, RULES["ilql"], settings, Weights(conservative=1e-4))
+    objective = Objective(
+        agent.decoder.network, RULES["ilql"], settings, Weights(conservative=1e-4)
+    )
     return objective, learned, frozen
 
 
@@ -153,24 +180,31 @@ class TrainingStep:
     """A training step of `micro` micro-batches like `batch`.
 
     Attributes:
-      program: the function (Carry, batches) -> (Carry, metrics); it takes over the memory of its state.
+      program: the function (Carry, batches) -> (Carry, metrics); it takes over the memory of its
+          state.
       carry, rows: shapes of its arguments.
     """
 
-    def __init__(self, objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int) -> None:
+    def __init__(
+        self, objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int
+    ) -> None:
         config = read_section(TextConfig, resources.config("train_text", "wordle_ilql"))
         self._parallel = DataParallel(jax.local_devices()[:1])
         no_batches: Any = _NoBatches()
         data = TrainingData(no_batches, no_batches, {}, "")
         learned_shapes = shapes_of(learned)
         target_shapes = shapes_of(target)
-        task = TextTraining(config, objective, (learned_shapes, target_shapes, {}), data, self._parallel)
+        task = TextTraining(
+            config, objective, (learned_shapes, target_shapes, {}), data, self._parallel
+        )
         self._learned = learned
         self._target = target
         self._batch = batch
         self._optimizer = task.optimizer
         self.micro = micro
-        self.program: Any = self._parallel.wrap(make_train_steps(task.guarded_step), donate_state=True)
+        self.program: Any = self._parallel.wrap(
+            make_train_steps(task.guarded_step), donate_state=True
+        )
         self.carry = jax.eval_shape(self._first_carry, learned_shapes, target_shapes)
         self.rows = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((1, 1, micro, *leaf.shape), leaf.dtype), batch
@@ -192,7 +226,9 @@ class TrainingStep:
 
 
 def _compile_step(step: TrainingStep, arguments: tuple[Any, Any]) -> tuple[Any, dict[str, float]]:
-    """The compiled program of a step for arguments, or their shapes; its compile time and memory."""
+    """The compiled program of a step for arguments, or their shapes; its compile time and
+    memory.
+    """
     start = time.monotonic()
     compiled = step.program.lower(*arguments).compile()
     seconds = time.monotonic() - start
@@ -208,9 +244,15 @@ def _compile_step(step: TrainingStep, arguments: tuple[Any, Any]) -> tuple[Any, 
 
 
 def _run_step(
-    config: ConfigDict, step: TrainingStep, compiled: Any, arguments: tuple[Any, Any], gradient_flops: float
+    config: ConfigDict,
+    step: TrainingStep,
+    compiled: Any,
+    arguments: tuple[Any, Any],
+    gradient_flops: float,
 ) -> dict[str, float]:
-    """Rate of steps and their share of the peak, in model FLOPs: those of the micro-batches' gradients."""
+    """Rate of steps and their share of the peak, in model FLOPs: those of the micro-batches'
+    gradients.
+    """
     carry, rows = arguments
 
     def call() -> Any:
@@ -235,7 +277,9 @@ def _gradient(terms: Any) -> Any:
 
 
 def batch_of(chosen: ConfigDict, seed: int) -> TextBatch:
-    """Dialogues of `length` tokens; half of the tokens belong to actions of `_ACTION_TOKENS` tokens."""
+    """Dialogues of `length` tokens; half of the tokens belong to actions of `_ACTION_TOKENS`
+    tokens.
+    """
     length = chosen.length
     tokens = np.random.default_rng(seed).integers(6, chosen.vocabulary, (chosen.batch_size, length))
     is_action = np.arange(length) // _ACTION_TOKENS % 2 == 1
@@ -248,7 +292,9 @@ def batch_of(chosen: ConfigDict, seed: int) -> TextBatch:
 
 
 def _plain(objective: Objective, learned: Any, frozen: Any, part: CountedBatch, key: Any) -> Any:
-    """The losses with all outputs computed at every position, of which the actions' are taken, as published."""
+    """The losses with all outputs computed at every position, of which the actions' are taken, as
+    published.
+    """
     agent: TextAgentNetwork = objective.agent
     settings = objective.settings
     batch = part.batch

@@ -1,17 +1,19 @@
 """Measures the whole system: actors, inference, batcher and learner at once.
 
-    python -m motif_jax.launch --config=configs/benchmark.py:train --config.options.reward_dir=runs/reward
+    python -m motif_jax.launch --config=configs/benchmark.py:train \\
+        --config.options.reward_dir=runs/reward
     python -m motif_jax.launch --config=configs/benchmark.py:train --config.options.network=laptop
       --config.options.beside=quickstart
 
-Value: environment steps a second. Baseline: 1 / (1 / learner + 1 / inference), the rate if both took turns on the device, with
-inference at the training's mean rows a call; measured after all repeats, when no actors run. Further fields: waits of every part,
-policy lag, bytes moved, model FLOP/s as a share of the matrix-product rate, memory; `launch_share`, the part of inference's host
-share in which its program is launched; and `threads`: the share of the last repeat that each thread was on a core, queued for one,
-or waiting (for the interpreter's lock, a pipe, the device).
+Value: environment steps a second. Baseline: 1 / (1 / learner + 1 / inference), the rate if both
+took turns on the device, with inference at the training's mean rows a call; measured after all
+repeats, when no actors run. Further fields: waits of every part, policy lag, bytes moved, model
+FLOP/s as a share of the matrix-product rate, memory; `launch_share`, the part of inference's host
+share in which its program is launched; and `threads`: the share of the last repeat that each thread
+was on a core, queued for one, or waiting (for the interpreter's lock, a pipe, the device).
 
-With `beside`, a variant of train_agent, the system runs with that network and its own in turns, a new system each time. It takes
-about two minutes on CPU. On a GPU: `configs/benchmark.py:train_gpu`.
+With `beside`, a variant of train_agent, the system runs with that network and its own in turns, a
+new system each time. It takes about two minutes on CPU. On a GPU: `configs/benchmark.py:train_gpu`.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
         memory = max(memory, _memory())
     assert batch is not None
     combined = combine(metrics)
-    print_early(config, "steps/s", rates, launch_share=float(np.mean(launch_shares)), metrics=combined)
+    print_early(
+        config, "steps/s", rates, launch_share=float(np.mean(launch_shares)), metrics=combined
+    )
 
     # The baseline: learner and inference by turns on the device.
     rows = max(1, round(combined["inference/rows_per_call"]))
@@ -106,7 +110,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def _compare_networks(training: AgentConfig, config: ConfigDict) -> dict[str, Any]:
-    """Rates with the training's network and that of the variant `beside` in turns, a new system each time."""
+    """Rates with the training's network and that of the variant `beside` in turns, a new system
+    each time.
+    """
     options = config.options
     other_options = ConfigDict({**options.to_dict(), "network": options.beside})
     other_training = _agents.training_config(other_options, config.seed)
@@ -129,7 +135,9 @@ def _rate_of_new_system(training: AgentConfig, options: ConfigDict) -> float:
 
 
 def combine(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Metrics over all repeats: extremes of those whose name ends with min or max, means of the others."""
+    """Metrics over all repeats: extremes of those whose name ends with min or max, means of the
+    others.
+    """
     combined = {}
     for name in sorted({name for row in metrics for name in row}):
         values = [row[name] for row in metrics if name in row]
@@ -142,7 +150,9 @@ def combine(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _play(
     system: System, stream: BatchStream, seconds: float, averages: Averages | None = None
 ) -> tuple[float, Batch | None]:
-    """Trains for `seconds`, and at least one update; returns environment steps a second, and the newest batch."""
+    """Trains for `seconds`, and at least one update; returns environment steps a second, and the
+    newest batch.
+    """
     steps = 0
     newest = None
     start = time.perf_counter()

@@ -28,8 +28,8 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a file, at most `rows` and 256 MiB at once; a larger row comes alone.
 
-    Raises UserError: a row has more than `ROW_BYTES`, or a group of rows takes more than the memory that is left; OSError,
-    pa.ArrowException: it is not a parquet file, or damaged.
+    Raises UserError: a row has more than `ROW_BYTES`, or a group of rows takes more than the memory
+    that is left; OSError, pa.ArrowException: it is not a parquet file, or damaged.
     """
     for group in _encoded(path, columns):
         for part in _parts(path, group):
@@ -37,7 +37,9 @@ def batches(
 
 
 def read(path: str | os.PathLike[str], columns: Sequence[str]) -> pa.Table:
-    """The columns of a file; errors as of `batches`, and UserError where they take more than half of the memory that is left."""
+    """The columns of a file; errors as of `batches`, and UserError where they take more than half
+    of the memory that is left.
+    """
     pieces: list[pa.RecordBatch] = []
     size = 0
     free = capacity.available_memory()
@@ -60,12 +62,16 @@ def _encoded(path: str | os.PathLike[str], columns: Sequence[str]) -> Iterator[p
         metadata = file.metadata
         leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
     texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-    leaf_numbers = [number for number, leaf in enumerate(leaves) if leaf.path.split(".")[0] in columns]
+    leaf_numbers = [
+        number for number, leaf in enumerate(leaves) if leaf.path.split(".")[0] in columns
+    ]
     free = capacity.available_memory()
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         parts = ((_width(leaves[leaf]), group.column(leaf)) for leaf in leaf_numbers)
-        size = sum(max(part.total_uncompressed_size, width * part.num_values) for width, part in parts)
+        size = sum(
+            max(part.total_uncompressed_size, width * part.num_values) for width, part in parts
+        )
         capacity.require(f"{path}: group {number} of its rows", size, free)
     with pq.ParquetFile(file_path, read_dictionary=texts) as file:
         # Group by group: each batch holds all texts of its groups.
@@ -83,7 +89,9 @@ def _parts(path: str | os.PathLike[str], batch: pa.RecordBatch) -> Iterator[pa.R
     if size <= PIECE_BYTES or (batch.num_rows == 1 and size <= ROW_BYTES):
         yield _plain(batch)
     elif batch.num_rows == 1:
-        raise UserError(f"{path} has a row of {size >> 20:,} MiB: at most {ROW_BYTES >> 20:,} MiB are read")
+        raise UserError(
+            f"{path} has a row of {size >> 20:,} MiB: at most {ROW_BYTES >> 20:,} MiB are read"
+        )
     else:
         middle = batch.num_rows // 2
         for part in (batch[:middle], batch[middle:]):

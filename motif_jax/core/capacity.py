@@ -7,13 +7,16 @@ from pathlib import Path, PurePosixPath
 
 from motif_jax.core.errors import UserError
 
-# Memory of a worker process with one game, without what workers share (measured: 29 MB); each further game adds to it.
+# Memory of a worker process with one game, without what workers share (measured: 29 MB); each
+# further game adds to it.
 WORKER_BYTES = 32 << 20
 GAME_BYTES = 4 << 20
 
 
 def require_workers(key: str, workers: int, games_each: int = 1) -> None:
-    """Raises UserError, for the config's `key`, for more worker processes than memory is left for."""
+    """Raises UserError, for the config's `key`, for more worker processes than memory is left
+    for.
+    """
     needed = workers * (WORKER_BYTES + (games_each - 1) * GAME_BYTES)
     memory = available_memory()
     if memory is not None and needed > memory:
@@ -24,7 +27,9 @@ def require_workers(key: str, workers: int, games_each: int = 1) -> None:
 
 
 def require(subject: str, size: int, free: int | None) -> None:
-    """Raises UserError where `subject` takes more bytes (`size`) than are `free`, None for unknown."""
+    """Raises UserError where `subject` takes more bytes (`size`) than are `free`, None for
+    unknown.
+    """
     if free is not None and size > free:
         raise UserError(
             f"{subject} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left"
@@ -32,7 +37,9 @@ def require(subject: str, size: int, free: int | None) -> None:
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """Bytes of memory that can still be had, None where the system does not say; `root` has proc/ and sys/."""
+    """Bytes of memory that can still be had, None where the system does not say; `root` has proc/
+    and sys/.
+    """
     free = _fields(root / "proc/meminfo").get("MemAvailable")
     if free is None:
         return None
@@ -43,14 +50,20 @@ def available_memory(root: Path = Path("/")) -> int | None:
         if ceiling is not None and used is not None:
             # Cached files count as used, but the system frees them on demand.
             stat = _fields(group / "memory.stat")
-            limits.append(ceiling - used + stat.get("inactive_file", 0) + stat.get("active_file", 0))
+            limits.append(
+                ceiling - used + stat.get("inactive_file", 0) + stat.get("active_file", 0)
+            )
     return max(0, min(limits))
 
 
 def _groups(root: Path) -> Iterator[Path]:
     """The visible control groups (version 2) that limit this process: its own and all above it."""
     try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = (
+            (root / "proc/self/cgroup")
+            .read_text(encoding="utf-8", errors="surrogateescape")
+            .splitlines()
+        )
     except OSError:
         lines = []
     names = [line.removeprefix("0::").lstrip("/") for line in lines if line.startswith("0::")]
@@ -69,7 +82,9 @@ def _number(path: Path) -> int | None:
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """Numbers by name, of lines such as "MemFree: 5 kB" or "file 5"; none where there is no such file."""
+    """Numbers by name, of lines such as "MemFree: 5 kB" or "file 5"; none where there is no such
+    file.
+    """
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except OSError:

@@ -1,7 +1,8 @@
 """Append-only files of checksummed lines, which survive a kill at any byte.
 
-A line is `CRC32 KEY JSON`: eight hex digits over the rest, a key of 32 hex digits, and one JSON object. A torn line fails its
-checksum and is skipped; the next writer begins on a line of its own. One process writes a file, any number read it meanwhile.
+A line is `CRC32 KEY JSON`: eight hex digits over the rest, a key of 32 hex digits, and one JSON
+object. A torn line fails its checksum and is skipped; the next writer begins on a line of its own.
+One process writes a file, any number read it meanwhile.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def decode_line(line: bytes) -> tuple[str, dict[str, Any]] | None:
 def read_lines(
     path: Path, wanted: Collection[str] | None = None, end: int | None = None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields (key, object) of the sound lines that begin before byte `end` and whose key is in `wanted` (None: all)."""
+    """Yields (key, object) of the sound lines that begin before byte `end` and whose key is in
+    `wanted` (None: all).
+    """
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         begin = 0
         for line in file:
@@ -57,10 +60,14 @@ def read_lines(
 
 
 class LineWriter(contextlib.AbstractContextManager["LineWriter"]):
-    """The one writer of a file; holds it (flock) until closed or until the process ends, however it ends."""
+    """The one writer of a file; holds it (flock) until closed or until the process ends, however it
+    ends.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Raises BlockingIOError: another process writes it; UserError: it cannot be written or locked."""
+        """Raises BlockingIOError: another process writes it; UserError: it cannot be written or
+        locked.
+        """
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,9 +107,11 @@ class LineWriter(contextlib.AbstractContextManager["LineWriter"]):
             raise _unwritable(self.path, error) from None
 
     def append(self, records: Iterable[tuple[str, dict[str, Any]]], wait: bool = True) -> None:
-        """Writes the lines and waits until they are on the disk; without `wait` a crash of the machine may lose them.
+        """Writes the lines and waits until they are on the disk; without `wait` a crash of the
+        machine may lose them.
 
-        Raises UserError: the disk is full or the file cannot be written; lines written before are kept.
+        Raises UserError: the disk is full or the file cannot be written; lines written before are
+        kept.
         """
         data = b"".join(encode_line(key, value) for key, value in records)
         if not data:

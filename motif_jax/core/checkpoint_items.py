@@ -16,7 +16,8 @@ ANY = "any"
 
 
 def pack(item: Any, copy: bool = True) -> Any:
-    """A tree of arrays as whole numpy arrays on this host; anything else as JSON in an array of bytes.
+    """A tree of arrays as whole numpy arrays on this host; anything else as JSON in an array of
+    bytes.
 
     Without `copy` an array may share memory with the one of a device.
     """
@@ -36,7 +37,9 @@ def _gathered(leaf: Any) -> Any:
 
 
 def unpack(loaded: Any, item: Any) -> Any:
-    """Reverses `pack` on an item that Orbax has loaded; `item` is its entry in the abstract tree."""
+    """Reverses `pack` on an item that Orbax has loaded; `item` is its entry in the abstract
+    tree.
+    """
     if item is ANY and set(loaded) != {JSON}:
         return jax.tree.map(np.asarray, loaded)
     return json.loads(np.asarray(loaded[JSON]).tobytes()) if isinstance(item, str) else loaded

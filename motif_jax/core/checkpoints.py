@@ -1,4 +1,6 @@
-"""Orbax checkpoints: saved in the background, the last few and the best kept, checked and restored by item."""
+"""Orbax checkpoints: saved in the background, the last few and the best kept, checked and restored
+by item.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,11 @@ from motif_jax.core.locks import GONE
 _REMOVED = ".removed-"
 _STAGING = ".saving"
 _METRICS = "metrics/metrics"
-# From this size on each array has files of its own: Orbax's shared files hold all that is written in memory.
+# From this size on each array has files of its own: Orbax's shared files hold all that is written
+# in memory.
 LARGE = 1 << 30
-# A copy of the arrays may take this share of the memory that is left; larger ones are written before `save` returns.
+# A copy of the arrays may take this share of the memory that is left; larger ones are written
+# before `save` returns.
 _COPY_SHARE = 0.25
 # Longest time that a host waits to see what the first one has written.
 _SEEN_SECONDS = 600.0
@@ -43,15 +47,16 @@ orbax_messages.silence()
 class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     """The checkpoints of one run, by step; an item is a pytree of arrays, or JSON-able data.
 
-    All processes of a run call `save` with the same values. Orbax writes them once into `.saving/`, the digests of all files
-    are added (`digests.json`), and a rename gives the folder its number. So a numbered folder is whole; the next writer removes
-    what a kill left. Before a checkpoint is read, its files are compared with their digests.
+    All processes of a run call `save` with the same values. Orbax writes them once into `.saving/`,
+    the digests of all files are added (`digests.json`), and a rename gives the folder its number.
+    So a numbered folder is whole; the next writer removes what a kill left. Before a checkpoint is
+    read, its files are compared with their digests.
 
-    The newest `keep` stay (None: all), and the one with the best metric `keep_best`, by `best_mode` 'max' or 'min'. Of a run
-    that also saves by the clock, the newest `keep` milestones stay, too: the first checkpoint at or after each multiple of
-    `milestone_steps`. With
-    `read_only` nothing is written or removed: the folder may belong to a running training. Raises UserError: `read_only` and
-    there is no such folder.
+    The newest `keep` stay (None: all), and the one with the best metric `keep_best`, by `best_mode`
+    'max' or 'min'. Of a run that also saves by the clock, the newest `keep` milestones stay, too:
+    the first checkpoint at or after each multiple of `milestone_steps`. With `read_only` nothing is
+    written or removed: the folder may belong to a running training. Raises UserError: `read_only`
+    and there is no such folder.
     """
 
     def __init__(
@@ -80,8 +85,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         self._thread = ThreadPoolExecutor(1, "checkpoints")
         self._pending: tuple[int, Future[None]] | None = None
         self._failed = False
-        # Steps that `save` skips. They are read once: either all processes take part in a save or none, and each may see the
-        # folder change at another time.
+        # Steps that `save` skips. They are read once: either all processes take part in a save or
+        # none, and each may see the folder change at another time.
         self._existing = set(self.steps())
         self._saved: set[int] = set()
         # Step -> its damage (None: intact), of steps that were compared with their digests.
@@ -109,11 +114,12 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         metrics: Mapping[str, float] | None = None,
         asynchronous: bool = True,
     ) -> None:
-        """Saves `items` as checkpoint `step` in the background, once an earlier save has ended; an existing checkpoint stays.
+        """Saves `items` as checkpoint `step` in the background, once an earlier save has ended; an
+        existing checkpoint stays.
 
-        The arrays are copied to the host before this returns, so the caller may donate or change them. Where memory is short,
-        nothing is copied and this returns when all is written. Raises UserError: this or an earlier background save failed,
-        as where the disk is full.
+        The arrays are copied to the host before this returns, so the caller may donate or change
+        them. Where memory is short, nothing is copied and this returns when all is written. Raises
+        UserError: this or an earlier background save failed, as where the disk is full.
         """
         self.wait()
         if step in self._existing or step in self._saved:
@@ -179,7 +185,9 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         )
 
     def _prune(self) -> None:
-        """Removes all but the newest, the milestones and the best, each by a rename first, so that a kill leaves no part."""
+        """Removes all but the newest, the milestones and the best, each by a rename first, so that
+        a kill leaves no part.
+        """
         if self._keep is None or jax.process_index() != 0:
             return
         steps = [step for step in self.steps() if not self._damages.get(step)]
@@ -192,7 +200,9 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         self._remove_leftovers()
 
     def _milestones(self, steps: Sequence[int]) -> list[int]:
-        """The first of `steps`, ascending, at or after each multiple of `milestone_steps` that they pass."""
+        """The first of `steps`, ascending, at or after each multiple of `milestone_steps` that they
+        pass.
+        """
         every = self._milestone_steps
         if every is None:
             return []
@@ -218,7 +228,9 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         return self._damages[step]
 
     def is_intact(self, step: int) -> bool:
-        """Whether the files of checkpoint `step` are as they were written; warns on stderr if not."""
+        """Whether the files of checkpoint `step` are as they were written; warns on stderr if
+        not.
+        """
         damage = self._damage(step)
         # A training that is resumed may have removed it meanwhile.
         if damage and (self._folder / str(step)).exists():
@@ -226,7 +238,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         return not damage
 
     def latest(self, all_damaged_is_none: bool = False) -> int | None:
-        """The newest intact step, None without checkpoints; names newer, damaged ones on stderr, which may be saved again.
+        """The newest intact step, None without checkpoints; names newer, damaged ones on stderr,
+        which may be saved again.
 
         Raises UserError: there are checkpoints and none is intact, unless `all_damaged_is_none`.
         """
@@ -242,7 +255,9 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         return latest
 
     def metrics(self, step: int) -> dict[str, float]:
-        """The metrics that were saved with `step`. Raises UserError: there is no such checkpoint, or it is damaged."""
+        """The metrics that were saved with `step`. Raises UserError: there is no such checkpoint,
+        or it is damaged.
+        """
         self._require(step)
         return self._metrics(step)
 
@@ -251,10 +266,13 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         return read_json(path, "choose another checkpoint") if path.exists() else {}
 
     def best(self) -> int | None:
-        """The intact step with the best value of `keep_best` (the newest of equals), None if none has one."""
+        """The intact step with the best value of `keep_best` (the newest of equals), None if none
+        has one.
+        """
         scores: list[tuple[float, int]] = []
         for step in self.steps():
-            # Only the small file of metrics is compared here: the whole of a large checkpoint takes long.
+            # Only the small file of metrics is compared here: the whole of a large checkpoint takes
+            # long.
             if digests.damage(self._folder / str(step), _METRICS) is not None:
                 continue
             value = self._metrics(step).get(self._best_metric or "")
@@ -279,21 +297,25 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         return saved
 
     def require_saved(self, step: int | None) -> int:
-        """Returns `step`. Raises UserError where no such checkpoint was saved; it may be damaged."""
+        """Returns `step`. Raises UserError where no such checkpoint was saved; it may be
+        damaged.
+        """
         steps = self.steps()
         if step is None or step not in steps:
             raise UserError(f"{self._folder} has no checkpoint {step}: it has {steps or 'none'}")
         return step
 
     def restore(self, step: int | None, abstract: Mapping[str, Any]) -> dict[str, Any]:
-        """Reads items of checkpoint `step` (None: the newest intact one), as numpy arrays or JSON data.
+        """Reads items of checkpoint `step` (None: the newest intact one), as numpy arrays or JSON
+        data.
 
         Args:
-          abstract: for each item a tree of arrays or `jax.ShapeDtypeStruct` with the expected shapes and dtypes, or
-            `checkpoint_items.JSON`, or `.ANY`.
+          abstract: for each item a tree of arrays or `jax.ShapeDtypeStruct` with the expected
+            shapes and dtypes, or `checkpoint_items.JSON`, or `.ANY`.
 
         Raises:
-          UserError: there is no such checkpoint, it is damaged, or it holds other names, shapes or dtypes; they are named.
+          UserError: there is no such checkpoint, it is damaged, or it holds other names, shapes or
+              dtypes; they are named.
         """
         step = self._require(self.latest() if step is None else step)
         self._refuse_other_shapes(step, abstract)
@@ -304,11 +326,15 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         folder = self._folder / str(step)
         with self._reading(folder):
             loaded = ocp.load_checkpointables(folder, templates)
-            return {name: checkpoint_items.unpack(loaded[name], item) for name, item in abstract.items()}
+            return {
+                name: checkpoint_items.unpack(loaded[name], item) for name, item in abstract.items()
+            }
 
     @contextlib.contextmanager
     def _reading(self, folder: Path) -> Iterator[None]:
-        """Turns Orbax's error about a crafted checkpoint, whose digests are right, into one line."""
+        """Turns Orbax's error about a crafted checkpoint, whose digests are right, into one
+        line.
+        """
         try:
             yield
         except Exception as error:
@@ -328,12 +354,16 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         return self._folder
 
     def items(self, step: int) -> list[str]:
-        """Names of the items of checkpoint `step`. Raises UserError: there is no such checkpoint, or it is damaged."""
+        """Names of the items of checkpoint `step`. Raises UserError: there is no such checkpoint,
+        or it is damaged.
+        """
         self._require(step)
         return sorted(self._metadata(step))
 
     def _refuse_other_shapes(self, step: int, abstract: Mapping[str, Any]) -> None:
-        """Raises UserError unless checkpoint `step` has the items of `abstract`, with their shapes and dtypes."""
+        """Raises UserError unless checkpoint `step` has the items of `abstract`, with their shapes
+        and dtypes.
+        """
         saved = self._metadata(step)
         for name, item in abstract.items():
             if name not in saved:

@@ -1,4 +1,6 @@
-"""Finds which host of a run this process is, from `config.hosts` or Slurm's environment, without jax."""
+"""Finds which host of a run this process is, from `config.hosts` or Slurm's environment, without
+jax.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from motif_jax.core.errors import UserError
 
 SLURM = "slurm"
 # What jax reads to find the first host of a step.
-_SLURM_NAMES = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
+_SLURM_NAMES = (
+    "SLURM_JOB_ID",
+    "SLURM_STEP_NODELIST",
+    "SLURM_NTASKS",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +26,8 @@ class HostPosition:
     """This process's position among the hosts of a run.
 
     Attributes:
-      coordinator: 'HOST:PORT' at which the first host listens, or 'slurm'; None for a run of one host.
+      coordinator: 'HOST:PORT' at which the first host listens, or 'slurm'; None for a run of one
+          host.
       index: number of this host, from 0.
       count: number of hosts.
     """
@@ -29,7 +38,8 @@ class HostPosition:
 
 
 def position(coordinator: str | None, count: int | None, index: int | None) -> HostPosition:
-    """The position of this process, by the keys of `config.hosts` or, with coordinator 'slurm', by Slurm's environment.
+    """The position of this process, by the keys of `config.hosts` or, with coordinator 'slurm', by
+    Slurm's environment.
 
     Raises UserError: the keys do not fit together, or Slurm's variables are missing.
     """
@@ -40,7 +50,9 @@ def position(coordinator: str | None, count: int | None, index: int | None) -> H
         return _slurm_position() if coordinator else HostPosition(None, 0, 1)
     host, _, port = str(coordinator).rpartition(":")
     is_address = bool(host) and checks.is_natural(port) and 0 < int(port) < 65_536
-    checks.require(is_address, "hosts.coordinator", coordinator, "HOST:PORT of the first host, or 'slurm'")
+    checks.require(
+        is_address, "hosts.coordinator", coordinator, "HOST:PORT of the first host, or 'slurm'"
+    )
     checks.require(count is not None, "hosts.count", None, "the number of hosts")
     count = count or 0
     is_valid = index is not None and 0 <= index < count

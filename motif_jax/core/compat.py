@@ -1,7 +1,8 @@
 """The switches that turn quirks of the published code on, for exact comparisons with it.
 
-Those of agents, of their environments and of annotators are here, since folders below the methods read them. Those of a training
-that one method alone has stand in its config: motif/reward/config.py, glam/config.py, ilql/config.py.
+Those of agents, of their environments and of annotators are here, since folders below the methods
+read them. Those of a training that one method alone has stand in its config:
+motif/reward/config.py, glam/config.py, ilql/config.py.
 """
 
 from __future__ import annotations
@@ -55,14 +56,20 @@ class Compat:
     glam_separate_tokens: bool = quirk(
         "prompts and actions are tokenised apart for decoders, too, as for T5: tokens that no text has"
     )
-    glam_scaled_probability_score: bool = quirk("scores are probabilities over the greatest of all actions")
-    glam_end_token: bool = quirk("end tokens surround prompts and actions, which are tokenised apart")
+    glam_scaled_probability_score: bool = quirk(
+        "scores are probabilities over the greatest of all actions"
+    )
+    glam_end_token: bool = quirk(
+        "end tokens surround prompts and actions, which are tokenised apart"
+    )
     glam_untrained_dropout: bool = quirk("models made from a config sample and learn with dropout")
     glam_value_broadcast: bool = quirk(
         "each value is pulled to the returns of the steps that a process learns from together"
     )
     glam_french_goal: bool = quirk("prompts word French goals as the released code does")
-    glam_fixed_kind_per_env: bool = quirk("each environment of the Mixed levels keeps one kind of task")
+    glam_fixed_kind_per_env: bool = quirk(
+        "each environment of the Mixed levels keeps one kind of task"
+    )
     drrn_first_observation: bool = quirk("DRRN does not read the first observation of an episode")
     symbolic_train_mode_batchnorm: bool = quirk(
         "batch normalisation takes the batch's statistics while it plays"
@@ -70,7 +77,9 @@ class Compat:
 
 
 def switches(names: str, section: type = Compat) -> dict[str, schema.Key]:
-    """The switches of a stage, all off, from their names in `section` with spaces between; KeyError for an unknown one."""
+    """The switches of a stage, all off, from their names in `section` with spaces between; KeyError
+    for an unknown one.
+    """
     all_switches = schema.section_keys(section)
     return {name: all_switches[name] for name in names.split()}
 

@@ -43,13 +43,16 @@ def default_workers() -> int:
 def training_workers() -> int:
     """`default_workers` of a training: beside a GPU one worker fewer.
 
-    The threads that feed a GPU need two cores to keep off those of the workers, see `rl/actors/cores.py`.
+    The threads that feed a GPU need two cores to keep off those of the workers, see
+    `rl/actors/cores.py`.
     """
     return max(1, default_workers() - 1) if has_gpu() else default_workers()
 
 
 def dotted(config: Any, key: str) -> Any:
-    """The value of a dotted `key` such as 'reward.quantile', of a config, a `schema.section_class` or nested mappings."""
+    """The value of a dotted `key` such as 'reward.quantile', of a config, a `schema.section_class`
+    or nested mappings.
+    """
     value: Any = config
     for name in key.split("."):
         value = value[name] if isinstance(value, Mapping) else getattr(value, name)
@@ -108,14 +111,20 @@ def positive(config: Any, key: str, allow_zero: bool = False) -> None:
 
 
 def is_natural(text: str) -> bool:
-    """Whether `text` is a whole number in ASCII digits, as `int` reads it and below 10^18 (`str.isdigit` takes '²' too)."""
+    """Whether `text` is a whole number in ASCII digits, as `int` reads it and below 10^18
+    (`str.isdigit` takes '²' too).
+    """
     return re.fullmatch("[0-9]{1,18}", text) is not None
 
 
 def is_finite(value: Any) -> bool:
-    """Whether `value` is a finite number that a float can hold; whole numbers of JSON may be too large."""
+    """Whether `value` is a finite number that a float can hold; whole numbers of JSON may be too
+    large.
+    """
     try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return (
+            isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        )
     except OverflowError:
         return False
 

@@ -52,7 +52,8 @@ def of_tensors(text: str, tensors: Mapping[str, np.ndarray]) -> str:
 
 
 def safetensors_of(name: str, text: str, tensors: Mapping[str, np.ndarray]) -> bytes:
-    """A safetensors file of contiguous arrays, with `text` under `name` and the digest of all in its header.
+    """A safetensors file of contiguous arrays, with `text` under `name` and the digest of all in
+    its header.
 
     Equal inputs give equal bytes, although the library orders a header's texts at random.
     """
@@ -66,7 +67,9 @@ def safetensors_of(name: str, text: str, tensors: Mapping[str, np.ndarray]) -> b
 
 
 def seal(folder: Path) -> None:
-    """Writes the digests of all files below `folder` into it; all of them have reached the disk when this returns."""
+    """Writes the digests of all files below `folder` into it; all of them have reached the disk
+    when this returns.
+    """
     digests = {}
     for path in sorted(folder.rglob("*")):
         sync(path)
@@ -81,7 +84,9 @@ def of_sealed(folder: Path) -> str | None:
 
 
 def damage(folder: Path, part: str = "") -> str | None:
-    """The damage of a sealed folder's files whose path begins with `part`, None if they are intact; later files are ignored."""
+    """The damage of a sealed folder's files whose path begins with `part`, None if they are intact;
+    later files are ignored.
+    """
     if not (folder / FILE).exists():
         return f"{FILE} is missing"
     try:

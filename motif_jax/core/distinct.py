@@ -1,4 +1,6 @@
-"""Finds the distinct rows of large byte arrays: few of a dataset's million messages are distinct."""
+"""Finds the distinct rows of large byte arrays: few of a dataset's million messages are
+distinct.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ _WORDS = np.random.default_rng(20231107).integers(0, 2**63, 1 << 10, np.uint64) 
 
 
 def hash_rows(rows: np.ndarray) -> np.ndarray:
-    """Hashes rows uint8 [N, W] to uint64 [N], with rare collisions, alike in all processes and little-endian machines."""
+    """Hashes rows uint8 [N, W] to uint64 [N], with rare collisions, alike in all processes and
+    little-endian machines.
+    """
     padding = -rows.shape[1] % 8
     if padding:
         rows = np.pad(rows, ((0, 0), (0, padding)))
@@ -23,7 +27,9 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct rows of uint8 [N, W] in the order of first occurrence, and the index int32 [N] of each row in them."""
+    """The distinct rows of uint8 [N, W] in the order of first occurrence, and the index int32 [N]
+    of each row in them.
+    """
     blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, len(rows), BLOCK_ROWS)]
     hashes = np.empty(len(rows), np.uint64)
     for block in blocks:
@@ -35,7 +41,9 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _by_first(rows: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of distinct `keys` [N, ...] in the order of first occurrence, and the index of each row."""
+    """The rows of distinct `keys` [N, ...] in the order of first occurrence, and the index of each
+    row.
+    """
     axis = 0 if keys.ndim > 1 else None
     _, first, ids = np.unique(keys, axis=axis, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")

@@ -1,7 +1,8 @@
 """Imports the user's own 'module:Class'.
 
-Importing a module runs its code. So a name is imported only if the user's command gives it: in its config, in `--config.trust`, or in
-`trust=[...]` of a Python call. A name that only data give, such as a run's `config.json`, is refused.
+Importing a module runs its code. So a name is imported only if the user's command gives it: in its
+config, in `--config.trust`, or in `trust=[...]` of a Python call. A name that only data give, such
+as a run's `config.json`, is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from motif_jax.core.errors import UserError
 
 _FORM = re.compile(r"(?<![\w./])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _MODULE = re.compile(r"[A-Za-z_][\w.]*")
-# The trusted names, with commas between them; in the environment, so that child processes have them.
+# The trusted names, with commas between them; in the environment, so that child processes have
+# them.
 _VARIABLE = "MOTIF_JAX_TRUST"
 # Name -> the folder or file that gave it, for the error.
 _SOURCES: dict[str, str] = {}
@@ -31,7 +33,9 @@ def is_entry_point(name: Any) -> bool:
 
 
 def named(values: Any, key: str = "") -> set[str]:
-    """Every 'module:Class' in nested mappings, lists and texts (with JSON), and the modules of a key `modules`."""
+    """Every 'module:Class' in nested mappings, lists and texts (with JSON), and the modules of a
+    key `modules`.
+    """
     names: set[str] = set()
     pending = [(key, values)]  # a stack, not recursion: data from outside may be nested deeply
     while pending:
@@ -41,14 +45,16 @@ def named(values: Any, key: str = "") -> set[str]:
         elif isinstance(value, list | tuple):
             pending.extend((key, item) for item in value)
         elif isinstance(value, str):
-            names.update(_FORM.findall(value.removeprefix("gym:")))  # in 'gym:module:ID' the module is named
+            # in 'gym:module:ID' the module is named
+            names.update(_FORM.findall(value.removeprefix("gym:")))
             if key == "modules":
                 names.update(_MODULE.findall(value))
     return names
 
 
 def trust(names: Iterable[str]) -> None:
-    """Allows this process and its future children to import each 'module:Class', or 'module' for all that is in it.
+    """Allows this process and its future children to import each 'module:Class', or 'module' for
+    all that is in it.
 
     Raises UserError: a name has neither form.
     """
@@ -67,19 +73,25 @@ def note_source(by: str | os.PathLike[str], values: Any) -> None:
 
 
 def load(key: str, name: str) -> Any:
-    """Imports the trusted 'module:Class' that a config's `key` or data give. Raises UserError: not trusted, or not there."""
+    """Imports the trusted 'module:Class' that a config's `key` or data give. Raises UserError: not
+    trusted, or not there.
+    """
     _require(key, name, not _trusted().isdisjoint((name, name.partition(":")[0])))
     return load_packaged(key, name)
 
 
 def load_module(key: str, name: str) -> ModuleType:
-    """Imports a trusted module, or that of a trusted class, for what it registers; raises as `load`."""
+    """Imports a trusted module, or that of a trusted class, for what it registers; raises as
+    `load`.
+    """
     _require(key, name, name in {trusted.partition(":")[0] for trusted in _trusted()})
     return _imported(key, name, name)
 
 
 def load_packaged(key: str, name: str) -> Any:
-    """Imports a 'module:Class' that the package's code names, which needs no trust; raises as `load`."""
+    """Imports a 'module:Class' that the package's code names, which needs no trust; raises as
+    `load`.
+    """
     module, _, attribute = name.partition(":")
     try:
         return getattr(_imported(key, name, module), attribute)
@@ -114,10 +126,11 @@ def _missing(key: str, name: str, error: Exception) -> UserError:
 
 @dataclasses.dataclass(frozen=True)
 class Registry:
-    """The parts of one sort that `config.KEY` may name: the package's by short names, anybody's own by module:Class.
+    """The parts of one sort that `config.KEY` may name: the package's by short names, anybody's own
+    by module:Class.
 
-    A part's module is imported when its name is used, and not before: what one method needs costs the others nothing, and
-    shared code names the parts of methods that it may not import.
+    A part's module is imported when its name is used, and not before: what one method needs costs
+    the others nothing, and shared code names the parts of methods that it may not import.
 
     Attributes:
       key: the config's key, for errors.
@@ -132,13 +145,17 @@ class Registry:
     custom: str = "module:Class"
 
     def check(self, name: Any) -> None:
-        """Raises UserError where `name` is neither a part of the package nor of the form module:Class; imports nothing."""
+        """Raises UserError where `name` is neither a part of the package nor of the form
+        module:Class; imports nothing.
+        """
         if name not in self.parts and not (self.custom and is_entry_point(name)):
             allowed = ", ".join(self.parts) + (f", or {self.custom}" if self.custom else "")
             raise UserError(f"config.{self.key}={name}: must be one of {allowed}")
 
     def load(self, name: str) -> Any:
-        """Imports the part that `name` names. Raises UserError: there is none, it is not trusted, or it does not fit."""
+        """Imports the part that `name` names. Raises UserError: there is none, it is not trusted,
+        or it does not fit.
+        """
         self.check(name)
         if name in self.parts:
             return load_packaged(self.key, self.parts[name])
@@ -155,8 +172,15 @@ class Registry:
 def require_signature(
     key: str, name: str, function: Callable[..., Any], *arguments: Any, **options: Any
 ) -> None:
-    """Raises UserError, for the value `name` of the config's `key`, where `function` takes other arguments than these."""
+    """Raises UserError, for the value `name` of the config's `key`, where `function` takes other
+    arguments than these.
+    """
     try:
         inspect.signature(function).bind(*arguments, **options)
-    except (TypeError, ValueError) as error:  # ValueError: a built-in that does not say what it takes
-        raise UserError(f"config.{key}={name}: does not fit here ({error}): choose another") from None
+    except (
+        TypeError,
+        ValueError,
+    ) as error:  # ValueError: a built-in that does not say what it takes
+        raise UserError(
+            f"config.{key}={name}: does not fit here ({error}): choose another"
+        ) from None

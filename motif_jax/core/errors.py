@@ -8,8 +8,9 @@ from collections.abc import Iterator
 class UserError(Exception):
     """Something the user can put right: a bad value, a missing folder, a refused resume.
 
-    The message is one line that names what is wrong (key and value, or path) and the remedy. `motif_jax.launch` prints it and
-    ends with exit code 2; everything else is a bug and shows its traceback.
+    The message is one line that names what is wrong (key and value, or path) and the remedy.
+    `motif_jax.launch` prints it and ends with exit code 2; everything else is a bug and shows its
+    traceback.
     """
 
     def __init__(self, message: str) -> None:
@@ -17,14 +18,18 @@ class UserError(Exception):
 
 
 def printable(text: str) -> str:
-    """`text` with characters that a terminal would obey, such as the beginning of an escape sequence, written as \\x1b."""
+    """`text` with characters that a terminal would obey, such as the beginning of an escape
+    sequence, written as \\x1b.
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message that is not blank, else its type: libraries' messages may have pages."""
+    """The first line of an error's message that is not blank, else its type: libraries' messages
+    may have pages.
+    """
     for line in str(error).splitlines():
         if line.strip():
             return line.strip()

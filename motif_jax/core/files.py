@@ -33,7 +33,8 @@ UNUSABLE = (
 )  # fmt: skip
 # Errors of a full disk, a full quota, or the process's limit of a file (ulimit -f).
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# The process's umask. It can only be read by setting it, so this is done once, before there are threads.
+# The process's umask. It can only be read by setting it, so this is done once, before there are
+# threads.
 _UMASK = os.umask(0)
 os.umask(_UMASK)
 
@@ -50,7 +51,9 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def regular_file(path: str, flags: int) -> int:
-    """The `opener` of `open` for untrusted places. Raises UserError for a FIFO, a device, or a link to be written through."""
+    """The `opener` of `open` for untrusted places. Raises UserError for a FIFO, a device, or a link
+    to be written through.
+    """
     writes = flags & (os.O_WRONLY | os.O_RDWR)
     # Without blocking: a FIFO would wait for its other end.
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if writes else 0)
@@ -71,7 +74,9 @@ def regular_file(path: str, flags: int) -> int:
 
 
 def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray:
-    """The array of an untrusted .npy file. Raises FileNotFoundError, or ValueError: it holds no array."""
+    """The array of an untrusted .npy file. Raises FileNotFoundError, or ValueError: it holds no
+    array.
+    """
     try:
         if os.path.exists(path) and not os.path.isfile(path):
             raise ValueError("not a regular file")
@@ -79,7 +84,8 @@ def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray
     except FileNotFoundError:
         raise
     except NO_ARRAY as error:
-        raise ValueError(first_line(error)[:200]) from None  # numpy may quote a header of any length
+        # numpy may quote a header of any length
+        raise ValueError(first_line(error)[:200]) from None
     if not isinstance(array, np.ndarray):
         array.close()
         raise ValueError("an archive of arrays, not one array")
@@ -87,7 +93,9 @@ def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray
 
 
 def new_array(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...]) -> np.memmap:
-    """Makes a memory-mapped .npy file. Raises OSError without room on the disk, where a later write would end the process."""
+    """Makes a memory-mapped .npy file. Raises OSError without room on the disk, where a later write
+    would end the process.
+    """
     with naming(path):
         open(path, "ab", opener=regular_file).close()
         array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
@@ -110,7 +118,9 @@ def full_disk(error: BaseException | None) -> OSError | None:
 
 
 def system_error(error: BaseException, folder: str | os.PathLike[str]) -> str | None:
-    """The line for a system error that the user can put right, else None; names `folder` where the error names no file."""
+    """The line for a system error that the user can put right, else None; names `folder` where the
+    error names no file.
+    """
     full = full_disk(error)
     if full is not None:
         path = Path(full.filename or folder).absolute()
@@ -147,8 +157,8 @@ def sync(path: Path) -> None:
 def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a path beside `path` to write to; that file takes its place when the block ends well.
 
-    The data reach the disk before the rename and the rename before the return, so that a machine that dies at any moment
-    leaves the old file or the new one.
+    The data reach the disk before the rename and the rename before the return, so that a machine
+    that dies at any moment leaves the old file or the new one.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +186,9 @@ def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def atomic_write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Writes indented JSON with sorted keys as `atomic_write_bytes` does; null for infinities and NaN."""
+    """Writes indented JSON with sorted keys as `atomic_write_bytes` does; null for infinities and
+    NaN.
+    """
     text = json.dumps(finite(value), indent=2, sort_keys=True, allow_nan=False)
     atomic_write_text(path, text + "\n")
 
@@ -187,10 +199,13 @@ def atomic_save_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
         np.save(file, array, allow_pickle=False)
 
 
-def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys: Iterable[str] = ()) -> Any:
+def read_json(
+    path: str | os.PathLike[str], remedy: str, kind: type = dict, keys: Iterable[str] = ()
+) -> Any:
     """The value of a JSON file, of type `kind`, an object with `keys`.
 
-    Raises UserError: the file is not there, cannot be read, or holds something else; names it, and ends with `remedy`.
+    Raises UserError: the file is not there, cannot be read, or holds something else; names it, and
+    ends with `remedy`.
     """
     try:
         with open(path, "rb", opener=regular_file) as file:
@@ -208,7 +223,8 @@ def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys
 def read_text(path: str | os.PathLike[str], remedy: str) -> str:
     """The text of a file in UTF-8.
 
-    Raises UserError: the file is not there, cannot be read, or is in another encoding; names it, and ends with `remedy`.
+    Raises UserError: the file is not there, cannot be read, or is in another encoding; names it,
+    and ends with `remedy`.
     """
     try:
         with open(path, "rb", opener=regular_file) as file:
@@ -234,10 +250,12 @@ def json_line(value: Any) -> str:
 
 
 def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> IO[str]:
-    """Opens a file of lines for appending, without those that `keep` rejects and without a last, torn one.
+    """Opens a file of lines for appending, without those that `keep` rejects and without a last,
+    torn one.
 
     Raises:
-      UserError: a line is damaged, so that `keep` raises ValueError, LookupError or TypeError; names file, line and remedy.
+      UserError: a line is damaged, so that `keep` raises ValueError, LookupError or TypeError;
+          names file, line and remedy.
     """
     path = Path(path)
     kept_lines: list[str] = []
@@ -261,10 +279,11 @@ def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> I
 def read_json_lines(
     path: str | os.PathLike[str], whole_numbers: Iterable[str] = (), remedy: str = _TAKE_OUT
 ) -> Iterator[dict[str, Any]]:
-    """Yields the object of each line; skips a last line that a kill has torn. A missing file has none.
+    """Yields the object of each line; skips a last line that a kill has torn. A missing file has
+    none.
 
-    Raises UserError: a line before the last is damaged, or one of the keys `whole_numbers`, such as a step, is none;
-    names file, line and `remedy`.
+    Raises UserError: a line before the last is damaged, or one of the keys `whole_numbers`, such as
+    a step, is none; names file, line and `remedy`.
     """
     with contextlib.suppress(FileNotFoundError), open(path, "rb", opener=regular_file) as file:
         for number, line in enumerate(file, start=1):
@@ -281,7 +300,9 @@ def read_json_lines(
 
 
 def parse_json(data: bytes | str, kind: type = object) -> Any:
-    """The value in untrusted `data`. Raises ValueError, with the reason, where it holds none of this kind."""
+    """The value in untrusted `data`. Raises ValueError, with the reason, where it holds none of
+    this kind.
+    """
     try:
         value = json.loads(data)
     except RecursionError:
@@ -294,16 +315,22 @@ def parse_json(data: bytes | str, kind: type = object) -> Any:
 
 
 def require_whole_characters(text: str, where: str) -> None:
-    """Raises UserError for half of a surrogate pair in `text`: JSON may hold it, files and tokenizers may not."""
+    """Raises UserError for half of a surrogate pair in `text`: JSON may hold it, files and
+    tokenizers may not.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise UserError(f"{where}: half of a character stands in its texts ({error.reason})") from None
+        raise UserError(
+            f"{where}: half of a character stands in its texts ({error.reason})"
+        ) from None
 
 
 @contextlib.contextmanager
 def replaced_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields an empty folder to write into, which takes the place of `target`, on the disk, when the block ends well."""
+    """Yields an empty folder to write into, which takes the place of `target`, on the disk, when
+    the block ends well.
+    """
     target = Path(target)
     part = target.with_name(f"{target.name}.part")
     replaced = target.with_name(f"{target.name}.replaced")
@@ -324,6 +351,8 @@ def replaced_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def remove_temporaries(folder: str | os.PathLike[str], pattern: str = ".*.tmp") -> None:
-    """Removes the temporary files of this `pattern` that killed `atomic_*` writers left in `folder`."""
+    """Removes the temporary files of this `pattern` that killed `atomic_*` writers left in
+    `folder`.
+    """
     for leftover in Path(folder).glob(pattern):
         leftover.unlink(missing_ok=True)

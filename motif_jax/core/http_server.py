@@ -22,7 +22,9 @@ _SHUTDOWN_SECONDS = 0.05
 
 
 def run(serving: Coroutine[Any, Any, None], host: str, port: int) -> None:
-    """Runs `serve` until SIGTERM or SIGINT; raises UserError, too, for another machine's host or a port that is taken."""
+    """Runs `serve` until SIGTERM or SIGINT; raises UserError, too, for another machine's host or a
+    port that is taken.
+    """
 
     async def main() -> None:
         task = asyncio.create_task(serving)
@@ -57,7 +59,8 @@ async def serve(
       key: required in each request (`Authorization: Bearer KEY`); '' for none.
       open_to_all: whether an address that other machines reach needs no key.
 
-    Raises OSError: the port cannot be had; UserError: other machines reach the address without a key.
+    Raises OSError: the port cannot be had; UserError: other machines reach the address without a
+    key.
     """
     loop = asyncio.get_running_loop()
 

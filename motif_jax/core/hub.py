@@ -1,7 +1,8 @@
-"""Rewards, agents and models from a Hugging Face hub: hf://OWNER/NAME[@REVISION][/PATH] where a folder or file is asked for.
+"""Rewards, agents and models from a Hugging Face hub: hf://OWNER/NAME[@REVISION][/PATH] where a
+folder or file is asked for.
 
-A hub's content is untrusted: only data files are fetched, no code and no pickles. What a fetched config names outside the package is
-refused until the user's command trusts it (`entry_points`).
+A hub's content is untrusted: only data files are fetched, no code and no pickles. What a fetched
+config names outside the package is refused until the user's command trusts it (`entry_points`).
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ def is_named(path: Any) -> bool:
 def local(path: Any, key: str = "", previous: Any = None) -> Any:
     """The local copy of hf://OWNER/NAME[@REVISION][/PATH]; anything else unchanged.
 
-    A repository with the file of `export_reward` and no checkpoints stands for that file. Without a revision in the name, the
-    commit of `previous`, the resumed run's local copy, is kept. Errors name the config's `key`. Raises UserError: the hub has
-    no such repository, revision or path, cannot be reached, or huggingface_hub is not installed.
+    A repository with the file of `export_reward` and no checkpoints stands for that file. Without a
+    revision in the name, the commit of `previous`, the resumed run's local copy, is kept. Errors
+    name the config's `key`. Raises UserError: the hub has no such repository, revision or path,
+    cannot be reached, or huggingface_hub is not installed.
     """
     if not is_named(path):
         return path
@@ -42,13 +44,17 @@ def local(path: Any, key: str = "", previous: Any = None) -> Any:
         raise UserError(f"{subject}: must be hf://OWNER/NAME[@REVISION][/PATH]")
     name, revision, subpath = form.groups()
     if revision is None and isinstance(previous, str):
-        snapshot_path = rf"/models--{re.escape(name.replace('/', '--'))}/snapshots/([0-9a-f]{{40}})(/|$)"
+        snapshot_path = (
+            rf"/models--{re.escape(name.replace('/', '--'))}/snapshots/([0-9a-f]{{40}})(/|$)"
+        )
         previous_snapshot = re.search(snapshot_path, previous)
         revision = previous_snapshot and previous_snapshot.group(1)
     # Repositories of GGUF files have the same model a dozen times, packed in a dozen ways.
     files = (subpath,) if subpath and subpath.endswith(".gguf") else _FILES
     folder = snapshot(name, revision, subject, files)
-    is_reward = not subpath and (folder / _REWARD).is_file() and not (folder / "checkpoints").is_dir()
+    is_reward = (
+        not subpath and (folder / _REWARD).is_file() and not (folder / "checkpoints").is_dir()
+    )
     copy = folder / (_REWARD if is_reward else subpath or "")
     if not copy.exists():
         raise UserError(
@@ -58,7 +64,9 @@ def local(path: Any, key: str = "", previous: Any = None) -> Any:
 
 
 def snapshot(name: str, revision: str | None, subject: str, files: Sequence[str]) -> Path:
-    """The folder of the local copy of a repository's `files` (patterns); errors as of `local` begin with `subject`."""
+    """The folder of the local copy of a repository's `files` (patterns); errors as of `local` begin
+    with `subject`.
+    """
     try:
         import huggingface_hub
         from huggingface_hub import errors
@@ -72,11 +80,15 @@ def snapshot(name: str, revision: str | None, subject: str, files: Sequence[str]
         )
         return Path(folder)
     except errors.RepositoryNotFoundError:
-        problem = "the hub has no such repository, or shows it only to whom `hf auth login` has named"
+        problem = (
+            "the hub has no such repository, or shows it only to whom `hf auth login` has named"
+        )
     except errors.RevisionNotFoundError:
         problem = f"the repository has no revision {revision}"
     except errors.LocalEntryNotFoundError as error:
-        problem = f"the hub cannot be reached, and there is no copy of it here ({first_line(error)})"
+        problem = (
+            f"the hub cannot be reached, and there is no copy of it here ({first_line(error)})"
+        )
     except Exception as error:  # the hub's client raises errors of several libraries
         problem = first_line(error)
     raise UserError(f"{subject}: {problem}")

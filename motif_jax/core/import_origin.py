@@ -1,4 +1,5 @@
-"""Records the origin of an import in import.json: the same import is made once, another one is refused.
+"""Records the origin of an import in import.json: the same import is made once, another one is
+refused.
 
 The config.json beside it describes the model or dataset, as in a folder that a stage made.
 """
@@ -18,7 +19,9 @@ FILE = "import.json"
 
 
 def _origin(config: Mapping[str, Any], files: Iterable[str]) -> dict[str, Any]:
-    """The config without its seed, and a digest in place of each file that a key of `files` names."""
+    """The config without its seed, and a digest in place of each file that a key of `files`
+    names.
+    """
     origin = as_plain(config)
     origin.pop("seed", None)
     for key in files:
@@ -28,11 +31,15 @@ def _origin(config: Mapping[str, Any], files: Iterable[str]) -> dict[str, Any]:
 
 
 def has_checkpoints(workdir: Path) -> bool:
-    """Whether a checkpoint in `workdir` is complete: Orbax gives one its number when it is whole."""
+    """Whether a checkpoint in `workdir` is complete: Orbax gives one its number when it is
+    whole.
+    """
     return any(path.name.isdigit() for path in (workdir / "checkpoints").glob("*"))
 
 
-def check(workdir: Path, config: Mapping[str, Any], files: Iterable[str], is_complete: bool) -> bool:
+def check(
+    workdir: Path, config: Mapping[str, Any], files: Iterable[str], is_complete: bool
+) -> bool:
     """Whether the import that `config` describes has been made in `workdir`.
 
     Args:
@@ -66,6 +73,8 @@ def check(workdir: Path, config: Mapping[str, Any], files: Iterable[str], is_com
 
 
 def write(workdir: Path, config: Mapping[str, Any], files: Iterable[str]) -> None:
-    """Marks `workdir` as this import's, before anything else is written, and removes a killed writer's files."""
+    """Marks `workdir` as this import's, before anything else is written, and removes a killed
+    writer's files.
+    """
     remove_temporaries(workdir)
     atomic_write_json(workdir / FILE, _origin(config, files))

@@ -1,7 +1,7 @@
 """Stops on request: finish the step, save, exit with a code that means "start me again".
 
-`Interruption` is for stages that can save. Outside of it, Ctrl-C ends the process at once with one line
-(`leave_at_interrupt`).
+`Interruption` is for stages that can save. Outside of it, Ctrl-C ends the process at once with one
+line (`leave_at_interrupt`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Patience:
         self._asked_at: float | None = None
 
     def check(self) -> None:
-        """Raises StoppedError: a stop was requested `SECONDS` ago, as calls of this method have seen it."""
+        """Raises StoppedError: a stop was requested `SECONDS` ago, as calls of this method have
+        seen it.
+        """
         now = time.monotonic()
         if self._asked_at is None and self._stopped():
             self._asked_at = now
@@ -51,10 +53,12 @@ class Patience:
 
 
 class Interruption:
-    """While active, SIGTERM, SIGUSR1 (Slurm's, before a job's time ends) and the first SIGINT (Ctrl-C) only set `requested`.
+    """While active, SIGTERM, SIGUSR1 (Slurm's, before a job's time ends) and the first SIGINT
+    (Ctrl-C) only set `requested`.
 
-    A second SIGINT raises KeyboardInterrupt. With `quiet`, for a caller that restores a screen first, nothing is printed, and
-    SIGHUP (a closed terminal) counts, too. For the main thread, as Python's signal handlers demand.
+    A second SIGINT raises KeyboardInterrupt. With `quiet`, for a caller that restores a screen
+    first, nothing is printed, and SIGHUP (a closed terminal) counts, too. For the main thread, as
+    Python's signal handlers demand.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -85,7 +89,9 @@ class Interruption:
             print(message, file=sys.stderr, flush=True)
 
     def leave(self) -> NoReturn:
-        """Ends the program with the signal's exit code, for callers that save nothing and have closed what was open."""
+        """Ends the program with the signal's exit code, for callers that save nothing and have
+        closed what was open.
+        """
         if self.signal_name == signal.SIGINT.name:
             raise KeyboardInterrupt
         raise SystemExit(128 + signal.Signals[self.signal_name])
@@ -93,7 +99,9 @@ class Interruption:
 
 @contextlib.contextmanager
 def deaf_processes(*signals: signal.Signals) -> Iterator[None]:
-    """Blocks SIGINT, which reaches the whole group, and `signals` in processes started inside: the parent decides."""
+    """Blocks SIGINT, which reaches the whole group, and `signals` in processes started inside: the
+    parent decides.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *signals})
     try:
         yield
@@ -102,9 +110,11 @@ def deaf_processes(*signals: signal.Signals) -> Iterator[None]:
 
 
 def leave_at_interrupt() -> None:
-    """Lets SIGINT end the process at once with one line, unless an `Interruption` is active or SIGINT is ignored (a background job).
+    """Lets SIGINT end the process at once with one line, unless an `Interruption` is active or
+    SIGINT is ignored (a background job).
 
-    Not by an exception: during the import of a compiled module it can crash, and libraries swallow it.
+    Not by an exception: during the import of a compiled module it can crash, and libraries swallow
+    it.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)

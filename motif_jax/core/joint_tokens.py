@@ -1,8 +1,9 @@
 """Tokens of a prompt and of what may follow it, tokenised together as one text.
 
-A model that reads texts from left to right has learned the tokens of whole texts. Of "Action 0:" and " turn left" most
-tokenizers make ":" and " turn": a blank belongs to the word after it. Tokenised apart, "Action 0: " ends with a blank of its own
-and "turn" begins without one, which no text has.
+A model that reads texts from left to right has learned the tokens of whole texts. Of "Action 0:"
+and " turn left" most tokenizers make ":" and " turn": a blank belongs to the word after it.
+Tokenised apart, "Action 0: " ends with a blank of its own and "turn" begins without one, which no
+text has.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ class JointRows(NamedTuple):
     """The tokens of a prompt's candidates, each tokenised together with the prompt.
 
     Attributes:
-      prompt: the tokens that the prompt alone has in common with prompt and candidate, for all candidates.
+      prompt: the tokens that the prompt alone has in common with prompt and candidate, for all
+          candidates.
       candidates: the tokens of each candidate after `prompt`.
-      starts: for each candidate the number of tokens at its beginning that are the prompt's, and not scored.
+      starts: for each candidate the number of tokens at its beginning that are the prompt's, and
+          not scored.
     """
 
     prompt: list[int]
@@ -30,11 +33,14 @@ class JointRows(NamedTuple):
 
 
 def tokens_of(encoding: Encoding, closed: bool = True, opening: int = 0) -> list[int]:
-    """The tokens of a text, with the special token that the tokenizer adds in front once, where the text spells it itself.
+    """The tokens of a text, with the special token that the tokenizer adds in front once, where the
+    text spells it itself.
 
     Args:
-      closed: with the special tokens that the tokenizer adds after the text; False where the text goes on.
-      opening: number of special tokens that the tokenizer adds in front, which an empty text that goes on keeps.
+      closed: with the special tokens that the tokenizer adds after the text; False where the text
+          goes on.
+      opening: number of special tokens that the tokenizer adds in front, which an empty text that
+          goes on keeps.
     """
     tokens: list[int] = encoding.ids
     # 1 for the tokens that the tokenizer adds, 0 for the text's own, special ones among them.
@@ -64,9 +70,10 @@ def split(
 ) -> JointRows:
     """Divides the tokens of prompt and candidate into the prompt's and the candidate's.
 
-    A candidate's tokens are those after the longest common beginning of the prompt's tokens and those of both together. Where
-    the tokenizer merges letters across the place where they meet, or divides the prompt's last word otherwise, the tokens that
-    differ from the prompt's count as the candidate's.
+    A candidate's tokens are those after the longest common beginning of the prompt's tokens and
+    those of both together. Where the tokenizer merges letters across the place where they meet, or
+    divides the prompt's last word otherwise, the tokens that differ from the prompt's count as the
+    candidate's.
 
     Args:
       prompt, candidates: the texts, for errors.
@@ -74,7 +81,8 @@ def split(
       texts_tokens: of the prompt with each candidate.
 
     Raises:
-      UserError: there are no candidates, one has no tokens, two have the same, or one shares no token with the prompt.
+      UserError: there are no candidates, one has no tokens, two have the same, or one shares no
+          token with the prompt.
     """
     if not candidates:
         raise UserError("there are no candidates to choose between")
@@ -91,7 +99,9 @@ def split(
         if len(tokens) == length:
             raise UserError(f"candidate {name!r} has no tokens")
         if tuple(tokens) in text_of:
-            raise UserError(f"candidates {text_of[tuple(tokens)]!r} and {name!r} have the same tokens")
+            raise UserError(
+                f"candidates {text_of[tuple(tokens)]!r} and {name!r} have the same tokens"
+            )
         text_of[tuple(tokens)] = name
     return JointRows(
         prompt=list(prompt_tokens[:shared]),

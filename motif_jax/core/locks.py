@@ -18,13 +18,14 @@ LEASE_SECONDS = 180.0
 POLL_SECONDS = 0.5
 # The error about a folder that was removed during a run.
 GONE = "while it was in use, and its contents are lost: remove what is there now, then give the command again"
-_NO_LOCKS = (
-    "lies on a file system without locks: mount it with them (Lustre: -o flock), or choose another folder"
-)
+_NO_LOCKS = "lies on a file system without locks: mount it with them (Lustre: -o flock), or choose another folder"
 
 
-def lock(file: IO[Any] | int, path: str | os.PathLike[str], wait: bool = False, shared: bool = False) -> bool:
-    """Locks an open file until it is closed; without `wait` False: another process holds it. Raises UserError: `path` has no locks.
+def lock(
+    file: IO[Any] | int, path: str | os.PathLike[str], wait: bool = False, shared: bool = False
+) -> bool:
+    """Locks an open file until it is closed; without `wait` False: another process holds it. Raises
+    UserError: `path` has no locks.
 
     Several processes may hold a `shared` lock, which a file that is open for reading allows.
     """
@@ -39,12 +40,14 @@ def lock(file: IO[Any] | int, path: str | os.PathLike[str], wait: bool = False, 
 
 
 def is_held(folder: str | os.PathLike[str], name: str = ".lock") -> bool:
-    """Whether a process holds `folder` by a `FolderLock`. Raises UserError: it lies on a file system without locks."""
+    """Whether a process holds `folder` by a `FolderLock`. Raises UserError: it lies on a file
+    system without locks.
+    """
     path = Path(folder) / name
     if not path.exists():
         return False
-    # For reading, which another user's folder allows. Where nobody holds it, this process shares it until the file is closed: a moment
-    # in which a run cannot start.
+    # For reading, which another user's folder allows. Where nobody holds it, this process shares it
+    # until the file is closed: a moment in which a run cannot start.
     with open(path, encoding="utf-8", opener=regular_file) as file:
         return not lock(file, folder, shared=True)
 
@@ -53,20 +56,24 @@ def is_held(folder: str | os.PathLike[str], name: str = ".lock") -> bool:
 def FolderLock(
     folder: str | os.PathLike[str], name: str = ".lock", patience: float | None = None
 ) -> Iterator[None]:
-    """Holds `folder` for this process; the system unlocks it however the process ends. Waits `patience` seconds for another.
+    """Holds `folder` for this process; the system unlocks it however the process ends. Waits
+    `patience` seconds for another.
 
-    Raises UserError: another process holds it (its host and process id are named), it cannot be made or locked, or, at
-    the end of a block without an error, it was removed meanwhile.
+    Raises UserError: another process holds it (its host and process id are named), it cannot be
+    made or locked, or, at the end of a block without an error, it was removed meanwhile.
     """
     folder = Path(folder)
     with contextlib.ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context(open(folder / name, "a+", encoding="utf-8", opener=regular_file))
+            file = stack.enter_context(
+                open(folder / name, "a+", encoding="utf-8", opener=regular_file)
+            )
         except OSError as error:
             raise UserError(f"{folder} cannot be made or written to: {error.strerror}") from None
         if patience is None:
-            # After Slurm has requeued a job, network file systems keep the locks of a lost node until its lease ends.
+            # After Slurm has requeued a job, network file systems keep the locks of a lost node
+            # until its lease ends.
             is_requeued = os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
             patience = LEASE_SECONDS if is_requeued else 0.0
         deadline = time.monotonic() + patience
@@ -76,7 +83,9 @@ def FolderLock(
                 continue
             file.seek(0)
             holder = file.read().strip() or "another process"
-            raise UserError(f"{folder} is in use by {holder}: wait for it, stop it, or choose another folder")
+            raise UserError(
+                f"{folder} is in use by {holder}: wait for it, stop it, or choose another folder"
+            )
         file.seek(0)
         file.truncate()
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")

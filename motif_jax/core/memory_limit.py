@@ -39,11 +39,14 @@ def limit() -> int | None:
 
 
 def ran_out(error: BaseException) -> str | None:
-    """The message of an exception about refused memory, in `error` or the chain of its causes; None without one."""
+    """The message of an exception about refused memory, in `error` or the chain of its causes; None
+    without one.
+    """
     for cause in causes(error):
         message = " ".join(str(cause).split())
         no_memory = isinstance(cause, OSError) and cause.errno == errno.ENOMEM
-        exhausted = isinstance(cause, RuntimeError) and message.startswith("RESOURCE_EXHAUSTED")  # jax
+        # jax
+        exhausted = isinstance(cause, RuntimeError) and message.startswith("RESOURCE_EXHAUSTED")
         not_loaded = isinstance(cause, ImportError) and any(part in message for part in _OF_LOADER)
         if isinstance(cause, MemoryError) or no_memory or exhausted or not_loaded:
             return message or "an allocation failed"
@@ -51,9 +54,15 @@ def ran_out(error: BaseException) -> str | None:
 
 
 def explained(message: str, values: Mapping[str, Any]) -> str:
-    """The line for the user: the `message` of `ran_out`, and which keys of a config (dotted name -> value) make the stage smaller."""
+    """The line for the user: the `message` of `ran_out`, and which keys of a config (dotted name ->
+    value) make the stage smaller.
+    """
     sizes = {key: values[key] for key in _GROWS_WITH if key in values}
-    large = [f"config.{key}={value}" for key, value in sizes.items() if isinstance(value, int) and value > 1]
+    large = [
+        f"config.{key}={value}"
+        for key, value in sizes.items()
+        if isinstance(value, int) and value > 1
+    ]
     remedies: list[str] = []
     if large:
         remedies.append(f"make {' or '.join(large[:_NAMED])} smaller")
@@ -70,6 +79,8 @@ def explained(message: str, values: Mapping[str, Any]) -> str:
 
 
 def leave(line: str, code: int) -> NoReturn:
-    """Ends the process at once with `line` on stderr: without memory, threads that are asked to end do not always do so."""
+    """Ends the process at once with `line` on stderr: without memory, threads that are asked to end
+    do not always do so.
+    """
     os.write(2, f"{line}\n".encode())
     os._exit(code)

@@ -28,7 +28,9 @@ class Curve:
 
 
 def best_row(rows: Sequence[Mapping[str, Any]], name: str) -> int:
-    """Index of the row with the smallest number `name`, the first of equals; 0 where none has one."""
+    """Index of the row with the smallest number `name`, the first of equals; 0 where none has
+    one.
+    """
     numbers = np.array([row[name] for row in rows], float)
     return int(np.argmin(np.where(np.isnan(numbers), np.inf, numbers)))
 
@@ -67,7 +69,9 @@ def episode_rows(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 
 def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The columns of a CSV file of numbers, float64; none without it. Raises UserError: the file is damaged."""
+    """The columns of a CSV file of numbers, float64; none without it. Raises UserError: the file is
+    damaged.
+    """
     path = Path(path)
     if not path.exists():
         return {}

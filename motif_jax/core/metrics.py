@@ -41,11 +41,12 @@ class MetricTable(NamedTuple):
 class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
     """Writes scalars by step; a resumed run continues where its checkpoint stands.
 
-    Rows after `resume_step`, the restored checkpoint's (None: a new run), are dropped from metrics.jsonl and purged from
-    TensorBoard's curves. `wandb` are arguments of `wandb.init` (project, name, ...).
+    Rows after `resume_step`, the restored checkpoint's (None: a new run), are dropped from
+    metrics.jsonl and purged from TensorBoard's curves. `wandb` are arguments of `wandb.init`
+    (project, name, ...).
 
-    Raises UserError: W&B was asked for and is not installed, or metrics.jsonl is damaged; OSError: a file cannot be written,
-    also in the methods; it is named.
+    Raises UserError: W&B was asked for and is not installed, or metrics.jsonl is damaged; OSError:
+    a file cannot be written, also in the methods; it is named.
     """
 
     def __init__(
@@ -75,7 +76,9 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
         self.close()
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes one row; values that are not finite stand as null in the JSON and are left out of TensorBoard."""
+        """Writes one row; values that are not finite stand as null in the JSON and are left out of
+        TensorBoard.
+        """
         row: dict[str, Any] = {"step": int(step), "time": round(time.time(), 3)}
         numbers = {name: float(value) for name, value in values.items()}
         finite = {name: number for name, number in numbers.items() if math.isfinite(number)}
@@ -93,7 +96,9 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
         lines = [printable("    " + "  ".join(cells)) for cells in (table.header, *table.rows)]
         self._events.add_text(int(step), name, "\n".join(lines))
         if self._wandb is not None:
-            shown = import_wandb().Table(columns=list(table.header), data=[list(row) for row in table.rows])
+            shown = import_wandb().Table(
+                columns=list(table.header), data=[list(row) for row in table.rows]
+            )
             self._wandb.log({name: shown}, step=int(step))
 
     def write_film(self, step: int, name: str, gif: bytes) -> None:
@@ -146,7 +151,10 @@ class _Events:
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Writes scalars of a step; they reach the disk within two minutes."""
-        scalars = [summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        scalars = [
+            summary_pb2.Summary.Value(tag=name, simple_value=value)
+            for name, value in values.items()
+        ]
         self._write(step=step, summary=summary_pb2.Summary(value=scalars))
         if time.monotonic() >= self._flush_at:
             self.flush()

@@ -21,7 +21,9 @@ def path_of(workdir: str | os.PathLike[str], step: int) -> Path:
 
 
 def write_batch(workdir: str | os.PathLike[str], step: int, arrays: Mapping[str, Any]) -> Path:
-    """Writes inputs and results of update `step` (from 0), which is not finite, to `nonfinite/step-N.npz`; returns the path."""
+    """Writes inputs and results of update `step` (from 0), which is not finite, to
+    `nonfinite/step-N.npz`; returns the path.
+    """
     path = path_of(workdir, step)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **{name: np.asarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]

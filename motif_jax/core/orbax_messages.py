@@ -12,17 +12,24 @@ def silence() -> None:
     logging.getLogger("absl").addFilter(
         lambda record: (
             "orbax" not in record.pathname
-            or (record.levelno == logging.WARNING and "Skipping merge of OCDBT" not in str(record.msg))
+            or (
+                record.levelno == logging.WARNING
+                and "Skipping merge of OCDBT" not in str(record.msg)
+            )
         )
     )
     # Orbax stops at the first array that fails; errors of others are never retrieved.
     logging.getLogger("asyncio").addFilter(
-        lambda line: "orbax-checkpoint-tmp" not in line.getMessage() and "/orbax/" not in line.getMessage()
+        lambda line: (
+            "orbax-checkpoint-tmp" not in line.getMessage() and "/orbax/" not in line.getMessage()
+        )
     )
     hook = sys.unraisablehook
 
     def quiet(unraisable: Any) -> None:
-        """Drops the complaints of TensorStore's threads that Orbax, after a failure, has closed their event loop."""
+        """Drops the complaints of TensorStore's threads that Orbax, after a failure, has closed
+        their event loop.
+        """
         if str(unraisable.exc_value) != "Event loop is closed":
             hook(unraisable)
 

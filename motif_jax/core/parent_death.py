@@ -14,15 +14,19 @@ _PR_SET_PDEATHSIG = 1
 
 
 class ParentGoneError(Exception):
-    """Raised in a child process whose parent has closed the pipe between them, or died: nobody needs what it does."""
+    """Raised in a child process whose parent has closed the pipe between them, or died: nobody
+    needs what it does.
+    """
 
 
 def end_with_parent(lifeline: int) -> None:
-    """Lets the kernel end this process 29 s after the last writer of the pipe `lifeline`, who writes nothing, has closed it.
+    """Lets the kernel end this process 29 s after the last writer of the pipe `lifeline`, who
+    writes nothing, has closed it.
 
-    A healthy process removes its files in that time. Python takes no part, as a stuck engine may hold its lock: at the pipe's
-    end the kernel sends `GRACE_SIGNAL`, whose handler is the C library's `alarm`. It takes the signal's number for the seconds
-    until SIGALRM. (PR_SET_PDEATHSIG would leave no time, and also fires when the starting thread ends.)
+    A healthy process removes its files in that time. Python takes no part, as a stuck engine may
+    hold its lock: at the pipe's end the kernel sends `GRACE_SIGNAL`, whose handler is the C
+    library's `alarm`. It takes the signal's number for the seconds until SIGALRM. (PR_SET_PDEATHSIG
+    would leave no time, and also fires when the starting thread ends.)
     """
     library = ctypes.CDLL(None)
     library.signal.restype = ctypes.c_void_p
@@ -45,5 +49,7 @@ def parent_is_gone(lifeline: int) -> bool:
 
 
 def sigterm_on_parent_death() -> None:
-    """For `preexec_fn`: the kernel sends this process SIGTERM when the thread that started it ends."""
+    """For `preexec_fn`: the kernel sends this process SIGTERM when the thread that started it
+    ends.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))

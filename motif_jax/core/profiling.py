@@ -1,4 +1,6 @@
-"""XLA profiling: a trace of chosen steps for xprof and TensorBoard, and the live profiler server."""
+"""XLA profiling: a trace of chosen steps for xprof and TensorBoard, and the live profiler
+server.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ import jax
 
 
 class Profiler:
-    """Records steps [start, start + steps), counted from the start of this process, into workdir/profile; None records nothing.
+    """Records steps [start, start + steps), counted from the start of this process, into
+    workdir/profile; None records nothing.
 
     With `server_port` the profiler server listens there for the whole run.
     """

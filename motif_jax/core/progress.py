@@ -40,7 +40,9 @@ def _two_units(seconds: int, unit: int, name: str, smaller_unit: int, smaller_na
 
 
 def format_number(value: float | int | str) -> str:
-    """Returns a number in at most about six characters and thousands separated, a string as it is."""
+    """Returns a number in at most about six characters and thousands separated, a string as it
+    is.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, int):
@@ -51,11 +53,17 @@ def format_number(value: float | int | str) -> str:
 class Progress:
     """A live line on a terminal, one plain line every 10 seconds elsewhere (a log file, a pipe).
 
-    `unit` names what is counted ('pairs'); `initial` units were done before a resumed run and do not count in the rate.
+    `unit` names what is counted ('pairs'); `initial` units were done before a resumed run and do
+    not count in the rate.
     """
 
     def __init__(
-        self, total: int, unit: str, description: str, initial: int = 0, stream: TextIO | None = None
+        self,
+        total: int,
+        unit: str,
+        description: str,
+        initial: int = 0,
+        stream: TextIO | None = None,
     ) -> None:
         self._total = total
         self._unit = unit
@@ -74,7 +82,9 @@ class Progress:
     def __enter__(self) -> Progress:
         self._started = self._printed = time.monotonic()
         if self._console.is_terminal:
-            self._live = Live(Text(self.line()), console=self._console, refresh_per_second=4, transient=False)
+            self._live = Live(
+                Text(self.line()), console=self._console, refresh_per_second=4, transient=False
+            )
             self._live.start()
         return self
 
@@ -89,14 +99,17 @@ class Progress:
         """Shows that `done` units (an absolute count) are done, then `fields`."""
         now = time.monotonic()
         self._done = done
-        if done != self._initial:  # time is measured from the first unit on: programs are compiled before
+        # time is measured from the first unit on: programs are compiled before
+        if done != self._initial:
             self._history.append((now, done))
         while len(self._history) > 2 and now - self._history[1][0] > _WINDOW_SECONDS:
             self._history.popleft()
         self.show(**fields)
 
     def show(self, **fields: float | int | str) -> None:
-        """Shows fields that changed since the last unit was done, as a sign of life where a unit takes minutes."""
+        """Shows fields that changed since the last unit was done, as a sign of life where a unit
+        takes minutes.
+        """
         now = time.monotonic()
         self._fields.update(fields)
         if self._live is not None:
@@ -136,5 +149,8 @@ class Progress:
             parts.append(f"took {format_seconds(elapsed)}")
         elif rate > 0:
             parts.append(f"{format_seconds((self._total - self._done) / rate)} left")
-        parts += [f"{name.replace('_', ' ')} {format_number(value)}" for name, value in self._fields.items()]
+        parts += [
+            f"{name.replace('_', ' ')} {format_number(value)}"
+            for name, value in self._fields.items()
+        ]
         return printable("  ".join(parts))

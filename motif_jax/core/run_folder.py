@@ -54,7 +54,9 @@ _CACHE = re.compile(r"^.*(?=/models--[^/]+/snapshots/[0-9a-f]{40}(/|$))")
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that results depend on; absent packages are left out."""
+    """Versions of Python and of the packages that results depend on; absent packages are left
+    out.
+    """
     installed = {"python": platform.python_version()}
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -63,13 +65,18 @@ def versions() -> dict[str, str]:
 
 
 def git_revision() -> str:
-    """The revision of the source tree, with '+changes' where it was edited, or 'unknown' outside git."""
+    """The revision of the source tree, with '+changes' where it was edited, or 'unknown' outside
+    git.
+    """
     source = resources.ROOT
-    if not (source / ".git").exists():  # an installed package may lie below another project's repository
+    # an installed package may lie below another project's repository
+    if not (source / ".git").exists():
         return "unknown"
     command = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
     try:
-        result = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=20, check=True)
+        result = subprocess.run(
+            command, cwd=source, capture_output=True, text=True, timeout=20, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return result.stdout.strip()
@@ -78,16 +85,20 @@ def git_revision() -> str:
 def as_plain(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `config` as nested dictionaries, lists and scalars that JSON can hold."""
     # A ConfigDict is a mapping, too, but no dictionary.
-    text = json.dumps(config, default=lambda value: dict(value) if hasattr(value, "items") else list(value))
+    text = json.dumps(
+        config, default=lambda value: dict(value) if hasattr(value, "items") else list(value)
+    )
     return json.loads(text)
 
 
 def differences(
     old: Mapping[str, Any], new: Mapping[str, Any], keys: Iterable[str], free: Iterable[str] = ()
 ) -> list[str]:
-    """Names each of `keys` (a name covers all below it) whose values differ, but for `free` ones: 'seed: 1 before, 2 now'.
+    """Names each of `keys` (a name covers all below it) whose values differ, but for `free` ones:
+    'seed: 1 before, 2 now'.
 
-    Configs are nested dictionaries; the keys `options` and `environment.kwargs` may hold a dictionary or its JSON text.
+    Configs are nested dictionaries; the keys `options` and `environment.kwargs` may hold a
+    dictionary or its JSON text.
     """
     old = flat(_with_parsed_texts(old))
     new = flat(_with_parsed_texts(new))
@@ -103,7 +114,9 @@ def differences(
         before = textwrap.shorten(str(old_value), _SHOWN)
         now = textwrap.shorten(str(new_value), _SHOWN)
         # Long texts may begin alike, and be equal once they are shortened.
-        differing.append(f"{name} differs" if before == now else f"{name}: {before} before, {now} now")
+        differing.append(
+            f"{name} differs" if before == now else f"{name}: {before} before, {now} now"
+        )
     return differing
 
 
@@ -113,7 +126,9 @@ def _outside_cache(value: Any) -> Any:
 
 
 def _with_parsed_texts(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A config whose `options` and `environment.kwargs`, where they are JSON in a text, are dictionaries."""
+    """A config whose `options` and `environment.kwargs`, where they are JSON in a text, are
+    dictionaries.
+    """
     parsed = _with_parsed(config, "options")
     environment = parsed.get("environment")
     if not isinstance(environment, Mapping):
@@ -132,7 +147,9 @@ def _with_parsed(section: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def read_config(workdir: str | Path) -> dict[str, Any]:
-    """The config that a run folder was made with. Raises UserError: it is not a run folder, or its config is damaged."""
+    """The config that a run folder was made with. Raises UserError: it is not a run folder, or its
+    config is damaged.
+    """
     path = Path(workdir) / CONFIG
     if not path.exists():
         raise UserError(f"{workdir} is not a run folder: it has no {path.name}")
@@ -143,14 +160,25 @@ def read_config(workdir: str | Path) -> dict[str, Any]:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """A run folder's config.json or versions.json; {} without it. Raises UserError: it is damaged."""
-    return read_json(path, "restore a copy of it, or take it away and do without") if path.is_file() else {}
+    """A run folder's config.json or versions.json; {} without it. Raises UserError: it is
+    damaged.
+    """
+    return (
+        read_json(path, "restore a copy of it, or take it away and do without")
+        if path.is_file()
+        else {}
+    )
 
 
 def check_identity(
-    workdir: str | Path, config: Mapping[str, Any], identity: Iterable[str] = (), free: Iterable[str] = ()
+    workdir: str | Path,
+    config: Mapping[str, Any],
+    identity: Iterable[str] = (),
+    free: Iterable[str] = (),
 ) -> None:
-    """Raises UserError for another stage's run, or one whose `identity` keys differ, except `free` ones (see `differences`)."""
+    """Raises UserError for another stage's run, or one whose `identity` keys differ, except `free`
+    ones (see `differences`).
+    """
     if not (Path(workdir) / CONFIG).exists():
         return
     stored = read_config(workdir)
@@ -168,7 +196,8 @@ def check_identity(
 
 
 def keep_earlier(workdir: str | Path, config: Any, earlier: Mapping[str, Any]) -> tuple[str, ...]:
-    """Gives `config` the values that a run had before its keys existed; returns the names of those keys, which are free then.
+    """Gives `config` the values that a run had before its keys existed; returns the names of those
+    keys, which are free then.
 
     Args:
       config: a ConfigDict of the command.
@@ -190,9 +219,14 @@ def absent_keys(stored: Mapping[str, Any], earlier: Mapping[str, Any]) -> tuple[
 
 
 def prepare(
-    workdir: str | Path, config: Mapping[str, Any], identity: Iterable[str] = (), free: Iterable[str] = ()
+    workdir: str | Path,
+    config: Mapping[str, Any],
+    identity: Iterable[str] = (),
+    free: Iterable[str] = (),
 ) -> Path:
-    """Creates the run folder or continues in it, and writes config.json and versions.json; raises as `check_identity`."""
+    """Creates the run folder or continues in it, and writes config.json and versions.json; raises
+    as `check_identity`.
+    """
     folder = Path(workdir)
     check_identity(folder, config, identity, free)
     try:
@@ -208,7 +242,10 @@ def prepare(
 
 @contextlib.contextmanager
 def opened(
-    workdir: str | Path, config: Mapping[str, Any], identity: Iterable[str] = (), free: Iterable[str] = ()
+    workdir: str | Path,
+    config: Mapping[str, Any],
+    identity: Iterable[str] = (),
+    free: Iterable[str] = (),
 ) -> Iterator[None]:
     """Calls `prepare` and locks the folder until the block ends."""
     with FolderLock(workdir):
@@ -217,10 +254,12 @@ def opened(
 
 
 def stored_folder(folder: str | Path, path: str) -> Path | None:
-    """The folder that a run in `folder` names in its config as `path`, wherever the caller is; None if there is none.
+    """The folder that a run in `folder` names in its config as `path`, wherever the caller is; None
+    if there is none.
 
-    A relative path is looked for where the run was started, beside the run, which may have been moved with its data, and here. Of a
-    run that lies elsewhere than below the folder where it was started, what lies beside it comes first.
+    A relative path is looked for where the run was started, beside the run, which may have been
+    moved with its data, and here. Of a run that lies elsewhere than below the folder where it was
+    started, what lies beside it comes first.
     """
     if not path:
         return None
@@ -239,7 +278,9 @@ def stored_folder(folder: str | Path, path: str) -> Path | None:
 
 
 def started_in(folder: str | Path) -> Path:
-    """The folder where the command of a run was given, in which its config's relative paths begin; here, if the run does not say."""
+    """The folder where the command of a run was given, in which its config's relative paths begin;
+    here, if the run does not say.
+    """
     description = Path(folder) / VERSIONS
     if description.exists():
         directory = read_json(description, "restore it from a copy").get("directory")

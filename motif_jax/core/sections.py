@@ -1,4 +1,6 @@
-"""Sections and keys that several configs have, each with its defaults, ranges and meanings (`schema.py`)."""
+"""Sections and keys that several configs have, each with its defaults, ranges and meanings
+(`schema.py`).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ from motif_jax.schema import (
 def seed(default: int, maximum: int | None = None) -> Any:
     """The key `seed` of a stage; with `maximum` a negative seed is refused, too."""
     return plain_key(
-        default, "seed of all random numbers", minimum=None if maximum is None else 0, maximum=maximum
+        default,
+        "seed of all random numbers",
+        minimum=None if maximum is None else 0,
+        maximum=maximum,
     )
 
 
@@ -52,12 +57,16 @@ class ClusterHosts:
     )
 
     def position(self) -> cluster.HostPosition:
-        """The position of this process among the hosts. Raises UserError: the values do not fit together."""
+        """The position of this process among the hosts. Raises UserError: the values do not fit
+        together.
+        """
         return cluster.position(self.coordinator, self.count, self.index)
 
 
 NUM_DEVICES = positive(
-    None, "number of devices of each host; None: all. With dropout a run resumes only with as many", int
+    None,
+    "number of devices of each host; None: all. With dropout a run resumes only with as many",
+    int,
 )
 
 
@@ -118,14 +127,18 @@ class Lora:
         "are learned; empty: all is learned",
     )
     rank: int = layer_size_key(8, "rank of the low-rank additions")
-    alpha: float = positive(16.0, "scale of the low-rank additions, which are multiplied by alpha / rank")
+    alpha: float = positive(
+        16.0, "scale of the low-rank additions, which are multiplied by alpha / rank"
+    )
 
 
 @section_class
 class LoraOnBase(Lora):
     """Low-rank additions to a frozen model of any precision."""
 
-    base: str = one_of(("float32", "bfloat16", "int8", "nf4"), "dtype or format of the frozen weights")
+    base: str = one_of(
+        ("float32", "bfloat16", "int8", "nf4"), "dtype or format of the frozen weights"
+    )
 
 
 @section_class
@@ -148,12 +161,18 @@ class Optimizer:
         ("constant", "linear", "cosine"),
         "'linear' and 'cosine' fall until the last step, down to final_fraction of the rate",
     )
-    warmup_steps: int | None = non_negative(0, "optimiser steps over which a factor of the rate rises to 1")
-    final_fraction: float = fraction(0.0, "final learning rate of the schedule, as a share of the first")
+    warmup_steps: int | None = non_negative(
+        0, "optimiser steps over which a factor of the rate rises to 1"
+    )
+    final_fraction: float = fraction(
+        0.0, "final learning rate of the schedule, as a share of the first"
+    )
     b1: float = plain_key(0.9, "decay rate of Adam's mean", minimum=0, below=1)
     b2: float = plain_key(0.999, "decay rate of Adam's second moment", minimum=0, below=1)
     eps: float = positive(1e-8, "epsilon of Adam, added to the denominator")
-    max_gradient_norm: float = non_negative(0.0, "gradients of a greater norm are clipped to it; 0: no clip")
+    max_gradient_norm: float = non_negative(
+        0.0, "gradients of a greater norm are clipped to it; 0: no clip"
+    )
 
 
 @section_class

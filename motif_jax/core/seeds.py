@@ -1,7 +1,7 @@
 """Seeds for everything that is random, derived from one number by name.
 
-A derived seed depends on its path alone, not on the order in which seeds are asked for, so that adding a
-worker, an environment or a stage changes no other stream.
+A derived seed depends on its path alone, not on the order in which seeds are asked for, so that
+adding a worker, an environment or a stage changes no other stream.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import numpy as np
 
 
 def derive(seed: int, *path: int | str) -> int:
-    """A stable non-negative 63-bit seed for `path` (names and indices) under `seed`, the same on every machine."""
+    """A stable non-negative 63-bit seed for `path` (names and indices) under `seed`, the same on
+    every machine.
+    """
     text = "\x1f".join([f"{seed:d}", *(f"i{p:d}" if isinstance(p, int) else f"s{p}" for p in path)])
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

@@ -1,4 +1,6 @@
-"""Divides messages into sentences. A game joins what happened in a step to one message: "You hit the newt.  You see here a key."."""
+"""Divides messages into sentences. A game joins what happened in a step to one message: "You hit
+the newt.  You see here a key.".
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ import numpy as np
 
 # After a full stop, and any quotation mark, before what begins a sentence. "[abc or ?*]" goes on.
 _PATTERN = r"(?<=[.!?])\s+(?=[\"'A-Z])|(?<=[.!?][\"'])\s+(?=[\"'A-Z])"
-# The marks and blanks are ASCII, so that they stand in bytes of UTF-8 and of latin-1 as they do in texts.
+# The marks and blanks are ASCII, so that they stand in bytes of UTF-8 and of latin-1 as they do in
+# texts.
 _BOUNDARY = re.compile(_PATTERN, re.ASCII)
 _BLANKS = " \t\n\r\f\v"
 _BOUNDARY_IN_BYTES = re.compile(_PATTERN.encode())
@@ -20,7 +23,8 @@ class SentenceRows(NamedTuple):
 
     Attributes:
       sentences: uint8 [M, L], each distinct one once, zero-padded.
-      of_message: N tuples of indices into `sentences`, in the message's order. An empty message is one empty sentence.
+      of_message: N tuples of indices into `sentences`, in the message's order. An empty message is
+          one empty sentence.
     """
 
     sentences: np.ndarray
@@ -28,7 +32,9 @@ class SentenceRows(NamedTuple):
 
 
 def split(message: str) -> list[str]:
-    """The sentences of a message, in order, without the blanks between them; [] for an empty one."""
+    """The sentences of a message, in order, without the blanks between them; [] for an empty
+    one.
+    """
     return [sentence for sentence in _BOUNDARY.split(message.strip(_BLANKS)) if sentence]
 
 
@@ -45,6 +51,8 @@ def split_rows(messages: np.ndarray) -> SentenceRows:
 
 
 def split_bytes(message: bytes) -> list[bytes]:
-    """The sentences of a message, at least one: an empty message is one. A message of one sentence keeps its blanks."""
+    """The sentences of a message, at least one: an empty message is one. A message of one sentence
+    keeps its blanks.
+    """
     sentences = [sentence for sentence in _BOUNDARY_IN_BYTES.split(message.strip()) if sentence]
     return sentences if len(sentences) > 1 else [message]

@@ -26,7 +26,9 @@ def _prefix() -> str:
 
 
 def hold(folder: Path) -> int | None:
-    """Locks `folder` while the descriptor is open, here or in a child; None: another process holds or has removed it."""
+    """Locks `folder` while the descriptor is open, here or in a child; None: another process holds
+    or has removed it.
+    """
     try:
         descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
@@ -41,7 +43,10 @@ def remove_abandoned() -> None:
     """Removes the folders that killed processes of this user left."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_prefix()}*"):
         with contextlib.suppress(FileNotFoundError):
-            if not (folder / _LOCK).exists() and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
+            if (
+                not (folder / _LOCK).exists()
+                and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS
+            ):
                 continue  # just being made
         descriptor = hold(folder)
         if descriptor is not None:
@@ -56,7 +61,8 @@ def process_folder(process: int) -> Path:
     folder = Path(tempfile.mkdtemp(prefix=_prefix()))
     while hold(folder) is None:  # removed by another process before it was locked
         folder = Path(tempfile.mkdtemp(prefix=_prefix()))
-    # After multiprocessing has removed its own folder, which may lie inside; not in forked children.
+    # After multiprocessing has removed its own folder, which may lie inside; not in forked
+    # children.
     util.Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=-200)
     return folder
 

@@ -12,8 +12,12 @@ from motif_jax.core.files import share
 
 
 def save(
-    tensors: Mapping[str, np.ndarray], path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
+    tensors: Mapping[str, np.ndarray],
+    path: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes contiguous `tensors` by name; the library (0.8) writes files that only their owner can read."""
+    """Writes contiguous `tensors` by name; the library (0.8) writes files that only their owner can
+    read.
+    """
     save_file(dict(tensors), path, None if metadata is None else dict(metadata))
     share(path)

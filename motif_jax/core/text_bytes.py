@@ -1,4 +1,6 @@
-"""Texts as bytes: UTF-8, as environments show captions, reward networks read them, and pages print them."""
+"""Texts as bytes: UTF-8, as environments show captions, reward networks read them, and pages print
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ _FIRST_TWO_BITS = 0b1100_0000
 
 
 def encode(text: str) -> bytes:
-    """`text` in UTF-8. Pairs of surrogates, which JSON may hold, are joined; a half of one becomes U+FFFD."""
+    """`text` in UTF-8. Pairs of surrogates, which JSON may hold, are joined; a half of one becomes
+    U+FFFD.
+    """
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -28,12 +32,16 @@ def is_utf8(data: bytes) -> bool:
 
 
 def decode(data: bytes) -> str:
-    """The text in `data`: UTF-8, and latin-1 where it is none, as a NetHack message with letters of an older terminal."""
+    """The text in `data`: UTF-8, and latin-1 where it is none, as a NetHack message with letters of
+    an older terminal.
+    """
     return data.decode("utf-8" if is_utf8(data) else "latin-1")
 
 
 def cut(data: bytes, size: int) -> bytes:
-    """The first characters of `data` that fit into `size` bytes; of bytes that are not UTF-8 at most three fewer than `size`."""
+    """The first characters of `data` that fit into `size` bytes; of bytes that are not UTF-8 at
+    most three fewer than `size`.
+    """
     if len(data) <= size:
         return data
     end = size

@@ -14,7 +14,9 @@ from motif_jax.core.errors import UserError
 
 
 def read(path: str | os.PathLike[str]) -> Tokenizer:
-    """Opens a tokenizer.json, without the padding and truncation that it may ask for. Raises UserError: it cannot be read."""
+    """Opens a tokenizer.json, without the padding and truncation that it may ask for. Raises
+    UserError: it cannot be read.
+    """
     try:
         with working(str(path)):
             backend = Tokenizer.from_file(str(path))
@@ -29,13 +31,18 @@ def read(path: str | os.PathLike[str]) -> Tokenizer:
 
 @contextlib.contextmanager
 def working(source: str) -> Iterator[None]:
-    """Raises UserError where the tokenizer `source` panics in the block, as on a regular expression that backtracks forever."""
+    """Raises UserError where the tokenizer `source` panics in the block, as on a regular expression
+    that backtracks forever.
+    """
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # the compiled library does not export its class
+        # the compiled library does not export its class
+        if type(error).__name__ != "PanicException":
             raise
-        raise UserError(f"{source} cannot be used: one of its regular expressions fails ({error})") from None
+        raise UserError(
+            f"{source} cannot be used: one of its regular expressions fails ({error})"
+        ) from None
 
 
 # Characters that Unicode keeps out of texts: no piece with them is in a text.
@@ -44,10 +51,12 @@ _SUFFIX = "\ufdd1"
 
 
 def without_pieces(backend: Tokenizer, texts: Collection[str]) -> Tokenizer:
-    """A tokenizer with the same numbers of tokens that encodes texts and never gives the tokens `texts` or a special token.
+    """A tokenizer with the same numbers of tokens that encodes texts and never gives the tokens
+    `texts` or a special token.
 
-    What spells one of them is encoded by its characters. Setting `encode_special_tokens` is not enough: added tokens that are
-    not special are matched all the same, and Unigram, WordLevel and WordPiece find a special token that is in their vocabulary.
+    What spells one of them is encoded by its characters. Setting `encode_special_tokens` is not
+    enough: added tokens that are not special are matched all the same, and Unigram, WordLevel and
+    WordPiece find a special token that is in their vocabulary.
     """
     values = json.loads(backend.to_str())
     model = values["model"]
@@ -62,14 +71,18 @@ def without_pieces(backend: Tokenizer, texts: Collection[str]) -> Tokenizer:
             token |= {"content": _renamed(token["content"]), "special": True, "normalized": False}
     if isinstance(model["vocab"], dict):
         model["vocab"] = {
-            _renamed(piece) if piece in hidden else piece: number for piece, number in model["vocab"].items()
+            _renamed(piece) if piece in hidden else piece: number
+            for piece, number in model["vocab"].items()
         }
     else:
         model["vocab"] = [
-            [_renamed(piece) if piece in hidden else piece, score] for piece, score in model["vocab"]
+            [_renamed(piece) if piece in hidden else piece, score]
+            for piece, score in model["vocab"]
         ]
     if "merges" in model:
-        model["merges"] = [merge for merge in model["merges"] if not hidden & _pieces_of(merge, model)]
+        model["merges"] = [
+            merge for merge in model["merges"] if not hidden & _pieces_of(merge, model)
+        ]
     values["post_processor"] = None  # it adds special tokens, under their old names
     changed = Tokenizer.from_str(json.dumps(values))
     changed.encode_special_tokens = True

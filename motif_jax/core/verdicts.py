@@ -6,7 +6,8 @@ import dataclasses
 
 from motif_jax.core.errors import UserError
 
-# Label without a verdict; other labels are indices of verdicts in the form. Label files hold it, so that it stays.
+# Label without a verdict; other labels are indices of verdicts in the form. Label files hold it, so
+# that it stays.
 UNKNOWN = 3
 UNKNOWN_NAME = "unknown"
 
@@ -20,7 +21,8 @@ class Form:
       items: names of a question's texts in order, which are the placeholders of prompt files.
       verdicts: names of the verdicts; the label of a verdict is its index.
       undecided: the label where no verdict is more probable than all others.
-      json_labels: (word in small letters, label) of JSON's values that stand for a verdict: null, true, false.
+      json_labels: (word in small letters, label) of JSON's values that stand for a verdict: null,
+          true, false.
 
     Raises:
       UserError: there are fewer than two verdicts, or so many that the last ones have no label.
@@ -58,16 +60,26 @@ TIE = 2
 NO = 0
 YES = 1
 PAIR = Form(
-    "pair", ("first", "second"), ("first", "second", "tie"), undecided=TIE, json_labels=(("null", TIE),)
+    "pair",
+    ("first", "second"),
+    ("first", "second", "tie"),
+    undecided=TIE,
+    json_labels=(("null", TIE),),
 )
 SINGLE = Form(
-    "single", ("item",), ("no", "yes"), undecided=UNKNOWN, json_labels=(("true", YES), ("false", NO))
+    "single",
+    ("item",),
+    ("no", "yes"),
+    undecided=UNKNOWN,
+    json_labels=(("true", YES), ("false", NO)),
 )
 FORMS = (PAIR, SINGLE)
 
 
 def label_by_numbers(first: float, second: float) -> int:
-    """The label of a pair whose texts are worth two numbers: the greater one wins, equal ones are a tie."""
+    """The label of a pair whose texts are worth two numbers: the greater one wins, equal ones are a
+    tie.
+    """
     if first > second:
         return FIRST
     return SECOND if second > first else TIE

@@ -1,4 +1,5 @@
-"""How numbers are shown: statistics with intervals, formats of measures, tables, charts and self-contained pages.
+"""How numbers are shown: statistics with intervals, formats of measures, tables, charts and
+self-contained pages.
 
 Every folder above may write with it: it imports core alone, and nothing here imports jax.
 

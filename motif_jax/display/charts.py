@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 # Distinct in print and to colour-blind readers (Okabe and Ito 2008), dark enough on white.
 COLOURS = ("#0b5fa5", "#c2570c", "#0f7b63", "#8a3fb0", "#a8246a", "#5c6b1a")
-# Of the first six lines, of the next six, and of six more, so that none of them are alike; dashes mean something else.
+# Of the first six lines, of the next six, and of six more, so that none of them are alike; dashes
+# mean something else.
 _STYLES = ("-", ":", "-.")
 # Widths in characters.
 _LONGEST_LABEL = 60
@@ -34,7 +35,9 @@ TITLE = "title:"  # prefix of a URL whose rest is shown as a tooltip
 
 
 class Series(NamedTuple):
-    """One line of a chart, [n] points; NaN in `y` leaves a gap. `low` and `high` are a band, with `bars` a bar at each point."""
+    """One line of a chart, [n] points; NaN in `y` leaves a gap. `low` and `high` are a band, with
+    `bars` a bar at each point.
+    """
 
     name: str
     x: np.ndarray
@@ -46,7 +49,9 @@ class Series(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """One row of an interval chart: a value with its confidence interval, whose bounds may be NaN."""
+    """One row of an interval chart: a value with its confidence interval, whose bounds may be
+    NaN.
+    """
 
     name: str
     value: float
@@ -56,9 +61,11 @@ class Interval(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """One chart: lines over x, or intervals by name. `note` stands below it; without `file` only the page shows it.
+    """One chart: lines over x, or intervals by name. `note` stands below it; without `file` only
+    the page shows it.
 
-    `method` says how values were averaged, below the chart as a file; a page says it once for all of its charts.
+    `method` says how values were averaged, below the chart as a file; a page says it once for all
+    of its charts.
     """
 
     title: str
@@ -73,7 +80,9 @@ class Plot(NamedTuple):
     @property
     def constant(self) -> bool:
         """Whether there are lines, and each has one value all the way."""
-        spans = [np.ptp(line.y[np.isfinite(line.y)]) for line in self.lines if np.isfinite(line.y).any()]
+        spans = [
+            np.ptp(line.y[np.isfinite(line.y)]) for line in self.lines if np.isfinite(line.y).any()
+        ]
         return bool(spans) and max(spans) == 0
 
     @property
@@ -90,7 +99,9 @@ def short(value: float) -> str:
 
 
 def plain(text: str) -> str:
-    """`text` as matplotlib draws it literally: no formulas, and no leading _, which would keep it from a legend."""
+    """`text` as matplotlib draws it literally: no formulas, and no leading _, which would keep it
+    from a legend.
+    """
     shown = text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 3]}..."
     if shown.startswith("_"):
         shown = f" {shown[1:]}"
@@ -116,7 +127,9 @@ def new_figure(x_label: str, y_label: str, height: float = 2.8) -> tuple[Figure,
 
 
 def picture(plot: Plot, alone: bool = False) -> Figure:
-    """Draws a plot with its legend above the axes; with `alone` the picture also has the title and the note."""
+    """Draws a plot with its legend above the axes; with `alone` the picture also has the title and
+    the note.
+    """
     lines = [line for line in plot.lines if np.isfinite(line.y).any()]
     name_lengths = [len(line.name) for line in lines if line.name]
     columns = 2 if max(name_lengths, default=0) < _LONGEST_LABEL // 2 else 1
@@ -129,14 +142,18 @@ def picture(plot: Plot, alone: bool = False) -> Figure:
     for row, interval in enumerate(plot.intervals):
         _draw_interval(axes, interval, row)
     if plot.intervals:
-        axes.set_yticks(range(len(plot.intervals)), [plain(interval.name) for interval in plot.intervals])
+        axes.set_yticks(
+            range(len(plot.intervals)), [plain(interval.name) for interval in plot.intervals]
+        )
         axes.set_ylim(len(plot.intervals) - 0.4, -0.6)
 
     if alone:
         axes.set_title(plain(plot.title), fontsize="medium")
         note = "; ".join(filter(None, [plot.note, plot.method]))
         wrapped = textwrap.fill(note, _NOTE_WIDTH).replace("$", r"\$")
-        figure.supxlabel(wrapped, fontsize=5, color="0.35", x=0.01, ha="left", multialignment="left")
+        figure.supxlabel(
+            wrapped, fontsize=5, color="0.35", x=0.01, ha="left", multialignment="left"
+        )
     if name_lengths:
         figure.legend(loc="outside upper left", ncols=columns, frameon=False, fontsize="small")
     return figure
@@ -176,11 +193,14 @@ def set_title(artist: Artist, text: str) -> None:
 
 
 def inline(figure: Figure, description: str) -> str:
-    """The figure as SVG inside a page, in the page's colours; `description` is read out by screen readers."""
+    """The figure as SVG inside a page, in the page's colours; `description` is read out by screen
+    readers.
+    """
     import matplotlib
 
     buffer = io.StringIO()
-    # Text stays text in the reader's font, which has more glyphs than matplotlib's. Without dates two runs write equal files.
+    # Text stays text in the reader's font, which has more glyphs than matplotlib's. Without dates
+    # two runs write equal files.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": description}), warnings.catch_warnings():  # fmt: skip
         warnings.filterwarnings("ignore", "Glyph", UserWarning)
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
@@ -188,8 +208,11 @@ def inline(figure: Figure, description: str) -> str:
     head = re.search(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', svg)
     assert head is not None
     # The style would apply to the whole page.
-    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg[head.end() :], flags=re.DOTALL)
-    # Every chart has the same group ids, but ids of markers and clips differ: they are hashed with the description.
+    body = re.sub(
+        r"<metadata>.*?</metadata>|<style.*?</style>", "", svg[head.end() :], flags=re.DOTALL
+    )
+    # Every chart has the same group ids, but ids of markers and clips differ: they are hashed with
+    # the description.
     body = re.sub(r'<g id="[^"]*">', "<g>", body)
     body = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda colour: _THEME.get(colour[0], colour[0]), body)
     body = re.sub(rf'<a xlink:href="{TITLE}([^"]*)"[^>]*>', r"<g><title>\1</title>", body)
@@ -201,5 +224,9 @@ def inline(figure: Figure, description: str) -> str:
 def figure(plot: Plot) -> str:
     """The chart in a page, with its title and note."""
     description = f"{plot.title} ({plot.y_label})"
-    chart = inline(picture(plot), description) if plot.drawable else html.nothing("no data were written")
+    chart = (
+        inline(picture(plot), description)
+        if plot.drawable
+        else html.nothing("no data were written")
+    )
     return html.figure(plot.title, chart, plot.note)

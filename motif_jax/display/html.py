@@ -26,7 +26,8 @@ def asset(name: str) -> str:
 
 
 class TableCell(NamedTuple):
-    """A table cell: a text and a small note below it, both escaped; `value` sorts the column, `code` is for the game's text.
+    """A table cell: a text and a small note below it, both escaped; `value` sorts the column,
+    `code` is for the game's text.
 
     `link` is where the text leads: a path relative to the page, unescaped.
     """
@@ -39,7 +40,9 @@ class TableCell(NamedTuple):
 
 
 def number_cell(value: float | None, form: str) -> TableCell:
-    """A cell with `value` in the format `form`; an empty cell for None; what is not finite is sorted below all numbers."""
+    """A cell with `value` in the format `form`; an empty cell for None; what is not finite is
+    sorted below all numbers.
+    """
     if value is None:
         return TableCell("")
     if not math.isfinite(value):
@@ -108,8 +111,12 @@ def page(
     after: str = "",
     renewed_after: int | None = None,
 ) -> str:
-    """The whole page; `menu` stands below the heading, `after` follows the page's script. A browser reloads it after `renewed_after` seconds."""
-    renewal = "" if renewed_after is None else f'<meta http-equiv="refresh" content="{renewed_after}">'
+    """The whole page; `menu` stands below the heading, `after` follows the page's script. A browser
+    reloads it after `renewed_after` seconds.
+    """
+    renewal = (
+        "" if renewed_after is None else f'<meta http-equiv="refresh" content="{renewed_after}">'
+    )
     text = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">{renewal}'

@@ -58,9 +58,12 @@ _LISTED = {
     "tokens_said": ("tokens said", "tokens", "tokens of the agent's actions"),
     "hallucination": ("hallucination", "share", "steps taken under hallucination"),
 }  # fmt: skip
-BY_KEY = {key: Measure(key, title, unit, meaning) for key, (title, unit, meaning) in _LISTED.items()}
+BY_KEY = {
+    key: Measure(key, title, unit, meaning) for key, (title, unit, meaning) in _LISTED.items()
+}
 PROGRESS = ("success", "through_door", "kills", "dlvl", "score", "xlvl", "scout")
-# Numbers of an episode's row that are not measures. BabyAI-Text: `kind` is the index of a kind of task, `limit` its most steps.
+# Numbers of an episode's row that are not measures. BabyAI-Text: `kind` is the index of a kind of
+# task, `limit` its most steps.
 _NO_MEASURES = (
     "index", "seed", "end", "end_reason", "session", "session_seconds", "failed_requests", "step", "env", "steps", "episode",
     "truncated", "kind", "limit",
@@ -85,7 +88,8 @@ def in_order(keys: Iterable[str]) -> list[str]:
 
 
 def is_rate(key: str, values: np.ndarray) -> bool:
-    """Whether a measure's `values` [n] count how often something happened, so that its mean has Wilson's interval.
+    """Whether a measure's `values` [n] count how often something happened, so that its mean has
+    Wilson's interval.
 
     So does what happened in no game: the bootstrap would say that it never can.
     """
@@ -100,7 +104,9 @@ def summarise_rows(
 ) -> dict[str, Summary]:
     """One summary per measure that every row has: listed ones first, then the others by name."""
     ordered = sorted(rows, key=lambda row: row["index"])
-    numbers = [{key for key, value in row.items() if isinstance(value, int | float)} for row in ordered]
+    numbers = [
+        {key for key, value in row.items() if isinstance(value, int | float)} for row in ordered
+    ]
     summaries = {}
     for key in in_order(sorted(set.intersection(*numbers))) if numbers else []:
         values = np.array([row[key] for row in ordered], np.float64)
@@ -112,7 +118,9 @@ def summarise_rows(
 
 
 def partly_shown(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """The numbers that only some episodes show, and how many do: `summarise_rows` leaves them out."""
+    """The numbers that only some episodes show, and how many do: `summarise_rows` leaves them
+    out.
+    """
     counts: dict[str, int] = {}
     for row in rows:
         for key, value in row.items():
@@ -123,9 +131,13 @@ def partly_shown(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def progress_keys(keys: Iterable[str]) -> list[str]:
-    """The measures among `keys` that show progress: listed ones, or without any the return, then those of the task alone."""
+    """The measures among `keys` that show progress: listed ones, or without any the return, then
+    those of the task alone.
+    """
     measures = in_order(keys)
-    listed = [key for key in measures if key in PROGRESS] or [key for key in measures if key == "return"]
+    listed = [key for key in measures if key in PROGRESS] or [
+        key for key in measures if key == "return"
+    ]
     return listed + [key for key in measures if key not in BY_KEY]
 
 
@@ -166,7 +178,9 @@ def alike(*estimates: Estimate) -> list[str]:
         numbers += [estimate.value, estimate.low, estimate.high]
     texts = format_alike(numbers)
     shown = zip(texts[::3], texts[1::3], texts[2::3], strict=True)
-    return [value if value == "n/a" else f"{value} {_bounds(low, high)}" for value, low, high in shown]
+    return [
+        value if value == "n/a" else f"{value} {_bounds(low, high)}" for value, low, high in shown
+    ]
 
 
 def _bounds(low: str, high: str) -> str:

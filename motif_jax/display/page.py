@@ -22,10 +22,12 @@ from motif_jax.display.plots import write as write_plots
 
 
 class Table(NamedTuple):
-    """A table whose columns sort on a click; with `in_files` also one of the Markdown and LaTeX files.
+    """A table whose columns sort on a click; with `in_files` also one of the Markdown and LaTeX
+    files.
 
-    `name` is its id on the page and its label in LaTeX; `note` stands below the title in files alone; cells are strings (escaped)
-    or `TableCell`; `limit` rows are shown before "show all" is pressed.
+    `name` is its id on the page and its label in LaTeX; `note` stands below the title in files
+    alone; cells are strings (escaped) or `TableCell`; `limit` rows are shown before "show all" is
+    pressed.
     """
 
     name: str
@@ -119,7 +121,9 @@ def _html(parts: Sequence[Any]) -> str:
         for part in group:
             if isinstance(part, Fold):
                 inside = f'<div class="inside">{_html(part.parts)}</div>'
-                elements.append(f"<details><summary>{escape(part.summary)}</summary>{inside}</details>")
+                elements.append(
+                    f"<details><summary>{escape(part.summary)}</summary>{inside}</details>"
+                )
             elif isinstance(part, str):
                 elements.append(part)
             elif part.on_page:
@@ -142,7 +146,9 @@ def render(
     menu: bool = True,
     renewed_after: int | None = None,
 ) -> str:
-    """The page; `before` is HTML above the sections, `after` HTML at the end. A browser reloads it after `renewed_after` seconds."""
+    """The page; `before` is HTML above the sections, `after` HTML at the end. A browser reloads it
+    after `renewed_after` seconds.
+    """
     links = ""
     if menu:
         links = "".join(
@@ -152,7 +158,9 @@ def render(
     return html.page(title, subtitle, body, links, after, renewed_after)
 
 
-def texts(title: str, lines: Sequence[str], sections: Sequence[Section], stem: str) -> dict[str, str]:
+def texts(
+    title: str, lines: Sequence[str], sections: Sequence[Section], stem: str
+) -> dict[str, str]:
     """The texts of STEM.md and STEM.tex: `lines`, then the tables with `in_files`."""
     quoted = text_tables.markdown_escape
     markdown = [f"# {quoted(title)}", "", *(f"* {quoted(line)}" for line in lines), ""]
@@ -165,7 +173,9 @@ def texts(title: str, lines: Sequence[str], sections: Sequence[Section], stem: s
         if note:
             markdown += ["", quoted(note)]
         markdown += ["", text_tables.markdown(table.header, rows)]
-        latex.append(text_tables.latex(table.header, rows, f"{caption}. {note}".strip(), f"tab:{table.name}"))
+        latex.append(
+            text_tables.latex(table.header, rows, f"{caption}. {note}".strip(), f"tab:{table.name}")
+        )
     return {f"{stem}.md": "\n".join(markdown), f"{stem}.tex": "\n".join(latex)}
 
 
@@ -178,15 +188,20 @@ def write(
     with_plots: bool,
     renewed_after: int | None = None,
 ) -> Path:
-    """Writes STEM.html, the `texts` and, with `with_plots`, the `plots` below plots/, none of an earlier report; returns the page's path."""
+    """Writes STEM.html, the `texts` and, with `with_plots`, the `plots` below plots/, none of an
+    earlier report; returns the page's path.
+    """
     written = f"motif_jax, written {time.strftime('%Y-%m-%d %H:%M')}"
     plots_folder = folder / "plots"
-    # A folder of this name that an earlier report made; another one is the user's, who keeps what is in it.
+    # A folder of this name that an earlier report made; another one is the user's, who keeps what
+    # is in it.
     if (plots_folder / _MADE_HERE).exists():
         shutil.rmtree(plots_folder, ignore_errors=True)
     for name, text in texts(title, lines, sections, stem).items():
         atomic_write_text(folder / name, text)
-    atomic_write_text(folder / f"{stem}.html", render(title, written, sections, renewed_after=renewed_after))
+    atomic_write_text(
+        folder / f"{stem}.html", render(title, written, sections, renewed_after=renewed_after)
+    )
     if with_plots:
         drawn = plots(sections)
         if drawn and not plots_folder.exists():

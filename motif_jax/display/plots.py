@@ -34,7 +34,9 @@ def file_stem(name: str) -> str:
 
 
 def write(folder: str | os.PathLike[str], plots: Mapping[str, Plot]) -> list[Path]:
-    """Writes folder/NAME.png and folder/NAME.pdf for each plot (names by `file_stem`); returns the paths."""
+    """Writes folder/NAME.png and folder/NAME.pdf for each plot (names by `file_stem`); returns the
+    paths.
+    """
     paths = []
     taken: set[str] = set()
     for name, plot in plots.items():

@@ -1,9 +1,11 @@
-"""Means, medians and interquartile means over episodes, and differences of means, with bootstrap confidence intervals.
+"""Means, medians and interquartile means over episodes, and differences of means, with bootstrap
+confidence intervals.
 
-Percentile bootstrap (Efron and Tibshirani 1993, chapter 13): episodes are drawn with replacement `RESAMPLES` times with a fixed
-seed; the interval holds the middle 95 % of the statistic. The interquartile mean (Agarwal et al. 2021) leaves out the lowest
-and the highest quarter. Rates have Wilson's score interval, and differences of rates Newcombe's. A difference is paired if
-both sides played the same games.
+Percentile bootstrap (Efron and Tibshirani 1993, chapter 13): episodes are drawn with replacement
+`RESAMPLES` times with a fixed seed; the interval holds the middle 95 % of the statistic. The
+interquartile mean (Agarwal et al. 2021) leaves out the lowest and the highest quarter. Rates have
+Wilson's score interval, and differences of rates Newcombe's. A difference is paired if both sides
+played the same games.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _NORMAL = 20_000
 
 @contextlib.contextmanager
 def repeatable_rliable(seed: int = 0) -> Iterator[None]:
-    """Makes rliable's draws in the block depend on `seed` alone: rliable always uses numpy's global generator."""
+    """Makes rliable's draws in the block depend on `seed` alone: rliable always uses numpy's global
+    generator.
+    """
     state = np.random.get_state()  # noqa: NPY002
     np.random.seed(seed)  # noqa: NPY002
     try:
@@ -92,7 +96,9 @@ class Summary:
         """A summary from JSON, where bounds that are not there are null."""
         estimates = {}
         for name in ("mean", "median", "iqm"):
-            numbers = {key: math.nan if bound is None else bound for key, bound in values[name].items()}
+            numbers = {
+                key: math.nan if bound is None else bound for key, bound in values[name].items()
+            }
             estimates[name] = Estimate(**numbers)
         return Summary(**values | estimates)
 
@@ -104,7 +110,8 @@ def bootstrap(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> list[Estimate]:
-    """Each statistic of `values` [n] with its percentile bootstrap interval, which one value does not have: its bounds are NaN.
+    """Each statistic of `values` [n] with its percentile bootstrap interval, which one value does
+    not have: its bounds are NaN.
 
     Raises ValueError: no values, or not finite ones.
     """
@@ -122,7 +129,10 @@ def bootstrap(
 
 
 def _resampled(
-    values: np.ndarray, statistics: Sequence[Statistic], resamples: int, generator: np.random.Generator
+    values: np.ndarray,
+    statistics: Sequence[Statistic],
+    resamples: int,
+    generator: np.random.Generator,
 ) -> list[np.ndarray]:
     """Each statistic of `resamples` draws with replacement from `values` [n], [resamples] each."""
     rows = max(1, RESAMPLED_VALUES // values.size)
@@ -131,7 +141,9 @@ def _resampled(
         size = (min(rows, resamples - start), values.size)
         sample = values[generator.integers(values.size, size=size)]
         chunks.append([np.asarray(statistic(sample)) for statistic in statistics])
-    return [np.concatenate(chunks_of_statistic) for chunks_of_statistic in zip(*chunks, strict=True)]
+    return [
+        np.concatenate(chunks_of_statistic) for chunks_of_statistic in zip(*chunks, strict=True)
+    ]
 
 
 def percentile_interval(drawn: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -141,11 +153,17 @@ def percentile_interval(drawn: np.ndarray, confidence: float = CONFIDENCE) -> tu
     return float(low), float(high)
 
 
-def summarise(values: np.ndarray, resamples: int = RESAMPLES, confidence: float = CONFIDENCE) -> Summary:
+def summarise(
+    values: np.ndarray, resamples: int = RESAMPLES, confidence: float = CONFIDENCE
+) -> Summary:
     """The statistics of `values` [n]."""
     array = np.asarray(values, np.float64)
-    mean, median, iqm = bootstrap(array, [_MEAN, _MEDIAN, interquartile_mean], resamples, confidence)
-    return Summary(len(array), mean, median, iqm, float(array.std()), float(array.min()), float(array.max()))
+    mean, median, iqm = bootstrap(
+        array, [_MEAN, _MEDIAN, interquartile_mean], resamples, confidence
+    )
+    return Summary(
+        len(array), mean, median, iqm, float(array.std()), float(array.min()), float(array.max())
+    )
 
 
 def mean_of(
@@ -155,7 +173,9 @@ def mean_of(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Estimate:
-    """The mean of `values` [n] with its bootstrap interval; of a `rate`, each value 0 or 1, with Wilson's."""
+    """The mean of `values` [n] with its bootstrap interval; of a `rate`, each value 0 or 1, with
+    Wilson's.
+    """
     array = np.asarray(values, np.float64)
     if rate:
         return wilson(float(array.mean()), len(array), confidence)
@@ -163,7 +183,9 @@ def mean_of(
 
 
 def wilson(share: float, n: int, confidence: float = CONFIDENCE) -> Estimate:
-    """The `share` of yes among `n` with Wilson's score interval (1927), which has a width when all values are equal."""
+    """The `share` of yes among `n` with Wilson's score interval (1927), which has a width when all
+    values are equal.
+    """
     from scipy.stats import binomtest
 
     interval = binomtest(round(share * n), n).proportion_ci(confidence, "wilson")
@@ -175,11 +197,17 @@ Games = Mapping[Any, float]
 
 
 def matched(first: Games, second: Games) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Numbers [n] and [m] of two sides, and whether they are pairs: if they share half of the smaller side's games."""
+    """Numbers [n] and [m] of two sides, and whether they are pairs: if they share half of the
+    smaller side's games.
+    """
     shared = [game for game in first if game in second]
     paired = bool(shared) and 2 * len(shared) >= min(len(first), len(second))
     if paired:
-        return np.array([first[game] for game in shared]), np.array([second[game] for game in shared]), True
+        return (
+            np.array([first[game] for game in shared]),
+            np.array([second[game] for game in shared]),
+            True,
+        )
     return np.array(list(first.values())), np.array(list(second.values())), False
 
 
@@ -189,10 +217,12 @@ def difference(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Difference:
-    """Estimates mean(first) - mean(second), averaged over strata (tasks), by a bootstrap stratified over them.
+    """Estimates mean(first) - mean(second), averaged over strata (tasks), by a bootstrap stratified
+    over them.
 
-    `strata` are results of `matched`. Pairs are drawn together, so that a game's difficulty cancels; else each side by itself.
-    Without bounds where a side has one game: nothing says how games differ.
+    `strata` are results of `matched`. Pairs are drawn together, so that a game's difficulty
+    cancels; else each side by itself. Without bounds where a side has one game: nothing says how
+    games differ.
     """
     generator = np.random.default_rng(seed)
 
@@ -220,7 +250,8 @@ def difference(
 def rate_difference(
     first: np.ndarray, second: np.ndarray, paired: bool, confidence: float = CONFIDENCE
 ) -> Difference:
-    """The difference of two rates (values 0 or 1, [n] and [m]) by Newcombe's hybrid of Wilson's intervals (1998, method 10).
+    """The difference of two rates (values 0 or 1, [n] and [m]) by Newcombe's hybrid of Wilson's
+    intervals (1998, method 10).
 
     With `paired` n = m, and position i of both is the same game.
     """
@@ -238,9 +269,15 @@ def rate_difference(
 
 
 def gap(
-    first: Games, second: Games, rate: bool, resamples: int = RESAMPLES, confidence: float = CONFIDENCE
+    first: Games,
+    second: Games,
+    rate: bool,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
 ) -> Difference:
-    """The difference of two sides' means, paired if both played the same games; of rates by `rate_difference`."""
+    """The difference of two sides' means, paired if both played the same games; of rates by
+    `rate_difference`.
+    """
     numbers, other_numbers, paired = matched(first, second)
     if rate:
         return rate_difference(numbers, other_numbers, paired, confidence)
@@ -248,7 +285,9 @@ def gap(
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """The correlation of pairs of rates; a positive one is corrected for continuity (Newcombe's method 10)."""
+    """The correlation of pairs of rates; a positive one is corrected for continuity (Newcombe's
+    method 10).
+    """
     n = len(first)
     p = float(first.mean())
     q = float(second.mean())
@@ -262,8 +301,12 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def probability_of_improvement(first: np.ndarray, second: np.ndarray) -> float:
-    """The chance that an episode of `first` [n] beats one of `second` [m], ties counting half (Agarwal et al. 2021, section 4.3)."""
+    """The chance that an episode of `first` [n] beats one of `second` [m], ties counting half
+    (Agarwal et al. 2021, section 4.3).
+    """
     from scipy.stats import mannwhitneyu
 
     # The Mann-Whitney statistic divided by n m.
-    return float(mannwhitneyu(first, second, method="asymptotic").statistic / (len(first) * len(second)))
+    return float(
+        mannwhitneyu(first, second, method="asymptotic").statistic / (len(first) * len(second))
+    )

@@ -41,18 +41,26 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table; pipes, line breaks and HTML in cells are escaped."""
 
     def line(cells: Sequence[str]) -> str:
-        escaped = (markdown_escape(cell.replace("\\", "\\\\").replace("|", "\\|")) for cell in cells)
+        escaped = (
+            markdown_escape(cell.replace("\\", "\\\\").replace("|", "\\|")) for cell in cells
+        )
         return "| " + " | ".join(escaped) + " |"
 
-    return "\n".join([line(header), "|" + " --- |" * len(header), *(line(row) for row in rows)]) + "\n"
+    return (
+        "\n".join([line(header), "|" + " --- |" * len(header), *(line(row) for row in rows)]) + "\n"
+    )
 
 
 def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, label: str) -> str:
-    """A LaTeX table (packages booktabs, graphicx): first column left, others right, no wider than the line."""
+    """A LaTeX table (packages booktabs, graphicx): first column left, others right, no wider than
+    the line.
+    """
 
     def line(cells: Sequence[str]) -> str:
         # LaTeX would read a bracket at the start of a row as an argument of the row end before it.
-        escaped = [("{}" if cell.startswith(("[", "*")) else "") + cell.translate(_LATEX) for cell in cells]
+        escaped = [
+            ("{}" if cell.startswith(("[", "*")) else "") + cell.translate(_LATEX) for cell in cells
+        ]
         return " & ".join(escaped) + r" \\"
 
     body = "".join(f"    {line(row)}\n" for row in rows)
@@ -79,9 +87,11 @@ def terminal(
     caption: str = "",
     text_first: bool = False,
 ) -> Table:
-    """A rich table, at most as wide as the terminal if the longest words fit; markup in cells is not interpreted.
+    """A rich table, at most as wide as the terminal if the longest words fit; markup in cells is
+    not interpreted.
 
-    With `text_first` the first column wraps, else the others do, an interval '[a, b]' below its value.
+    With `text_first` the first column wraps, else the others do, an interval '[a, b]' below its
+    value.
     """
     header = list(map(_lines, header))
     rows = [[_lines(cell, not text_first) for cell in row] for row in rows]
@@ -116,7 +126,9 @@ def _lines(text: str, intervals: bool = False) -> str:
 def _bounds(
     header: Sequence[str], rows: Sequence[Sequence[str]], text_first: bool
 ) -> tuple[list[int], list[int]]:
-    """The smallest and the largest useful width of each column: its longest word where it wraps, and its longest line."""
+    """The smallest and the largest useful width of each column: its longest word where it wraps,
+    and its longest line.
+    """
     smallest = []
     largest = []
     for column, (name, *cells) in enumerate(zip(header, *rows, strict=True)):
@@ -132,7 +144,9 @@ def _bounds(
     return smallest, largest
 
 
-def show(header: Sequence[str], rows: Sequence[Sequence[str]], title: str, caption: str = "") -> None:
+def show(
+    header: Sequence[str], rows: Sequence[Sequence[str]], title: str, caption: str = ""
+) -> None:
     """Prints a table; where its columns do not fit the terminal, each row is a table of its own."""
     console = Console()
     table = terminal(header, rows, title, caption)
@@ -141,5 +155,7 @@ def show(header: Sequence[str], rows: Sequence[Sequence[str]], title: str, capti
         return
     console.print(Text(_lines(title)))
     for row in rows:
-        console.print(terminal((header[0], row[0]), list(zip(header[1:], row[1:], strict=True)), ""))
+        console.print(
+            terminal((header[0], row[0]), list(zip(header[1:], row[1:], strict=True)), "")
+        )
     console.print(Text(_lines(caption)))

@@ -25,9 +25,10 @@ _BEGINS = "begins"
 class TokenText(NamedTuple):
     """One text by tokens, `pieces`, of which the prompt's, before `start`, are drawn fainter.
 
-    `rows`: name with unit -> a number per token, or NaN; the first one colours the tokens. `kinds`: a style of `tokens.css` per
-    token: here, elsewhere, absent (Wordle's colours), before (said by others); with 'begins' it starts a line. `under` names rows
-    whose numbers stand below each token, `words` has texts that do.
+    `rows`: name with unit -> a number per token, or NaN; the first one colours the tokens. `kinds`:
+    a style of `tokens.css` per token: here, elsewhere, absent (Wordle's colours), before (said by
+    others); with 'begins' it starts a line. `under` names rows whose numbers stand below each
+    token, `words` has texts that do.
     """
 
     title: str
@@ -43,7 +44,9 @@ class TokenText(NamedTuple):
 def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
     """The page of the texts, in order."""
     names = list(dict.fromkeys(name for text in texts for name in text.rows))
-    scales = {name: _scale([text.rows[name] for text in texts if name in text.rows]) for name in names}
+    scales = {
+        name: _scale([text.rows[name] for text in texts if name in text.rows]) for name in names
+    }
     sections = [_section(text, f"text-{number}", scales) for number, text in enumerate(texts)]
     before = [f"<style>{html.asset('tokens.css')}</style>", _chooser(scales), _legend(texts)]
     if not texts:
@@ -54,7 +57,9 @@ def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
 
 
 def _scale(rows: Sequence[Sequence[float] | np.ndarray]) -> float:
-    """The number that has the full colour: the largest absolute one of all texts, so that colours compare."""
+    """The number that has the full colour: the largest absolute one of all texts, so that colours
+    compare.
+    """
     values = np.abs(np.concatenate([np.asarray(row, float) for row in rows]))
     values = values[np.isfinite(values)]
     return float(f"{values.max():.6g}") if len(values) and values.max() > 0 else 1.0
@@ -91,7 +96,9 @@ def _section(text: TokenText, name: str, scales: Mapping[str, float]) -> Section
     return Section(text.title, name, parts, text.note)
 
 
-def _token(text: TokenText, index: int, colouring_row: str | None, scales: Mapping[str, float]) -> str:
+def _token(
+    text: TokenText, index: int, colouring_row: str | None, scales: Mapping[str, float]
+) -> str:
     """One token as HTML, coloured by its number in `colouring_row`."""
     classes = ["token"]
     style = ""
@@ -111,13 +118,13 @@ def _token(text: TokenText, index: int, colouring_row: str | None, scales: Mappi
         classes.append("stack")
         content = f"<b>{content}</b>{below}"
     # tokens.js reads data-place.
-    return (
-        f'{turn}<span class="{" ".join(classes)}" tabindex="0" data-place="{index}"{style}>{content}</span>'
-    )
+    return f'{turn}<span class="{" ".join(classes)}" tabindex="0" data-place="{index}"{style}>{content}</span>'
 
 
 def _below(text: TokenText, index: int) -> str:
-    """What stands below a token: the numbers of `under` and the texts of `words`; '' where it has none of them."""
+    """What stands below a token: the numbers of `under` and the texts of `words`; '' where it has
+    none of them.
+    """
     numbers = {name: float(text.rows[name][index]) for name in text.under}
     words = {name: texts[index] for name, texts in text.words.items()}
     if not any(np.isfinite(number) for number in numbers.values()) and not any(words.values()):
@@ -139,7 +146,10 @@ def _legend(texts: Sequence[TokenText]) -> str:
 def _table(text: TokenText, name: str) -> Table:
     rows = []
     for index, piece in enumerate(text.pieces):
-        cells = [TableCell(str(index), index), TableCell(piece.replace("\n", _LINE_END) or "∅", code=True)]
+        cells = [
+            TableCell(str(index), index),
+            TableCell(piece.replace("\n", _LINE_END) or "∅", code=True),
+        ]
         cells += [number_cell(float(row[index]), ".4g") for row in text.rows.values()]
         cells += [TableCell(row[index], code=True) for row in text.words.values()]
         rows.append(cells)

@@ -1,4 +1,6 @@
-"""Refuses numbers that no agent can learn from, where an environment from outside the package gives them."""
+"""Refuses numbers that no agent can learn from, where an environment from outside the package gives
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,12 @@ from motif_jax.envs.spec import Environment
 class CheckedEnvironment:
     """An environment that raises UserError for a reward or an observation that is not a number.
 
-    One NaN would make every parameter of the agent NaN, and the learning rate would be blamed for it. Infinite rewards
-    may be clipped, so they pass; observations must be finite. The error names field, step and seed. Attributes that are not
-    of this class are those of `environment`.
+    One NaN would make every parameter of the agent NaN, and the learning rate would be blamed for
+    it. Infinite rewards may be clipped, so they pass; observations must be finite. The error names
+    field, step and seed. Attributes that are not of this class are those of `environment`.
 
-    Real numbers of an action are rounded to float32, as they are kept: an episode that is played again gets the same.
+    Real numbers of an action are rounded to float32, as they are kept: an episode that is played
+    again gets the same.
     """
 
     def __init__(self, name: str, environment: Environment) -> None:
@@ -27,7 +30,9 @@ class CheckedEnvironment:
         self._environment = environment
         self.spec = environment.spec
         self._float_fields = [
-            field for field, array in self.spec.observation.items() if np.dtype(array.dtype).kind == "f"
+            field
+            for field, array in self.spec.observation.items()
+            if np.dtype(array.dtype).kind == "f"
         ]
         self._seed = 0
         self._steps = 0

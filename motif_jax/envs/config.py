@@ -24,7 +24,9 @@ class GymOptions:
         "", "text of a step of gym:ID: 'module:function', 'info:KEY', 'obs:KEY'; empty: none"
     )
     text_bytes: int = positive(REWARD_TEXT_BYTES, "greatest number of bytes of a text of gym:ID")
-    modules: str = plain_key("", "modules that register environments of gym:ID, with commas between")
+    modules: str = plain_key(
+        "", "modules that register environments of gym:ID, with commas between"
+    )
     kwargs: str = plain_key(
         NO_KWARGS,
         'arguments of the environment, of gym:ID those for gymnasium.make, as a JSON object: {"is_slippery": false}',

@@ -1,4 +1,6 @@
-"""Whether an environment from outside the package plays an episode again from its seed and actions."""
+"""Whether an environment from outside the package plays an episode again from its seed and
+actions.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def is_outside(name: str) -> bool:
 
 
 def require(name: str, options: Mapping[str, Any], use: str) -> None:
-    """Plays two short random episodes of an environment from outside twice each, once in a fresh environment.
+    """Plays two short random episodes of an environment from outside twice each, once in a fresh
+    environment.
 
     An environment that can draw pictures draws them in one of the two, as a film does.
 
@@ -57,7 +60,8 @@ def _with_pictures(name: str, options: Mapping[str, Any]) -> Environment:
     pictures = registry.spec(name, **options).optional_fields
     fields = (*options.get("fields", ()), *pictures)
     if pictures:
-        with contextlib.suppress(UserError):  # whoever needs the pictures asks for them, and is refused then
+        # whoever needs the pictures asks for them, and is refused then
+        with contextlib.suppress(UserError):
             return registry.make(name, **{**options, "fields": fields})
     return registry.make(name, **options)
 

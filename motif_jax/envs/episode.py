@@ -15,7 +15,9 @@ Choose = Callable[[Observation], Action]
 
 
 class Transition(NamedTuple):
-    """An observation of an episode, whose arrays the next step overwrites, and what led to it: no action to the first."""
+    """An observation of an episode, whose arrays the next step overwrites, and what led to it: no
+    action to the first.
+    """
 
     observation: Observation
     action: Action | None
@@ -24,7 +26,9 @@ class Transition(NamedTuple):
 
 
 def fixed_actions(actions: np.ndarray) -> Choose:
-    """A policy that plays `actions` ([n, ...], see `EnvironmentSpec.action`) in order, then raises StopIteration."""
+    """A policy that plays `actions` ([n, ...], see `EnvironmentSpec.action`) in order, then raises
+    StopIteration.
+    """
     remaining = iter(actions.tolist())
     return lambda _: next(remaining)
 
@@ -44,11 +48,15 @@ def random_actions(spec: EnvironmentSpec, seed: int) -> Choose:
 
 
 def play(
-    environment: Environment, seed: int, choose: Choose, rows: Callable[[int], Observation] | None = None
+    environment: Environment,
+    seed: int,
+    choose: Choose,
+    rows: Callable[[int], Observation] | None = None,
 ) -> Iterator[Transition]:
     """Yields the transitions of one episode until it ends or `choose` raises StopIteration.
 
-    `rows` maps a step to the arrays for its observation; by default all steps share the same arrays.
+    `rows` maps a step to the arrays for its observation; by default all steps share the same
+    arrays.
     """
     shared = empty_observation(environment.spec) if rows is None else {}
     out = rows(0) if rows else shared

@@ -1,6 +1,7 @@
 """Offers this package's environments to gymnasium, in the namespace `motif_jax/`.
 
-Names without it belong to nle and minigrid: a NetHackScore-v1 there would make gymnasium warn that nle's v0 is out of date.
+Names without it belong to nle and minigrid: a NetHackScore-v1 there would make gymnasium warn that
+nle's v0 is out of date.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from motif_jax.envs.spec import TERMINATED, TRUNCATED, EnvironmentSpec, empty_ob
 class RegisteredEnv(gymnasium.Env):
     """`registry.make(name, **options)` for gymnasium; `info` holds the numbers of `episode_info`.
 
-    `reset(seed=s)` plays the episode of seed s; later resets without a seed draw episode seeds from `np_random`. `shown` is the
-    spec of its observations.
+    `reset(seed=s)` plays the episode of seed s; later resets without a seed draw episode seeds from
+    `np_random`. `shown` is the spec of its observations.
     """
 
     metadata = {"render_modes": ["ansi"]}
 
     def __init__(self, name: str, render_mode: str | None = None, **options: Any) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode {render_mode!r} is not one of {self.metadata['render_modes']}")
+            raise ValueError(
+                f"render_mode {render_mode!r} is not one of {self.metadata['render_modes']}"
+            )
         self.render_mode = render_mode
         self.shown = shown = registry.spec(name, **options)
         self._fields = tuple(shown.observation)
@@ -39,7 +42,10 @@ class RegisteredEnv(gymnasium.Env):
         self._environment = registry.make(name, **options)
         self._arrays = empty_observation(self._environment.spec)
         self.observation_space = gymnasium.spaces.Dict(
-            {field: _space(array.shape, np.dtype(array.dtype)) for field, array in shown.observation.items()}
+            {
+                field: _space(array.shape, np.dtype(array.dtype))
+                for field, array in shown.observation.items()
+            }
         )
         self.action_space = _action_space(shown)
 
@@ -60,7 +66,9 @@ class RegisteredEnv(gymnasium.Env):
         self._environment.reset(episode_seed, self._arrays)
         return self._observation(), self._environment.episode_info()
 
-    def step(self, action: Any) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, float]]:
+    def step(
+        self, action: Any
+    ) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, float]]:
         played = np.asarray(action).tolist() if self.shown.action_size else int(action)
         reward, end = self._environment.step(played, self._arrays)
         info = self._environment.episode_info()
@@ -78,7 +86,9 @@ class RegisteredEnv(gymnasium.Env):
 
 
 class StepLimit(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
-    """Passes `max_episode_steps` of `gymnasium.make` to the environment, whose own limit and last step have to match it."""
+    """Passes `max_episode_steps` of `gymnasium.make` to the environment, whose own limit and last
+    step have to match it.
+    """
 
     def __init__(self, env: gymnasium.Env) -> None:
         gymnasium.utils.RecordConstructorArgs.__init__(self)
@@ -87,7 +97,9 @@ class StepLimit(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
             cast(RegisteredEnv, self.unwrapped).limit(env.spec.max_episode_steps)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Drops the mark `truncated` that TimeLimit sets for a game that also ends on its last step."""
+        """Drops the mark `truncated` that TimeLimit sets for a game that also ends on its last
+        step.
+        """
         observation, reward, terminated, truncated, info = self.env.step(action)
         return observation, reward, terminated, truncated and not terminated, info
 

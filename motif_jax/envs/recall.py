@@ -1,7 +1,8 @@
 """Recall-v0: a small environment without a game, to test whether a system learns and remembers.
 
-The first observation shows a cue. After a few blank steps comes the question: the action of the cue earns 1, any other 0,
-and the episode ends. The best expected return is 1 / cues without a memory and 1 with one.
+The first observation shows a cue. After a few blank steps comes the question: the action of the cue
+earns 1, any other 0, and the episode ends. The best expected return is 1 / cues without a memory
+and 1 with one.
 """
 
 from __future__ import annotations
@@ -12,17 +13,26 @@ from collections.abc import Mapping
 import numpy as np
 
 from motif_jax.core import seeds
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, Environment, EnvironmentSpec
+from motif_jax.envs.spec import (
+    RUNNING,
+    TERMINATED,
+    TRUNCATED,
+    ArraySpec,
+    Environment,
+    EnvironmentSpec,
+)
 
 BEST_RETURN = 1.0
 _SIGN_LENGTH = 16
 
 
 class Recall(Environment):
-    """The environment; `cues` is also the number of actions, `delay` that of blank steps between cue and question.
+    """The environment; `cues` is also the number of actions, `delay` that of blank steps between
+    cue and question.
 
-    Observation: `features` float32 [cues + 1], the cue one-hot in the first step, and a flag that is 1 at the question;
-    `sign` uint8 [16], the same in words; `sign_count` int32 [], how often this sign was seen in this episode.
+    Observation: `features` float32 [cues + 1], the cue one-hot in the first step, and a flag that
+    is 1 at the question; `sign` uint8 [16], the same in words; `sign_count` int32 [], how often
+    this sign was seen in this episode.
     """
 
     def __init__(

@@ -1,4 +1,6 @@
-"""An episode as seed and actions, with a digest that tells whether it was played again byte for byte."""
+"""An episode as seed and actions, with a digest that tells whether it was played again byte for
+byte.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,18 @@ class Recording:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the recording as JSON, atomically."""
-        plain = {"actions": self.actions.tolist(), "options": dict(self.options), "info": dict(self.info)}
+        plain = {
+            "actions": self.actions.tolist(),
+            "options": dict(self.options),
+            "info": dict(self.info),
+        }
         atomic_write_json(path, vars(self) | plain | {"format": FORMAT})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
-        """Reads a recording. Raises UserError: `path` is none, or its task is a 'module:Class' that is not trusted."""
+        """Reads a recording. Raises UserError: `path` is none, or its task is a 'module:Class' that
+        is not trusted.
+        """
         content = read_json(path, _REMEDY)
         entry_points.note_source(path, content)
         has_format = content.pop("format", None) == FORMAT
@@ -81,7 +89,9 @@ class Digest:
         self._hash = hashlib.blake2b(digest_size=16)
 
     def add(self, observation: Mapping[str, np.ndarray], reward: float, end: int) -> None:
-        """Hashes one step; the first observation of an episode comes with reward 0 and end `RUNNING`."""
+        """Hashes one step; the first observation of an episode comes with reward 0 and end
+        `RUNNING`.
+        """
         for name in self._names:
             self._hash.update(observation[name].tobytes())
         self._hash.update(f"{reward!r} {end}".encode())
@@ -113,7 +123,8 @@ def record(
     actions: np.ndarray,
     on_step: Callable[[], None] = lambda: None,
 ) -> Recording:
-    """Plays `actions` [steps, ...] in the episode `seed` of `environment`, which is `task` with `options`.
+    """Plays `actions` [steps, ...] in the episode `seed` of `environment`, which is `task` with
+    `options`.
 
     `on_step` is called at each step, of which a slow game may need minutes in all.
 
@@ -130,7 +141,8 @@ def record(
         task=task,
         options=options,
         seed=seed,
-        # No action led to the first observation; an episode that ends early leaves the rest of `actions` out.
+        # No action led to the first observation; an episode that ends early leaves the rest of
+        # `actions` out.
         actions=environment.spec.action_array(played[1:]),
         digest=digest.hexdigest(),
         engine=version("nle"),
@@ -142,7 +154,9 @@ def _playable(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a game, without fields and with those switches of `compat` that are on."""
     compat = {name: True for name, is_on in dict(options.get("compat") or {}).items() if is_on}
     if compat.get("seed_noop"):
-        raise UserError("compat.seed_noop=True: episodes without seeds cannot be recorded; turn it off")
+        raise UserError(
+            "compat.seed_noop=True: episodes without seeds cannot be recorded; turn it off"
+        )
     playable = {name: value for name, value in options.items() if name not in ("fields", "compat")}
     if compat:
         playable["compat"] = compat

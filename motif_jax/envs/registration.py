@@ -1,7 +1,7 @@
 """Registers the environments with gymnasium once a process has imported both packages.
 
-`import motif_jax` does not import gymnasium, which would cost each actor process 12 MB and 50 ms. gymnasium's entry points
-serve installed packages only; this serves a checkout as well.
+`import motif_jax` does not import gymnasium, which would cost each actor process 12 MB and 50 ms.
+gymnasium's entry points serve installed packages only; this serves a checkout as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ _CLASSES = "motif_jax.envs.gymnasium_env"
 
 
 def register() -> None:
-    """Registers `registry.names()` and minigrid's levels with gymnasium; a second call changes nothing."""
+    """Registers `registry.names()` and minigrid's levels with gymnasium; a second call changes
+    nothing.
+    """
     import gymnasium
     from gymnasium.envs.registration import WrapperSpec
 
@@ -46,7 +48,9 @@ def register_with_gymnasium() -> None:
 
 
 class _Finder:
-    """A finder of `sys.meta_path` that finds gymnasium once, through the others, and registers after its code has run."""
+    """A finder of `sys.meta_path` that finds gymnasium once, through the others, and registers
+    after its code has run.
+    """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != "gymnasium":

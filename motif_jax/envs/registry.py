@@ -27,8 +27,9 @@ from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.sequential import SingleEnvironments
 from motif_jax.envs.spec import Environment, EnvironmentGroup, EnvironmentSpec, Renderer
 
-# name -> "module:class". A class is made with (name, **options) and has a static `make_spec(name, **options)`. All options
-# are optional: all classes take max_episode_steps, and fields, compat and others if their spec has them.
+# name -> "module:class". A class is made with (name, **options) and has a static `make_spec(name,
+# **options)`. All options are optional: all classes take max_episode_steps, and fields, compat and
+# others if their spec has them.
 _BABYAI_TEXT = "motif_jax.envs.babyai_text.environment:BabyAIText"
 _ENTRY_POINTS: dict[str, str] = {
     **dict.fromkeys(TASKS, "motif_jax.envs.nethack.environment:NetHackEnvironment"),
@@ -45,8 +46,8 @@ _GYM_TASK = "motif_jax.envs.gym_task.environment"
 # Keys of config.environment for gymnasium environments, with their defaults.
 _GYM_KEYS = vars(GymOptions()).copy()
 del _GYM_KEYS["kwargs"]  # environments of the package take arguments, too
-# Keys that decide which fields and actions an environment of gymnasium has. Those at their defaults are not options: the environment is
-# the same without them.
+# Keys that decide which fields and actions an environment of gymnasium has. Those at their defaults
+# are not options: the environment is the same without them.
 SHAPING = ("kwargs", "wrappers", "action_bins", "action_mask")
 _PLAIN_SHAPING = SHAPING[1:]  # their values need no parser
 _KEY = "environment.name"
@@ -64,7 +65,8 @@ def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
 
     Options that change nothing at their defaults, as empty `kwargs` and `wrappers`, are left out.
 
-    Raises UserError: options are set that this environment does not have, or `kwargs` is not a JSON object.
+    Raises UserError: options are set that this environment does not have, or `kwargs` is not a JSON
+    object.
     """
     name = environment["name"]
     keys = ["max_episode_steps", LAST_TEXT]
@@ -89,7 +91,8 @@ def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replace_options(options: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
-    """`options`, but for those that a section `config.environment` sets; values that change nothing remove theirs.
+    """`options`, but for those that a section `config.environment` sets; values that change nothing
+    remove theirs.
 
     Raises UserError as `options_of`.
     """
@@ -110,7 +113,9 @@ def _kwargs_of(environment: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
         kwargs: dict[str, Any] = parse_json(text or NO_KWARGS, dict)
     except ValueError as error:
-        raise UserError(f"config.environment.kwargs={text}: must be a JSON object ({error})") from None
+        raise UserError(
+            f"config.environment.kwargs={text}: must be a JSON object ({error})"
+        ) from None
     return kwargs
 
 
@@ -128,13 +133,17 @@ def is_gym(name: str | None) -> bool:
 
 
 def check(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Raises UserError for an unknown name; makes a gymnasium environment with `options` and plays it briefly."""
+    """Raises UserError for an unknown name; makes a gymnasium environment with `options` and plays
+    it briefly.
+    """
     options = {key: value for key, value in options.items() if key != LAST_TEXT}
     if is_gym(name):
         importlib.import_module(_GYM_TASK).check(name, options)
     elif entry_points.is_entry_point(name):
         if not hasattr(_load(name), "make_spec"):
-            raise UserError(f"config.{_KEY}={name}: must be a class with make_spec, see motif_jax.envs.spec")
+            raise UserError(
+                f"config.{_KEY}={name}: must be a class with make_spec, see motif_jax.envs.spec"
+            )
     elif name in _PACKAGES:
         package = _PACKAGES[name]
         if importlib.util.find_spec(package) is None:
@@ -158,7 +167,9 @@ def _load(name: str) -> Any:
     if entry_points.is_entry_point(name):
         return entry_points.load(_KEY, name)
     check(name)
-    return entry_points.load_packaged(_KEY, _BABYAI_TEXT if _is_level(name) else _ENTRY_POINTS[name])
+    return entry_points.load_packaged(
+        _KEY, _BABYAI_TEXT if _is_level(name) else _ENTRY_POINTS[name]
+    )
 
 
 def require_text(name: str, text_field: str | None) -> str:
@@ -186,7 +197,8 @@ def make_group(
 ) -> EnvironmentGroup:
     """Makes `count` environments that are stepped together; `options` as for `make`.
 
-    `places` has a number for each environment that stays the same when the run resumes (see `spec.keeps_place`).
+    `places` has a number for each environment that stays the same when the run resumes (see
+    `spec.keeps_place`).
     """
     environment_spec = spec(name, **options)
     if environment_spec.group is not None:
@@ -198,7 +210,9 @@ def make_group(
 
 
 def spec(name: str, **options: Any) -> EnvironmentSpec:
-    """The spec of `make(name, **options)`, without starting an engine. Raises UserError: it lacks an option."""
+    """The spec of `make(name, **options)`, without starting an engine. Raises UserError: it lacks
+    an option.
+    """
     last_text = options.pop(LAST_TEXT, None)
     make_spec = _load(name).make_spec
     entry_points.require_signature(_KEY, name, make_spec, name, **options)
@@ -207,7 +221,9 @@ def spec(name: str, **options: Any) -> EnvironmentSpec:
 
 
 def shared_modules(name: str, **options: Any) -> list[str]:
-    """Modules to import before a fork, which start no threads; [] for environments from outside the package."""
+    """Modules to import before a fork, which start no threads; [] for environments from outside the
+    package.
+    """
     if is_gym(name) or entry_points.is_entry_point(name):
         return []
     environment_spec = spec(name, **options)

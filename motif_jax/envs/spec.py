@@ -1,7 +1,7 @@
 """The contract between environments and their players.
 
-No code outside an environment's package names its fields: slots, batcher, inference and learner follow its
-`EnvironmentSpec`.
+No code outside an environment's package names its fields: slots, batcher, inference and learner
+follow its `EnvironmentSpec`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,26 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-# How a step leaves an episode: it goes on, has ended by the game's rules, or was cut off by a step limit.
+# How a step leaves an episode: it goes on, has ended by the game's rules, or was cut off by a step
+# limit.
 RUNNING = 0
 TERMINATED = 1
 TRUNCATED = 2
 # Options that change observations but not the game.
-OBSERVED = ("fields", "tokenizer", "prompt_tokens", "special_tokens", "joint_actions", "prompt_turn")
+OBSERVED = (
+    "fields",
+    "tokenizer",
+    "prompt_tokens",
+    "special_tokens",
+    "joint_actions",
+    "prompt_turn",
+)
 # The number of an action, or the numbers of one of `EnvironmentSpec.action_size` real numbers.
 Action: TypeAlias = int | list[float]
 # Numbers of an action that its label shows: a film has a line for all that is said of a step.
 _LABELLED_NUMBERS = 4
-# The logit of an action that `EnvironmentSpec.mask_field` excludes: far below all others, but finite.
+# The logit of an action that `EnvironmentSpec.mask_field` excludes: far below all others, but
+# finite.
 MASKED = -1e9
 
 
@@ -32,7 +41,9 @@ class EngineError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class ArraySpec:
-    """Shape (of one step, without time and batch axes) and numpy dtype name of one observation field."""
+    """Shape (of one step, without time and batch axes) and numpy dtype name of one observation
+    field.
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -47,12 +58,15 @@ class EnvironmentSpec:
         num_actions: actions are integers 0 .. num_actions - 1; 0 where they are real numbers.
         text_field: the bytes that a text reward reads.
         count_field: how often this text was seen in this episode, with this step.
-        last_text: whether the text of an episode's final observation is collected and paid, with the step that led there; the
-            published systems leave it out, and so does NetHack.
-        observed_text: whether the text is part of what an agent observes; if not, a network reads it only where it is asked to.
+        last_text: whether the text of an episode's final observation is collected and paid, with
+            the step that led there; the published systems leave it out, and so does NetHack.
+        observed_text: whether the text is part of what an agent observes; if not, a network reads
+            it only where it is asked to.
         mask_field: uint8 [num_actions], 0 for actions that this state lacks; policies obey it.
-        expert_field: optional field (unsigned integer) with a scripted player's action, the dtype's maximum for none.
-        image_fields: pictures uint8 [height, width, channels] that a network reads with convolutions.
+        expert_field: optional field (unsigned integer) with a scripted player's action, the dtype's
+            maximum for none.
+        image_fields: pictures uint8 [height, width, channels] that a network reads with
+            convolutions.
         episode_fields: numbers of `Environment.episode_info()` besides `return` and `length`.
         family: an agent can play other environments of its family that have the same fields.
         action_names: display names; 'action N' by default.
@@ -61,12 +75,15 @@ class EnvironmentSpec:
         quirks: switches of `config.compat` that the option `compat` takes, in logging order.
         section: the section of `config.environment` with this environment's options.
         renderer: 'module:Class' of its `Renderer`.
-        group: 'module:Class' of an `EnvironmentGroup` made with (name, count, **options); None: `SingleEnvironments`.
-        keeps_place: whether the environment takes the option `place`, its number in the run, and depends on it.
+        group: 'module:Class' of an `EnvironmentGroup` made with (name, count, **options); None:
+            `SingleEnvironments`.
+        keeps_place: whether the environment takes the option `place`, its number in the run, and
+            depends on it.
         modules: further modules to import before actors are forked; they start no threads.
         remark: a note for users on how it runs on this machine.
-        action_size: actions are so many real numbers from -1 to 1, which the environment spreads over its own bounds; 0 where they
-            are integers. Real numbers have no mask, no expert, no names and no keys.
+        action_size: actions are so many real numbers from -1 to 1, which the environment spreads
+            over its own bounds; 0 where they are integers. Real numbers have no mask, no expert, no
+            names and no keys.
     """
 
     observation: Mapping[str, ArraySpec]
@@ -95,20 +112,28 @@ class EnvironmentSpec:
     def __post_init__(self) -> None:
         for name in (self.text_field, self.count_field, self.mask_field):
             if name is not None and name not in self.observation:
-                raise ValueError(f"{name!r} is not among the observation fields {sorted(self.observation)}")
+                raise ValueError(
+                    f"{name!r} is not among the observation fields {sorted(self.observation)}"
+                )
         expert = self.expert_field
         if expert is not None and expert not in self.optional_fields:
-            raise ValueError(f"{expert!r} is not among the optional fields {sorted(self.optional_fields)}")
+            raise ValueError(
+                f"{expert!r} is not among the optional fields {sorted(self.optional_fields)}"
+            )
 
         if min(self.num_actions, self.action_size) != 0 or self.num_actions == self.action_size:
             raise ValueError("one of num_actions and action_size must be above 0, and the other 0")
         numbered = (self.mask_field, self.expert_field, self.action_names, self.action_keys)
         if self.action_size and any(numbered):
-            raise ValueError("actions of real numbers have no mask, no expert, no names and no keys")
+            raise ValueError(
+                "actions of real numbers have no mask, no expert, no names and no keys"
+            )
         count = self.num_actions
         mask = self.mask_field
         if mask is not None and self.observation[mask] != ArraySpec((count,), "uint8"):
-            raise ValueError(f"the mask {mask!r} must be uint8 [{count}], one entry for each action")
+            raise ValueError(
+                f"the mask {mask!r} must be uint8 [{count}], one entry for each action"
+            )
 
         defaults: dict[str, tuple] = {
             "action_names": tuple(f"action {number}" for number in range(count)),
@@ -124,7 +149,11 @@ class EnvironmentSpec:
     @property
     def action(self) -> ArraySpec:
         """Shape and dtype of an action."""
-        return ArraySpec((self.action_size,), "float32") if self.action_size else ArraySpec((), "int32")
+        return (
+            ArraySpec((self.action_size,), "float32")
+            if self.action_size
+            else ArraySpec((), "int32")
+        )
 
     def action_array(self, actions: Sequence[Action]) -> np.ndarray:
         """Actions as an array [T, ...] of the dtype and shape of `action`."""
@@ -139,7 +168,9 @@ class EnvironmentSpec:
         return ", ".join(numbers) + (", …" if len(action) > _LABELLED_NUMBERS else "")
 
     def fits(self, trained: EnvironmentSpec) -> bool:
-        """Whether an agent trained with the spec `trained` can play here: all its fields, and the same actions."""
+        """Whether an agent trained with the spec `trained` can play here: all its fields, and the
+        same actions.
+        """
         has_actions = (self.num_actions, self.action) == (trained.num_actions, trained.action)
         has_actions = has_actions and self.mask_field == trained.mask_field
         has_fields = trained.observation.items() <= self.observation.items()
@@ -153,7 +184,9 @@ class EnvironmentSpec:
             )
             # Not a number is not at most 1 either.
             if not (
-                is_row and len(action) == self.action_size and all(abs(number) <= 1 for number in action)
+                is_row
+                and len(action) == self.action_size
+                and all(abs(number) <= 1 for number in action)
             ):
                 raise ValueError(f"action {action} is not {self.action_size} numbers from -1 to 1")
             return
@@ -166,7 +199,8 @@ class Frame(NamedTuple):
 
     Attributes:
         chars: uint8 [rows, columns], ASCII.
-        colors: uint8 or int8 [rows, columns]; bits 0 to 3 are the terminal colour, bit 4 reverses it.
+        colors: uint8 or int8 [rows, columns]; bits 0 to 3 are the terminal colour, bit 4 reverses
+            it.
         cursor: row and column of the player.
         numbers, notes: name -> value or text to display; the same names for all observations.
         spare_rows: rows that a low terminal may leave out.
@@ -200,17 +234,22 @@ class Environment(Protocol):
     spec: EnvironmentSpec
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        """Starts the episode of `seed`, which determines it fully, and writes its first observation. Raises EngineError."""
+        """Starts the episode of `seed`, which determines it fully, and writes its first
+        observation. Raises EngineError.
+        """
 
     def step(self, action: Any, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
-        """Plays `action`, an int or `spec.action_size` floats; returns the reward and one of `RUNNING`, `TERMINATED`, `TRUNCATED`.
+        """Plays `action`, an int or `spec.action_size` floats; returns the reward and one of
+        `RUNNING`, `TERMINATED`, `TRUNCATED`.
 
         Writes every field of `out` completely; the fields may be views of a row of larger arrays.
         Raises EngineError: the engine is broken; ValueError: the action is out of range.
         """
 
     def episode_info(self) -> dict[str, float]:
-        """Return, length and `spec.episode_fields` of the current episode, or of the one that has just ended."""
+        """Return, length and `spec.episode_fields` of the current episode, or of the one that has
+        just ended.
+        """
 
     def close(self) -> None:
         """Frees the engine; the object cannot be used afterwards."""
@@ -226,7 +265,8 @@ class EnvironmentGroup(Protocol):
         """Starts the episode of `seed` in `column`."""
 
     def step(self, actions: Sequence[Any], columns: Sequence[int]) -> tuple[list[float], list[int]]:
-        """Plays `actions[column]` in each of `columns` (ascending); returns rewards and ends of all, 0 for resting ones.
+        """Plays `actions[column]` in each of `columns` (ascending); returns rewards and ends of
+        all, 0 for resting ones.
 
         A column that has ended must be started again before its next step.
         """
@@ -242,7 +282,9 @@ class EnvironmentGroup(Protocol):
 
 
 class Row(dict[str, np.ndarray]):
-    """The arrays of one row, field -> view, which only one environment writes; `handles` caches what it makes of them."""
+    """The arrays of one row, field -> view, which only one environment writes; `handles` caches
+    what it makes of them.
+    """
 
     __slots__ = ("handles",)
 
@@ -254,8 +296,12 @@ class Row(dict[str, np.ndarray]):
         raise TypeError("the arrays of a row stay the same; write into them")
 
 
-def empty_observation(spec: EnvironmentSpec, leading: tuple[int, ...] = ()) -> dict[str, np.ndarray]:
-    """Zeroed arrays of the fields of `spec`, each [*leading, *shape]; a `Row` without leading axes."""
+def empty_observation(
+    spec: EnvironmentSpec, leading: tuple[int, ...] = ()
+) -> dict[str, np.ndarray]:
+    """Zeroed arrays of the fields of `spec`, each [*leading, *shape]; a `Row` without leading
+    axes.
+    """
     fields = spec.observation.items()
     arrays = {name: np.zeros((*leading, *field.shape), field.dtype) for name, field in fields}
     return arrays if leading else Row(arrays)

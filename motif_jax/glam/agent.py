@@ -1,6 +1,8 @@
-"""A language model as an agent: it reads a prompt, scores the actions' words, and has a value (Carta et al. 2023, GLAM).
+"""A language model as an agent: it reads a prompt, scores the actions' words, and has a value
+(Carta et al. 2023, GLAM).
 
-Training changes the whole model, or low-rank additions to a frozen base of any precision (`config.lora`).
+Training changes the whole model, or low-rank additions to a frozen base of any precision
+(`config.lora`).
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ from motif_jax.lm.tokens import Tokenizer, TokenRows, bucket, candidate_rows, pa
 
 # The head of a policy that does not score words.
 ACTIONS = "actions"
-# Which texts get the tokenizer's special tokens; with `compat.glam_end_token` the candidates get them too.
+# Which texts get the tokenizer's special tokens; with `compat.glam_end_token` the candidates get
+# them too.
 PROMPT = "prompt"
 # Switches that name a form of the score.
 _SWITCHES = {"glam_raw_logit_score": RAW_LOGIT, "glam_scaled_probability_score": SCALED_PROBABILITY}
@@ -45,13 +48,17 @@ def check(network: LanguagePolicy, lora: LoraOnBase, compat: Compat) -> None:
     """Checks the sections of a language model as an agent."""
     allowed = "whole numbers above 0, such as (1024, 1024)"
     checks.require(bool(network.head_widths), "network.head_widths", network.head_widths, allowed)
-    checks.require(bool(network.model), "network.model", network.model, "a folder, or a name of the hub")
+    checks.require(
+        bool(network.model), "network.model", network.model, "a folder, or a name of the hub"
+    )
     form_of(network.score, compat)
     is_fresh = not (network.keep_embedding and network.pretrained)
     allowed = "False with network.pretrained=True, which keeps all weights"
     checks.require(is_fresh, "network.keep_embedding", True, allowed)
     if network.policy == ACTIONS:
-        allowed = f"{LOG_PROBABILITY}, the default, with network.policy={ACTIONS}: a head scores no words"
+        allowed = (
+            f"{LOG_PROBABILITY}, the default, with network.policy={ACTIONS}: a head scores no words"
+        )
         checks.require(network.score == LOG_PROBABILITY, "network.score", network.score, allowed)
         allowed = f"False with network.policy={ACTIONS}: a head scores no words"
         checks.require(not network.by_length, "network.by_length", True, allowed)
@@ -59,7 +66,9 @@ def check(network: LanguagePolicy, lora: LoraOnBase, compat: Compat) -> None:
         allowed = "'float32' without config.lora.patterns: what is learned is not frozen"
         checks.require(lora.base == "float32", "lora.base", lora.base, allowed)
         return
-    allowed = "True with config.lora.patterns: low-rank additions are learned to a model that is there"
+    allowed = (
+        "True with config.lora.patterns: low-rank additions are learned to a model that is there"
+    )
     checks.require(network.pretrained, "network.pretrained", False, allowed)
 
 
@@ -76,7 +85,9 @@ def form_of(score: str, compat: Compat) -> str:
 
 
 class PromptReader:
-    """The common part of policies that read prompts: `tokens` int32 [L], padded with -1; they keep no state."""
+    """The common part of policies that read prompts: `tokens` int32 [L], padded with -1; they keep
+    no state.
+    """
 
     def frozen(self) -> dict[str, Any]:
         return {}
@@ -85,7 +96,8 @@ class PromptReader:
         return params
 
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Cuts `tokens` after the longest prompt, to one of a few lengths (`tokens.bucket`) so that few programs are compiled.
+        """Cuts `tokens` after the longest prompt, to one of a few lengths (`tokens.bucket`) so that
+        few programs are compiled.
 
         `candidates` are cut after the longest, which is the same for nearly all prompts.
         """
@@ -105,16 +117,18 @@ class PromptReader:
 class LanguageAgent(PromptReader):
     """Implements `nets.policy.PolicyNetwork`.
 
-    The policy's logits are scores of the actions' words after the prompt, or outputs of a head. Value and action head read the
-    state that predicts a candidate's first token.
+    The policy's logits are scores of the actions' words after the prompt, or outputs of a head.
+    Value and action head read the state that predicts a candidate's first token.
 
     Attributes:
-      spec: the observation may have `candidates` int32 [A, S], padded with -1: the actions of that prompt; a row without tokens is
-        no action. `candidate_starts` int32 [A], where there are any, are the tokens at the beginning of each that are the prompt's.
+      spec: the observation may have `candidates` int32 [A, S], padded with -1: the actions of that
+        prompt; a row without tokens is no action. `candidate_starts` int32 [A], where there are
+        any, are the tokens at the beginning of each that are the prompt's.
       heads: 'value', and 'actions' where the policy is a head.
       candidates: tokens of the actions of all prompts; None where each prompt has its own.
       form, by_length, pad_plus_one: see `candidate_scores`.
-      source: folder of the model's weights; None: fresh weights, with the embeddings of `keep_embedding` if it is a folder.
+      source: folder of the model's weights; None: fresh weights, with the embeddings of
+          `keep_embedding` if it is a folder.
       dropout: whether dropout is on, in acting and in learning (`compat.glam_untrained_dropout`).
     """
 
@@ -149,7 +163,10 @@ class LanguageAgent(PromptReader):
             shapes = jax.eval_shape(self.model.init, model_key)
             return {"additions": lora.init(model_key, shapes, self.adaptation.spec), "heads": heads}
         if self.source is not None:
-            return {"model": jax.tree.map(jnp.asarray, folders.read(self.source).params), "heads": heads}
+            return {
+                "model": jax.tree.map(jnp.asarray, folders.read(self.source).params),
+                "heads": heads,
+            }
         params = self.model.init(model_key)
         if self.keep_embedding is not None:
             params = _with_embeddings(params, folders.read(self.keep_embedding).params)
@@ -160,15 +177,22 @@ class LanguageAgent(PromptReader):
         if self.adaptation.spec is None:
             return {}
         assert self.source is not None
-        _, frozen = self.adaptation.arrange(folders.read(self.source).params, None, jax.random.key(0))
+        _, frozen = self.adaptation.arrange(
+            folders.read(self.source).params, None, jax.random.key(0)
+        )
         return frozen
 
     def apply(
         self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array
     ) -> tuple[jax.Array, jax.Array, Any]:
-        """See `PolicyNetwork.apply`; `params` has the trained and the frozen parameters in one dict."""
+        """See `PolicyNetwork.apply`; `params` has the trained and the frozen parameters in one
+        dict.
+        """
         chex.assert_rank([observation[TOKENS], first], [3, 2])
-        rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
+        rows = {
+            name: observation[name].reshape(-1, *observation[name].shape[2:])
+            for name in self.fields
+        }
         logits, value = self.logits_and_values(params, **rows)
         return logits.reshape(*first.shape, -1), value.reshape(first.shape), state
 
@@ -181,7 +205,8 @@ class LanguageAgent(PromptReader):
     ) -> tuple[jax.Array, jax.Array]:
         """Logits float32 [N, A] and values float32 [N] after prompts int32 [N, L], padded with -1.
 
-        `candidates` int32 [N, A, S] and `candidate_starts` int32 [N, A] are the actions of each prompt, see the class.
+        `candidates` int32 [N, A, S] and `candidate_starts` int32 [N, A] are the actions of each
+        prompt, see the class.
         """
         prompt = jnp.maximum(tokens, 0)
         # An empty row, which compilation has, reads one token.
@@ -210,7 +235,9 @@ class LanguageAgent(PromptReader):
         return logits, self.heads.apply(params["heads"], "value", states)
 
     def _candidates(self, observed: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-        """Tokens, and which of them are not padding, of the candidates that are observed, or of those of all prompts."""
+        """Tokens, and which of them are not padding, of the candidates that are observed, or of
+        those of all prompts.
+        """
         if observed is not None:
             return jnp.maximum(observed, 0), observed >= 0
         assert self.candidates is not None
@@ -223,7 +250,9 @@ def _longest(rows: np.ndarray) -> int:
     return int(columns[-1]) + 1 if len(columns) else 1
 
 
-def _opening_states(model: LanguageModel, params: Any, prompt: jax.Array, valid: jax.Array) -> jax.Array:
+def _opening_states(
+    model: LanguageModel, params: Any, prompt: jax.Array, valid: jax.Array
+) -> jax.Array:
     """The states [N, D] that predict a candidate's first token."""
     params = model.prepared(params)
     states, context = model.prefill(params, prompt, valid)
@@ -249,19 +278,23 @@ def dropout_key(params: Any, tokens: jax.Array) -> jax.Array:
 
 
 def is_joint(network: LanguagePolicy, compat: Compat, model: language_config.ModelConfig) -> bool:
-    """Whether prompts and actions are tokenised together: where a decoder scores the actions' words.
+    """Whether prompts and actions are tokenised together: where a decoder scores the actions'
+    words.
 
-    The published code tokenises them apart, which `compat.glam_separate_tokens` does, and the end tokens of its first release do.
+    The published code tokenises them apart, which `compat.glam_separate_tokens` does, and the end
+    tokens of its first release do.
     """
     is_published = compat.glam_separate_tokens or compat.glam_end_token
     return network.policy != ACTIONS and not model.encoder_layers and not is_published
 
 
 def template_of(network: LanguagePolicy, compat: Compat, folder: Path) -> ChatTemplate | None:
-    """The chat template by which the model in `folder` reads prompts, see `network.chat`; None: they are plain text.
+    """The chat template by which the model in `folder` reads prompts, see `network.chat`; None:
+    they are plain text.
 
     Raises:
-      UserError: `network.chat=always`, and the model has no template, or its policy does not read prompt and action as one text.
+      UserError: `network.chat=always`, and the model has no template, or its policy does not read
+          prompt and action as one text.
     """
     if network.chat == chat_prompts.NEVER:
         return None
@@ -271,9 +304,7 @@ def template_of(network: LanguagePolicy, compat: Compat, folder: Path) -> ChatTe
         allowed = f"{chat_prompts.AUTO} or {chat_prompts.NEVER}"
         has_template = f"{allowed}: config.network.model={network.model} has no chat template"
         checks.require(template is not None, "network.chat", network.chat, has_template)
-        reads_both = (
-            f"{allowed} where prompt and action are not tokenised together as one text (docs/glam.md)"
-        )
+        reads_both = f"{allowed} where prompt and action are not tokenised together as one text (docs/glam.md)"
         checks.require(joint, "network.chat", network.chat, reads_both)
     return template if joint else None
 
@@ -281,7 +312,11 @@ def template_of(network: LanguagePolicy, compat: Compat, folder: Path) -> ChatTe
 def prompts_in_words(network: LanguagePolicy, compat: Compat, folder: Path) -> str:
     """One line: how prompts are written."""
     template = template_of(network, compat, folder)
-    if template is None and network.chat != chat_prompts.NEVER and chat_template.read(folder) is not None:
+    if (
+        template is None
+        and network.chat != chat_prompts.NEVER
+        and chat_template.read(folder) is not None
+    ):
         return "prompts: plain text, as they are (prompt and action are not tokenised together)"
     return chat_prompts.in_words(network.chat, template, "network.chat")
 
@@ -289,7 +324,9 @@ def prompts_in_words(network: LanguagePolicy, compat: Compat, folder: Path) -> s
 def _action_rows(
     chosen: LanguagePolicy, tokenizer: Tokenizer, actions: Sequence[str], special: bool = False
 ) -> list[list[int]]:
-    """`candidate_rows` of actions. Raises UserError: one has no tokens, or two have the same; it names the model."""
+    """`candidate_rows` of actions. Raises UserError: one has no tokens, or two have the same; it
+    names the model.
+    """
     try:
         return candidate_rows(tokenizer, actions, special)
     except UserError as error:
@@ -298,7 +335,9 @@ def _action_rows(
         ) from None
 
 
-def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: EnvironmentSpec) -> LanguageAgent:
+def make(
+    chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: EnvironmentSpec
+) -> LanguageAgent:
     """Builds the agent; reads no weights.
 
     Raises:
@@ -331,7 +370,9 @@ def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: Environ
             "together with each prompt (its field candidates)"
         )
     else:
-        candidates = padded(_action_rows(chosen, tokenizer, spec.action_names, compat.glam_end_token))
+        candidates = padded(
+            _action_rows(chosen, tokenizer, spec.action_names, compat.glam_end_token)
+        )
         shape = candidates.tokens.shape
     room = settings.max_length
     if room is not None and chosen.prompt_tokens + shape[1] > room:
@@ -363,7 +404,9 @@ def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: Environ
 
 
 def _with_embeddings(params: Any, pretrained: Any) -> Any:
-    """`params` with the embeddings of `pretrained`: of tokens, positions and types, and their norm."""
+    """`params` with the embeddings of `pretrained`: of tokens, positions and types, and their
+    norm.
+    """
     arrays = flatten_dict(pretrained, sep="/")
     embeddings = {name: jnp.asarray(array) for name, array in arrays.items() if "embed" in name}
     return unflatten_dict(flatten_dict(params, sep="/") | embeddings, sep="/")

@@ -57,7 +57,8 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
 def resolved(config_tree: ConfigDict) -> dict[str, Any]:
     """The config with the environment and wording of the trajectories.
 
-    Raises UserError where both name no environment, or the config has values that are neither the defaults nor theirs.
+    Raises UserError where both name no environment, or the config has values that are neither the
+    defaults nor theirs.
     """
     config: dict[str, Any] = config_tree.to_dict()
     section = config["environment"]
@@ -74,14 +75,18 @@ def resolved(config_tree: ConfigDict) -> dict[str, Any]:
     section["name"] = description["environment"]
     user_options = flat(run_folder.as_plain(section))
     section["max_episode_steps"] = options.get("max_episode_steps")
-    section["babyai_text"] = {key: options.get(key, value) for key, value in section["babyai_text"].items()}
+    section["babyai_text"] = {
+        key: options.get(key, value) for key, value in section["babyai_text"].items()
+    }
     _refuse_other_options(user_options, flat(run_folder.as_plain(section)))
     _take_wording(config, options.get("compat", {}))
     return config
 
 
 def _refuse_other_options(user_options: Mapping[str, Any], used: Mapping[str, Any]) -> None:
-    """Refuses options of the environment that differ from the defaults and from those of the trajectories."""
+    """Refuses options of the environment that differ from the defaults and from those of the
+    trajectories.
+    """
     defaults = flat(run_folder.as_plain(resources.config("clone_behaviour").environment))
     for key, value in user_options.items():
         allowed = f"left at {defaults[key]!r}, or {used[key]!r} as the trajectories were played"
@@ -89,7 +94,9 @@ def _refuse_other_options(user_options: Mapping[str, Any], used: Mapping[str, An
 
 
 def _take_wording(config: dict[str, Any], switches: Mapping[str, bool]) -> None:
-    """Takes the wording of the trajectories; of their `switches` those that are off need not be named."""
+    """Takes the wording of the trajectories; of their `switches` those that are off need not be
+    named.
+    """
     section = config["environment"]
     level = catalogue.find(section["name"])
     level_language = level.language if level is not None else ""
@@ -136,14 +143,18 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         special = (end_token(agent, folder, model), model.pad_id)
         task = CloningTask(config, network, data, parallel, special, digests)
         remark = agent_networks.class_of(agent).remark(agent)
-        about = f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out; {remark}"
+        about = (
+            f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out; {remark}"
+        )
         return OfflineRun(task, about)
 
     return offline_run.run(config, resolved_config, workdir, IDENTITY, (), build, free)
 
 
 def end_token(agent: AgentConfig, folder: Path, model: ModelConfig) -> int:
-    """The token that ends an action: of a chat model that reads turns the end of the assistant's turn, else the end of a text."""
+    """The token that ends an action: of a chat model that reads turns the end of the assistant's
+    turn, else the end of a text.
+    """
     template = language_agent.template_of(agent.network, agent.compat, folder)
     if template is None:
         return model.end_ids[0]

@@ -24,9 +24,11 @@ _TOKENISED_AT_ONCE = 1024  # prompts
 
 
 class JointActions(NamedTuple):
-    """The actions' tokens after the prompts, where both are tokenised together; most prompts have the same.
+    """The actions' tokens after the prompts, where both are tokenised together; most prompts have
+    the same.
 
-    A prompt has one of K lists; of each action's row the first `starts` tokens are the prompt's (`core.joint_tokens.JointRows`).
+    A prompt has one of K lists; of each action's row the first `starts` tokens are the prompt's
+    (`core.joint_tokens.JointRows`).
     """
 
     list_of_prompt: np.ndarray  # int32 [N], which of the lists
@@ -64,7 +66,9 @@ def files(config: CloningConfig) -> list[Path]:
     )
     if published_files.dir:
         checks.existing_folder(config, "published.dir")
-        return list(published.paths(published_files.dir, published_files.name, published_files.number))
+        return list(
+            published.paths(published_files.dir, published_files.name, published_files.number)
+        )
     return [checks.existing_folder(config, "trajectories") / parquet.FILE]
 
 
@@ -74,7 +78,9 @@ def read(config: CloningConfig) -> Pairs:
     published_files = config.published
     if not published_files.dir:
         return parquet.read(paths[0])
-    prompts, actions = published.read(published_files.dir, published_files.name, published_files.number)
+    prompts, actions = published.read(
+        published_files.dir, published_files.name, published_files.number
+    )
     return Pairs(prompts, actions, {})
 
 
@@ -92,10 +98,11 @@ def load(
     joint_actions: Sequence[str] = (),
     turn: Sequence[str] = (),
 ) -> CloningData:
-    """Tokenises the prompts, with the tokenizer's `special` tokens or without, and divides them; UserError for invalid steps.
+    """Tokenises the prompts, with the tokenizer's `special` tokens or without, and divides them;
+    UserError for invalid steps.
 
-    `joint_actions` are the names of the actions where they are tokenised together with each prompt, `turn` is that of
-    `PromptTokens`.
+    `joint_actions` are the names of the actions where they are tokenised together with each prompt,
+    `turn` is that of `PromptTokens`.
     """
     count = len(pairs.actions)
     numbers = np.array(pairs.actions, np.int64)
@@ -112,7 +119,9 @@ def load(
     tokens, offsets, joint = _tokens(config, pairs.prompts, special, joint_actions, turn)
     rows = np.arange(count, dtype=np.int64)
     digest = digests.of_bytes("".join(digests.of_file(path) for path in files(config)).encode())
-    return CloningData(tokens, offsets, numbers.astype(np.int32), rows[:train], rows[train:], digest, joint)
+    return CloningData(
+        tokens, offsets, numbers.astype(np.int32), rows[:train], rows[train:], digest, joint
+    )
 
 
 def _tokens(

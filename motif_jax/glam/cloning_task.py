@@ -34,16 +34,20 @@ class CloningBatch(NamedTuple):
     prompts: Any  # int32 [..., L], padded with -1
     actions: Any  # int32 [...]
     valid: Any  # bool [...]
-    # int32 [..., A, S] and [..., A], see `JointActions`; None: the network has the actions of all prompts.
+    # int32 [..., A, S] and [..., A], see `JointActions`; None: the network has the actions of all
+    # prompts.
     candidates: Any = None
     starts: Any = None
 
 
-def scoring_targets(network: LanguageAgent, end: int, pad: int, length: int | None) -> LanguageAgent:
-    """The network with the targets of cloning as its candidates, scored by their log-probabilities, whatever scores it acts by.
+def scoring_targets(
+    network: LanguageAgent, end: int, pad: int, length: int | None
+) -> LanguageAgent:
+    """The network with the targets of cloning as its candidates, scored by their log-probabilities,
+    whatever scores it acts by.
 
-    A target is an action's tokens, `end`, and `pad` up to `length` (`compat.bc_pad_in_loss`; None: no padding). Where prompts
-    have their own actions, `with_targets` makes them.
+    A target is an action's tokens, `end`, and `pad` up to `length` (`compat.bc_pad_in_loss`; None:
+    no padding). Where prompts have their own actions, `with_targets` makes them.
     """
     candidates = network.candidates
     if candidates is not None:
@@ -56,9 +60,13 @@ def scoring_targets(network: LanguageAgent, end: int, pad: int, length: int | No
 
 
 def with_targets(joint: JointActions, end: int, pad: int, length: int | None) -> JointActions:
-    """The targets, as in `scoring_targets`, of actions that are tokenised together with their prompts."""
+    """The targets, as in `scoring_targets`, of actions that are tokenised together with their
+    prompts.
+    """
     lists, actions, longest = joint.candidates.shape
-    flat = zip(joint.candidates.reshape(-1, longest), joint.starts.reshape(-1).tolist(), strict=True)
+    flat = zip(
+        joint.candidates.reshape(-1, longest), joint.starts.reshape(-1).tolist(), strict=True
+    )
     rows = [_target(row[row >= 0].tolist(), start, end, pad, length) for row, start in flat]
     return joint._replace(candidates=padded(rows, pad=-1).tokens.reshape(lists, actions, -1))
 
@@ -78,14 +86,16 @@ def sums(
     batch: CloningBatch,
     key: Any = None,
 ) -> TokenSums:
-    """Sums of the losses of `batch` [N], and how often the expert's action is the most likely; a `training.SumsOf`.
+    """Sums of the losses of `batch` [N], and how often the expert's action is the most likely; a
+    `training.SumsOf`.
 
-    By tokens the most likely is that of the greatest log-probability with the end token (`scoring_targets`), which need not be
-    the likeliest by the scores that the clone acts by.
+    By tokens the most likely is that of the greatest log-probability with the end token
+    (`scoring_targets`), which need not be the likeliest by the scores that the clone acts by.
 
     Args:
       network: its logits are the candidates' log-probabilities.
-      by_tokens: the mean loss is a token's; False: it is the cross-entropy of the expert's action among the candidates.
+      by_tokens: the mean loss is a token's; False: it is the cross-entropy of the expert's action
+          among the candidates.
     """
     params = {**(frozen or {}), **learned}
     logits, _ = network.logits_and_values(params, batch.prompts, batch.candidates, batch.starts)
@@ -95,7 +105,9 @@ def sums(
     weight = jnp.ones_like(chosen)
     if by_tokens:
         counts = _token_counts(network, batch)
-        weight = jnp.take_along_axis(counts, batch.actions[:, None], axis=1)[:, 0].astype(jnp.float32)
+        weight = jnp.take_along_axis(counts, batch.actions[:, None], axis=1)[:, 0].astype(
+            jnp.float32
+        )
     valid = batch.valid.astype(jnp.float32)
     is_right = (jnp.argmax(logits, axis=1) == batch.actions).astype(jnp.float32)
     loss = jnp.sum(jnp.where(batch.valid, -chosen, 0.0))
@@ -112,7 +124,9 @@ def _token_counts(network: LanguageAgent, batch: CloningBatch) -> jax.Array:
 
 
 class CloningBatches:
-    """Passes over the training rows of `data`, shuffled unless `compat.bc_unshuffled`, and over the held-out rows."""
+    """Passes over the training rows of `data`, shuffled unless `compat.bc_unshuffled`, and over the
+    held-out rows.
+    """
 
     def __init__(self, config: CloningConfig, data: CloningData) -> None:
         self._config = config
@@ -122,7 +136,9 @@ class CloningBatches:
         self._order = functools.lru_cache(maxsize=2)(self._drawn)
 
     def _drawn(self, number: int) -> np.ndarray:
-        """Rows of the training pass `number`: int64 [steps, batch], -1 where the last batch has none."""
+        """Rows of the training pass `number`: int64 [steps, batch], -1 where the last batch has
+        none.
+        """
         config = self._config
         rows = self._data.train
         if config.compat.bc_unshuffled:
@@ -136,7 +152,9 @@ class CloningBatches:
         if joint is None:
             return CloningBatch(prompts, actions, rows >= 0)
         lists = joint.list_of_prompt[rows]
-        return CloningBatch(prompts, actions, rows >= 0, joint.candidates[lists], joint.starts[lists])
+        return CloningBatch(
+            prompts, actions, rows >= 0, joint.candidates[lists], joint.starts[lists]
+        )
 
     def batches(self, first: int, count: int) -> CloningBatch:
         """The batches of `count` training steps from step `first` on, stacked."""
@@ -149,7 +167,9 @@ class CloningBatches:
     def all_batches(self, max_batches: int) -> list[CloningBatch]:
         """At most `max_batches` batches of held-out rows."""
         size = self._config.batch_size
-        return [self._batch(rows) for rows in _filled(self._data.held_out[: max_batches * size], size)]
+        return [
+            self._batch(rows) for rows in _filled(self._data.held_out[: max_batches * size], size)
+        ]
 
 
 def _filled(rows: np.ndarray, size: int) -> np.ndarray:
@@ -194,7 +214,9 @@ class CloningTask(SumsTask):
         training_data = TrainingData(batches, batches, digests, config.source)
         super().__init__(config, loss, parameters, training_data, parallel, steps)
 
-    def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
+    def evaluate(
+        self, state: LanguageTrainState, shared: Any, position: TrainingPosition
+    ) -> Evaluation:
         held_out = self.held_out(state, shared, position)
         row = {
             "validation/loss": held_out.loss,

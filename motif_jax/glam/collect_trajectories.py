@@ -1,4 +1,6 @@
-"""Plays episodes of BabyAI-Text until there are enough steps, and writes the prompt and action of each."""
+"""Plays episodes of BabyAI-Text until there are enough steps, and writes the prompt and action of
+each.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     player = eval_agents.open_pinned(config, workdir)
     base = player.base
     key = f"environment.name={base.environment}"
-    remedy = "choose another level, or an agent that was trained with more config.network.prompt_tokens"
+    remedy = (
+        "choose another level, or an agent that was trained with more config.network.prompt_tokens"
+    )
     if config.policy == eval_agents.ZERO_SHOT:
         key = f"network.prompt_tokens={config.network.prompt_tokens}"
         remedy = "raise it (if the model has the positions), or choose another level"
@@ -113,7 +117,9 @@ def play_until_enough(
     player: eval_agents.EvalAgent,
     stop: interruption.Interruption,
 ) -> list[dict[str, Any]] | None:
-    """Rows of episodes with `config.steps` steps, played in ever larger numbers; None after a request to stop."""
+    """Rows of episodes with `config.steps` steps, played in ever larger numbers; None after a
+    request to stop.
+    """
     policy = player.policy(player.base)
     how = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
     folder = workdir / _EPISODES
@@ -135,7 +141,8 @@ def play_until_enough(
         if len(total_steps) and total_steps[-1] >= config.steps:
             return used[: int(np.searchsorted(total_steps, config.steps)) + 1]
         if len(total_steps):
-            # The number that is expected to suffice, but at most ten times the present one: the mean is a guess at first.
+            # The number that is expected to suffice, but at most ten times the present one: the
+            # mean is a guess at first.
             steps_per_episode = total_steps[-1] / count
             expected = 1.02 * config.steps / steps_per_episode
             count = int(min(10 * count, max(expected, count + config.lanes)))
@@ -153,7 +160,9 @@ def _options(base: PlayedLevel) -> dict[str, Any]:
     return {name: value for name, value in base.options.items() if name not in OBSERVED}
 
 
-def _replayed(base: PlayedLevel, rows: Sequence[Mapping[str, Any]]) -> Iterator[parquet.TrajectoryEpisode]:
+def _replayed(
+    base: PlayedLevel, rows: Sequence[Mapping[str, Any]]
+) -> Iterator[parquet.TrajectoryEpisode]:
     """Plays the episodes of `rows` again, for their prompts, which no journal has."""
     env = registry.make(base.environment, **_options(base), fields=("prompt",))
     with contextlib.closing(env):
@@ -167,7 +176,9 @@ def _replayed(base: PlayedLevel, rows: Sequence[Mapping[str, Any]]) -> Iterator[
                 rewards.append(transition.reward)
             if len(prompts) != len(actions) + 1:
                 raise RuntimeError(f"the episode with seed {seed} does not play the same way twice")
-            yield parquet.TrajectoryEpisode(row["index"], seed, prompts[:-1], actions.tolist(), rewards[1:])
+            yield parquet.TrajectoryEpisode(
+                row["index"], seed, prompts[:-1], actions.tolist(), rewards[1:]
+            )
 
 
 def _in_words(meta: Mapping[str, Any]) -> str:

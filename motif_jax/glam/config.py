@@ -1,4 +1,6 @@
-"""The configs of GLAM: its networks, DRRN's Q-learning, probes, players of levels, and behavioural cloning."""
+"""The configs of GLAM: its networks, DRRN's Q-learning, probes, players of levels, and behavioural
+cloning.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,12 @@ class LanguagePolicy:
     kind: str = one_of(("language",), "kind of policy, a language model that scores actions")
     model: str = plain_key("", "a folder, or a name of the Hugging Face hub")
     pretrained: bool = plain_key(
-        True, "starts from the weights in the model's folder; False: fresh weights of the model's shapes"
+        True,
+        "starts from the weights in the model's folder; False: fresh weights of the model's shapes",
     )
-    keep_embedding: bool = plain_key(False, "takes the folder's embeddings all the same, with fresh weights")
+    keep_embedding: bool = plain_key(
+        False, "takes the folder's embeddings all the same, with fresh weights"
+    )
     policy: str = one_of(
         ("score", "actions"), "scores the actions' words, or has a head on the value's state"
     )
@@ -47,8 +52,9 @@ class LanguagePolicy:
         "where the tokens that the tokenizer adds to a text (such as T5's end token) stand: around the prompt, as in pretraining, or "
         "nowhere, as in the released code",
     )
-    # Of the probability of SmolLM2-135M-Instruct .15 lies on BabyAI-Text's six actions in plain text, .007 in turns; of Qwen2.5-Coder-0.5B's
-    # .58 and .013: an answer begins in its own words, where "Action 0:" goes on with an action.
+    # Of the probability of SmolLM2-135M-Instruct .15 lies on BabyAI-Text's six actions in plain
+    # text, .007 in turns; of Qwen2.5-Coder-0.5B's .58 and .013: an answer begins in its own words,
+    # where "Action 0:" goes on with an action.
     chat: str = one_of(
         ("never", "auto", "always"),
         "whether a prompt is a turn of the user by the model's own chat template, and the action the beginning of the assistant's: 'auto' where a "
@@ -87,7 +93,9 @@ class QLearning:
     gamma: float = fraction(0.9, "discount of a step")
     epochs: int = positive(1, "steps of learning after each batch, each on its own draw")
     # All of the published run.
-    replay_steps: int = positive(1_500_000, "steps remembered, each in 2.5 bytes x network.prompt_tokens")
+    replay_steps: int = positive(
+        1_500_000, "steps remembered, each in 2.5 bytes x network.prompt_tokens"
+    )
     replay_draw: int = positive(64, "steps of a draw, of all devices together")
     positive_reward: bool = plain_key(True, "negative rewards of the task count as 0, as published")
 
@@ -112,8 +120,12 @@ class LevelOptionKeys:
 
     kind: str = plain_key("", "kind of task in the Mixed levels; '' draws it for each episode")
     language: str = plain_key("", "'english', 'french', or '' for the level's own")
-    observations: int = positive(3, "number of observations in a prompt, with the actions between them")
-    actions: tuple[str, ...] = plain_key(ACTIONS, "names of the actions; those beyond the sixth do nothing")
+    observations: int = positive(
+        3, "number of observations in a prompt, with the actions between them"
+    )
+    actions: tuple[str, ...] = plain_key(
+        ACTIONS, "names of the actions; those beyond the sixth do nothing"
+    )
     distractors: int | None = non_negative(
         None, "objects without a use (published: 4, 8, 16); None: the level's"
     )
@@ -128,7 +140,9 @@ class PlayedLevelKeys:
     """The level that an agent plays, whose options are those of its training."""
 
     # An agent keeps the options of its training; on another level without kind and distractors.
-    name: str | None = plain_key(None, "level to play; None: the agent's, or BabyAI-MixedTrainLocal-v0")
+    name: str | None = plain_key(
+        None, "level to play; None: the agent's, or BabyAI-MixedTrainLocal-v0"
+    )
     max_episode_steps: int = positive(5000, "cuts episodes off before the level's own limit")
     babyai_text: LevelOptionKeys = subsection(LevelOptionKeys)
 
@@ -149,7 +163,9 @@ class ClonedLevelKeys(PlayedLevelKeys):
 
 @section_class
 class LanguageTraining:
-    """What a training of a language agent has besides the keys of `AgentConfig`, or with other defaults."""
+    """What a training of a language agent has besides the keys of `AgentConfig`, or with other
+    defaults.
+    """
 
     seed: int = sections.seed(1)
     probes: ProbeQuestions = subsection(ProbeQuestions)
@@ -158,7 +174,9 @@ class LanguageTraining:
         "tests of generalisation (docs/glam.md) whose prompts and actions are tried before the training; a named test that would be refused "
         "is an error, one of 'all' is only reported; '': tries the training's own prompts alone",
     )
-    published_files: bool = plain_key(True, "also writes log.csv and distrib.csv with the published columns")
+    published_files: bool = plain_key(
+        True, "also writes log.csv and distrib.csv with the published columns"
+    )
     network: LanguagePolicy = subsection(LanguagePolicy)
     lora: sections.LoraOnBase = subsection(sections.LoraOnBase, rank=16, alpha=32.0)
     sharding: sections.Sharding = subsection(sections.Sharding)
@@ -204,23 +222,32 @@ class CloningConfig(GradientConfig):
         "'tokens': cross-entropy of each token of the action's words and of the end token after them, as published. 'candidates': "
         "cross-entropy of the action among all actions, as PPO acts",
     )
-    target_tokens: int = layer_size_key(3, "number of pads, at most, that count with compat.bc_pad_in_loss")
+    target_tokens: int = layer_size_key(
+        3, "number of pads, at most, that count with compat.bc_pad_in_loss"
+    )
     batch_size: int = sections.batch_size_key(64, "steps of a batch")
     accumulate: int = sections.ACCUMULATE
     epochs: int = positive(1, "passes over the pairs")
     evaluate_every: int = positive(250, "optimiser steps between evaluations")
-    evaluation_batches: int = positive(64, "greatest number of batches of held-out steps in an evaluation")
+    evaluation_batches: int = positive(
+        64, "greatest number of batches of held-out steps in an evaluation"
+    )
     chunk_steps: int = sections.CHUNK_STEPS
     warmup_share: float = fraction(
         0.01, "share of the steps that warm up, where optimizer.warmup_steps is None"
     )
     optimizer: sections.Optimizer = subsection(
-        sections.Optimizer, learning_rate=5e-4, schedule="cosine", warmup_steps=None, max_gradient_norm=0.0
+        sections.Optimizer,
+        learning_rate=5e-4,
+        schedule="cosine",
+        warmup_steps=None,
+        max_gradient_norm=0.0,
     )
     # What a language agent is made of.
     network: LanguagePolicy = subsection(LanguagePolicy)
     lora: sections.LoraOnBase = subsection(sections.LoraOnBase, rank=16, alpha=32.0)
-    # Of our trajectories name, options and the wording of French goals (compat.glam_french_goal) are theirs.
+    # Of our trajectories name, options and the wording of French goals (compat.glam_french_goal)
+    # are theirs.
     environment: PlayedTask = PlayedTask()
     keep_checkpoints: int = positive(
         3, "number of newest evaluations whose checkpoints stay, besides the best"
@@ -236,7 +263,9 @@ class CloningConfig(GradientConfig):
 
 @section_class
 class LevelPolicy:
-    """Who plays BabyAI-Text; an agent keeps the environment's options and the network of its training."""
+    """Who plays BabyAI-Text; an agent keeps the environment's options and the network of its
+    training.
+    """
 
     seed: int = sections.SEED
     policy: str = ""
@@ -281,7 +310,8 @@ class GeneralisationConfig(LevelPolicy):
     )
     episodes: int = positive(1000, "number of episodes of each test")
     prompt_tokens: int | None = length_key(
-        None, "longest prompt in tokens; None: the training's, twice as many where words may take more"
+        None,
+        "longest prompt in tokens; None: the training's, twice as many where words may take more",
     )
     workers: int = WORKERS
     lanes: int = LANES
@@ -303,7 +333,9 @@ class ProbeAgentConfig:
     """What checkpoints of a language agent would do in fixed situations."""
 
     policy: str = plain_key("", "folder of a run of train_language_agent")
-    checkpoint: str = plain_key("all", "checkpoint of the agent: 'all', 'latest', 'best', or a step")
+    checkpoint: str = plain_key(
+        "all", "checkpoint of the agent: 'all', 'latest', 'best', or a step"
+    )
     probes: ProbedSituations = subsection(ProbedSituations)
     must_be_right: bool = plain_key(
         False,

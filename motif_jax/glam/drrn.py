@@ -1,8 +1,10 @@
-"""DRRN, a baseline of GLAM: Q of each action's words after a prompt, from two small recurrent encoders (He et al. 2016).
+"""DRRN, a baseline of GLAM: Q of each action's words after a prompt, from two small recurrent
+encoders (He et al. 2016).
 
-One GRU reads the prompt, another the action, and two layers compute Q from both; actions are drawn with probabilities proportional to
-exp Q. Sizes and initialisation are those of the published agent. He et al. encode bags of words, and take an inner product in place of
-the layers. Q is in units of the reward that the agent learns from.
+One GRU reads the prompt, another the action, and two layers compute Q from both; actions are drawn
+with probabilities proportional to exp Q. Sizes and initialisation are those of the published agent.
+He et al. encode bags of words, and take an inner product in place of the layers. Q is in units of
+the reward that the agent learns from.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def check(network: DrrnPolicy, algorithm: str) -> None:
 
 
 def tokenizer_file(tokenizer: str) -> Path:
-    """The file of `config.network.tokenizer`; links stay unresolved, since the hub's copies link to files of other names."""
+    """The file of `config.network.tokenizer`; links stay unresolved, since the hub's copies link to
+    files of other names.
+    """
     path = Path(tokenizer) / FILE if Path(tokenizer).is_dir() else Path(tokenizer)
     is_tokenizer = bool(tokenizer) and path.name == FILE and path.is_file()
     allowed = f"a {FILE}, or a folder with one (pretrain_language_model makes one of any texts)"
@@ -62,14 +66,18 @@ class Drrn(nn.Module):
     @nn.compact
     def __call__(self, prompts: jax.Array, actions: jax.Array) -> jax.Array:
         chex.assert_rank([prompts, actions], 2)
-        table = self.param("embedding", nn.initializers.normal(1.0), (self.vocabulary, self.embedding))
+        table = self.param(
+            "embedding", nn.initializers.normal(1.0), (self.vocabulary, self.embedding)
+        )
         prompt_states = _last_state(Core("gru", self.hidden, name="prompt"), table, prompts)
         action_states = _last_state(Core("gru", self.hidden, name="action"), table, actions)
         # Every prompt with every action: [N, A, 2 * hidden].
         pairs = jnp.broadcast_arrays(prompt_states[:, None], action_states[None])
         features = jnp.concatenate(pairs, axis=-1)
         # Uniform initialisation within 1 / sqrt(inputs), as published.
-        hidden = nn.relu(Dense(self.hidden, limit=(2 * self.hidden) ** -0.5, name="hidden")(features))
+        hidden = nn.relu(
+            Dense(self.hidden, limit=(2 * self.hidden) ** -0.5, name="hidden")(features)
+        )
         return Dense(1, limit=self.hidden**-0.5, name="q")(hidden)[..., 0]
 
 
@@ -92,7 +100,9 @@ def _last_state(core: Core, table: jax.Array, rows: jax.Array) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class DrrnAgent(PromptReader):
-    """Implements `nets.policy.PolicyNetwork`: the logits are Q of the actions, the value is the largest Q."""
+    """Implements `nets.policy.PolicyNetwork`: the logits are Q of the actions, the value is the
+    largest Q.
+    """
 
     spec: EnvironmentSpec
     module: Drrn
@@ -113,7 +123,9 @@ class DrrnAgent(PromptReader):
     def apply(
         self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array
     ) -> tuple[jax.Array, jax.Array, Any]:
-        """See `PolicyNetwork.apply`: Q float32 [T, B, A] and the largest Q float32 [T, B] of prompts int32 [T, B, L]."""
+        """See `PolicyNetwork.apply`: Q float32 [T, B, A] and the largest Q float32 [T, B] of
+        prompts int32 [T, B, L].
+        """
         tokens = observation[TOKENS]
         chex.assert_rank([tokens, first], [3, 2])
         values = self.values(params, tokens.reshape(-1, tokens.shape[-1]))
@@ -124,7 +136,9 @@ class DrrnAgent(PromptReader):
         return self.module.apply({"params": params}, tokens, self._actions)  # type: ignore[return-value]
 
     def stored(self, observation: Mapping[str, jax.Array]) -> jax.Array:
-        """Packs observations [..., l] for a memory: unsigned integers [..., L], padded to the full length with 0."""
+        """Packs observations [..., l] for a memory: unsigned integers [..., L], padded to the full
+        length with 0.
+        """
         tokens = observation[TOKENS]
         missing = self.spec.observation[TOKENS].shape[0] - tokens.shape[-1]
         padding = [(0, 0)] * (tokens.ndim - 1) + [(0, missing)]

@@ -1,7 +1,9 @@
-"""The update of `algorithm.name=drrn`: Q-learning from a replay memory (He et al. 2016; GLAM's baseline).
+"""The update of `algorithm.name=drrn`: Q-learning from a replay memory (He et al. 2016; GLAM's
+baseline).
 
-A batch is added to the memory, then the update learns from steps drawn from it: Q(s, a) moves towards r + gamma max_a' Q(s', a') of
-the same parameters, by the Huber loss. The network is `motif_jax.glam.drrn.DrrnAgent`, or one with its methods.
+A batch is added to the memory, then the update learns from steps drawn from it: Q(s, a) moves
+towards r + gamma max_a' Q(s', a') of the same parameters, by the Huber loss. The network is
+`motif_jax.glam.drrn.DrrnAgent`, or one with its methods.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from motif_jax.rl.algorithms.update import Apply
 
 Array = jax.Array
 Metrics = dict[str, Array]
-# The shortest of the few lengths to which a draw's prompts are cut; each length is half of the next.
+# The shortest of the few lengths to which a draw's prompts are cut; each length is half of the
+# next.
 _SHORTEST = 64
 
 
@@ -46,26 +49,36 @@ class DrrnTrainState(NamedTuple):
 
 
 def check(plan: UpdatePlan) -> None:
-    """Raises UserError for values of `config.algorithm` that do not fit together, or another network."""
+    """Raises UserError for values of `config.algorithm` that do not fit together, or another
+    network.
+    """
     kind = plan.network
     checks.require(kind == "drrn", "network.kind", kind, "'drrn' for config.algorithm.name=drrn")
     size = plan.batch_size
     settings = plan.algorithm
     allowed = f"at least config.batch_size={size}"
-    checks.require(settings.replay_steps >= size, "algorithm.replay_steps", settings.replay_steps, allowed)
+    checks.require(
+        settings.replay_steps >= size, "algorithm.replay_steps", settings.replay_steps, allowed
+    )
     allowed = f"at most config.batch_size={size}, so that there are as many from the start"
-    checks.require(settings.replay_draw <= size, "algorithm.replay_draw", settings.replay_draw, allowed)
+    checks.require(
+        settings.replay_draw <= size, "algorithm.replay_draw", settings.replay_draw, allowed
+    )
 
 
 def make_state(network: Any, optimizer: optax.GradientTransformation, key: Array) -> DrrnTrainState:
-    """A new training state without a memory, see `with_memory`; the same key gives the same state."""
+    """A new training state without a memory, see `with_memory`; the same key gives the same
+    state.
+    """
     return DrrnTrainState(**update.initial(network, optimizer, key), memory=())
 
 
 def with_memory(state: DrrnTrainState, network: Any, plan: UpdatePlan) -> DrrnTrainState:
     """The state with an empty memory of the size in `plan`."""
     spec = network.spec.observation
-    fields = {name: jax.ShapeDtypeStruct(spec[name].shape, spec[name].dtype) for name in network.fields}
+    fields = {
+        name: jax.ShapeDtypeStruct(spec[name].shape, spec[name].dtype) for name in network.fields
+    }
     row = jax.eval_shape(network.stored, fields)
     segments = plan.algorithm.replay_steps // plan.rollout
     return state._replace(memory=replay_memory.empty(segments, plan.rollout, row))
@@ -108,26 +121,39 @@ def make_update(
     settings: QLearning = plan.algorithm
 
     def learn(
-        state: DrrnTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
+        state: DrrnTrainState,
+        batch: TrajectoryBatch,
+        reward: Array,
+        apply: Apply,
+        axis_name: str | None,
     ) -> tuple[DrrnTrainState, Metrics]:
         memory = replay_memory.add(state.memory, _segments(network, batch, reward, axis_name))
         key, *draws = jax.random.split(state.key, settings.epochs + 1)
 
         def step(current: DrrnTrainState, draw: Array) -> tuple[DrrnTrainState, Metrics]:
             steps = _device_part(replay_memory.draw(draw, memory, settings.replay_draw), axis_name)
-            gradients, metrics = _gradient(network, settings.gamma, current.params, steps, axis_name)
+            gradients, metrics = _gradient(
+                network, settings.gamma, current.params, steps, axis_name
+            )
             current, norms = apply(current, gradients)
             return current, {**metrics, **norms}
 
         filled = replay_memory.steps_in(memory).astype(jnp.float32)
         # The loop carries only what is learned: a carried memory would be copied.
         small, metrics = jax.lax.scan(step, state._replace(memory=()), jnp.stack(draws))
-        return small._replace(memory=memory, key=key), {**update.joined(metrics), "replay/steps": filled}
+        return small._replace(memory=memory, key=key), {
+            **update.joined(metrics),
+            "replay/steps": filled,
+        }
 
-    return update.make(network, optimizer, plan, learn, reward_fn, positive_reward=settings.positive_reward)
+    return update.make(
+        network, optimizer, plan, learn, reward_fn, positive_reward=settings.positive_reward
+    )
 
 
-def _segments(network: Any, batch: TrajectoryBatch, reward: Array, axis_name: str | None) -> ReplayMemory:
+def _segments(
+    network: Any, batch: TrajectoryBatch, reward: Array, axis_name: str | None
+) -> ReplayMemory:
     rows = {
         "observation": network.stored({name: batch.observation[name] for name in network.fields}),
         "action": batch.action,
@@ -143,7 +169,9 @@ def _segments(network: Any, batch: TrajectoryBatch, reward: Array, axis_name: st
 
 
 def _device_part(steps: ReplaySteps, axis_name: str | None) -> ReplaySteps:
-    """This device's part of a draw; where it does not divide evenly, each step is still taken once."""
+    """This device's part of a draw; where it does not divide evenly, each step is still taken
+    once.
+    """
     if axis_name is None:
         return steps
     count = len(steps.action)
@@ -192,7 +220,9 @@ class DrrnAlgorithm(Algorithm):
     def check(self, plan: UpdatePlan) -> None:
         check(plan)
 
-    def make_state(self, network: Any, optimizer: optax.GradientTransformation, key: Array) -> DrrnTrainState:
+    def make_state(
+        self, network: Any, optimizer: optax.GradientTransformation, key: Array
+    ) -> DrrnTrainState:
         return make_state(network, optimizer, key)
 
     def make_update(
@@ -205,7 +235,9 @@ class DrrnAlgorithm(Algorithm):
     ) -> Update:
         return make_update(network, optimizer, plan, reward_fn=reward_fn)
 
-    def with_training_parts(self, state: DrrnTrainState, network: Any, plan: UpdatePlan) -> DrrnTrainState:
+    def with_training_parts(
+        self, state: DrrnTrainState, network: Any, plan: UpdatePlan
+    ) -> DrrnTrainState:
         return with_memory(state, network, plan)
 
     def minibatches(self, plan: UpdatePlan) -> int:

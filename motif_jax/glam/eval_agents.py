@@ -1,4 +1,6 @@
-"""Players of the tests of generalisation: random, bot, an agent run, an untrained language model, a class of your own."""
+"""Players of the tests of generalisation: random, bot, an agent run, an untrained language model, a
+class of your own.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ PLAN = "plan.json"
 _REMEDY = "restore a copy of it, or choose another --workdir"
 _NAMED = (policies.RANDOM, policies.BOT, ZERO_SHOT)
 
-# Episodes of each test that are begun before a training: all tests of a Mixed level take some 5 s an episode.
+# Episodes of each test that are begun before a training: all tests of a Mixed level take some 5 s
+# an episode.
 _EPISODES_BEFORE_TRAINING = 2
 
 
@@ -62,12 +65,14 @@ class EvalAgent:
         action_names: Sequence[str] = (),
         prompt_tokens: int | None = None,
     ) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
-        """The tests that it can take, with their levels; and the tests of 'all' that it cannot take, with the reason.
+        """The tests that it can take, with their levels; and the tests of 'all' that it cannot
+        take, with the reason.
 
         Args:
           names: names of tests as the config has them; named tests and the base must be possible.
           key: the config's key for the length of a prompt, for the error.
-          action_names, prompt_tokens: see `generalisation.every` and `generalisation.level_of_test`.
+          action_names, prompt_tokens: see `generalisation.every` and
+              `generalisation.level_of_test`.
 
         Raises:
           UserError: a test that is named cannot be taken.
@@ -80,7 +85,9 @@ class EvalAgent:
                 if "actions" in test.options:
                     self.policy(played_level)  # refuses actions whose words have the same tokens
                 generalisation.require_room(test, played_level, episode_seeds, key)
-            except UserError as error:  # a small vocabulary: the words have the same tokens, or many
+            except (
+                UserError
+            ) as error:  # a small vocabulary: the words have the same tokens, or many
                 if not may_be_left_out(test, names):
                     raise
                 left_out[test.name] = str(error)
@@ -95,9 +102,11 @@ def may_be_left_out(test: GeneralisationTest, names: Sequence[str]) -> bool:
 
 
 def open_pinned(config: LevelPolicy, workdir: Path) -> EvalAgent:
-    """Opens the agent, with the checkpoint that the run in `workdir` started with, even if there is a newer one.
+    """Opens the agent, with the checkpoint that the run in `workdir` started with, even if there is
+    a newer one.
 
-    Raises UserError as `open_agent`, or if a file that it reads changed since the run started, or it cannot be greedy.
+    Raises UserError as `open_agent`, or if a file that it reads changed since the run started, or
+    it cannot be greedy.
     """
     path = workdir / PLAN
     before = read_json(path, _REMEDY, keys=("checkpoint", "read")) if path.exists() else {}
@@ -124,8 +133,8 @@ def pin(workdir: Path, agent: EvalAgent) -> None:
 def open_agent(config: LevelPolicy, pinned: int | None = None) -> EvalAgent:
     """Loads the player.
 
-    An agent keeps the sections of its training, except the level. Raises UserError where there is no such policy, or it does
-    not fit the environment.
+    An agent keeps the sections of its training, except the level. Raises UserError where there is
+    no such policy, or it does not fit the environment.
     """
     name = config.policy
     level = config.environment.name
@@ -134,7 +143,9 @@ def open_agent(config: LevelPolicy, pinned: int | None = None) -> EvalAgent:
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     checks.require(name in _NAMED or is_plain or is_folder, "policy", name, allowed)
     allowed = f"a level of BabyAI-Text; {levels_in_words()}"
-    checks.require(level is None or catalogue.find(level) is not None, "environment.name", level, allowed)
+    checks.require(
+        level is None or catalogue.find(level) is not None, "environment.name", level, allowed
+    )
     if is_plain:
         _refuse_unread(config, ("agent", "network"), "has no checkpoints and no network")
         return _without_network(config)
@@ -158,7 +169,9 @@ def _abilities(config: AgentConfig) -> tuple[frozenset[str], int | None]:
 
 
 def _untrained_config(config: LevelPolicy) -> AgentConfig:
-    """The config of a training in the level and with the network of `config`, for players without one."""
+    """The config of a training in the level and with the network of `config`, for players without
+    one.
+    """
     training = agent_config(resources.config("train_language_agent"))
     name = config.environment.name or training.environment.name
     environment = TrainedTask(**{**vars(config.environment), "name": name})
@@ -167,7 +180,10 @@ def _untrained_config(config: LevelPolicy) -> AgentConfig:
 
 def _without_network(config: LevelPolicy) -> EvalAgent:
     environment = _untrained_config(config).environment
-    options = {**(environment.babyai_text or {}), "max_episode_steps": environment.max_episode_steps}
+    options = {
+        **(environment.babyai_text or {}),
+        "max_episode_steps": environment.max_episode_steps,
+    }
     spec = registry.spec(environment.name, **options)
     policy: Any = policies.RandomPolicy()
     if config.policy == policies.BOT:
@@ -176,7 +192,9 @@ def _without_network(config: LevelPolicy) -> EvalAgent:
     elif config.policy != policies.RANDOM:
         policy = policies.load_user_policy(config.policy, spec)
     abilities = frozenset({CHOOSES_WORDS} if config.policy == policies.RANDOM else ())
-    return EvalAgent(config.policy, PlayedLevel(environment.name, options), lambda _: policy, abilities)
+    return EvalAgent(
+        config.policy, PlayedLevel(environment.name, options), lambda _: policy, abilities
+    )
 
 
 def _zero_shot(config: LevelPolicy) -> EvalAgent:
@@ -187,7 +205,9 @@ def _zero_shot(config: LevelPolicy) -> EvalAgent:
     kind = agent_networks.class_of(untrained)
     kind.check(untrained)
     allowed = "'score': the head of a model that was never trained knows nothing"
-    checks.require(kind.takes_any_actions(untrained), "network.policy", config.network.policy, allowed)
+    checks.require(
+        kind.takes_any_actions(untrained), "network.policy", config.network.policy, allowed
+    )
     base = PlayedLevel(untrained.environment.name, settings.environment_options(untrained))
     policy = _policies(untrained, base, lambda network: network.init(jax.random.key(config.seed)))
     digests = {
@@ -206,7 +226,9 @@ def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
     trained = agent_policy.read_config(folder)
     name, options = agent_policy.environment_of(trained)
     spec = registry.spec(name, **options)
-    checks.require(spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}")
+    checks.require(
+        spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}"
+    )
     _refuse_unread(config, ("environment", "network"), "keeps those of its training")
     if level is not None:
         language = generalisation.language_options(PlayedLevel(name, options))
@@ -214,7 +236,9 @@ def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
         name = level
     kind = agent_networks.class_of(trained)
     network = kind.make(trained, spec)
-    params, step = agent_policy.restore(folder, checkpoint if pinned is None else str(pinned), network)
+    params, step = agent_policy.restore(
+        folder, checkpoint if pinned is None else str(pinned), network
+    )
     base = PlayedLevel(name, options)
     policy = _policies(trained, base, lambda _: params)
     digests = dict(kind.file_digests(trained))
@@ -225,22 +249,30 @@ def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
 
 
 def refused_after(config: AgentConfig) -> dict[str, str]:
-    """Test -> why the agent of a training could not take it, of those that 'all' means; {} for an environment without tests.
+    """Test -> why the agent of a training could not take it, of those that 'all' means; {} for an
+    environment without tests.
 
-    Raises UserError where a named test cannot be taken, or a prompt of the training itself is too long.
+    Raises UserError where a named test cannot be taken, or a prompt of the training itself is too
+    long.
     """
     base = PlayedLevel(config.environment.name, settings.environment_options(config))
     if catalogue.find(base.environment) is None:
         return {}
     kind = agent_networks.class_of(config)
     agent = EvalAgent("", base, lambda level: kind.make(config, level.spec()), *_abilities(config))
-    episode_seeds = [seeds.derive(config.seed, "test", index) for index in range(_EPISODES_BEFORE_TRAINING)]
-    _, left_out = agent.takeable(checks.listed(config.tests or ""), episode_seeds, "network.prompt_tokens")
+    episode_seeds = [
+        seeds.derive(config.seed, "test", index) for index in range(_EPISODES_BEFORE_TRAINING)
+    ]
+    _, left_out = agent.takeable(
+        checks.listed(config.tests or ""), episode_seeds, "network.prompt_tokens"
+    )
     return left_out
 
 
 def _refuse_unread(config: LevelPolicy, keys: Sequence[str], reason: str) -> None:
-    """Refuses values of `keys` (a name covers all below it), except the level, that differ from the defaults."""
+    """Refuses values of `keys` (a name covers all below it), except the level, that differ from the
+    defaults.
+    """
     defaults = asdict(read_section(LevelPolicy, resources.config("test_language_agent")))
     values = asdict(config)
     changed = run_folder.differences(defaults, values, keys, free=("environment.name",))
@@ -253,7 +285,9 @@ def _refuse_unread(config: LevelPolicy, keys: Sequence[str], reason: str) -> Non
 def _policies(
     config: AgentConfig, base: PlayedLevel, params: Callable[[Any], Any]
 ) -> Callable[[PlayedLevel], Any]:
-    """Makes policies of levels: one for each list of actions and length of prompts, all with the same parameters."""
+    """Makes policies of levels: one for each list of actions and length of prompts, all with the
+    same parameters.
+    """
     policy_of: dict[Any, Any] = {}
     device_params: list[Any] = []  # read on first use
 
@@ -268,7 +302,9 @@ def _policies(
             network = agent_networks.class_of(level_config).make(level_config, spec)
             if not device_params:
                 device_params.append(jax.device_put(params(network)))
-            policy_of[key] = agent_policy.AgentPolicy(f"{base.environment}'s", network, device_params[0])
+            policy_of[key] = agent_policy.AgentPolicy(
+                f"{base.environment}'s", network, device_params[0]
+            )
         return policy_of[key]
 
     return policy

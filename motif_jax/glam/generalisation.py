@@ -1,6 +1,8 @@
-"""Tests of generalisation on BabyAI-Text: the change of each, and the players that it applies to (Carta et al. 2023, GLAM).
+"""Tests of generalisation on BabyAI-Text: the change of each, and the players that it applies to
+(Carta et al. 2023, GLAM).
 
-A test replaces the level and options that an agent was trained with. All tests of all agents play episodes of the same seeds.
+A test replaces the level and options that an agent was trained with. All tests of all agents play
+episodes of the same seeds.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ ALL = "all"
 READS = "reads the prompt"
 CHOOSES_WORDS = "takes any list of actions"
 UNSEEN_PAIRS = "BabyAI-MixedTestLocal-v0"
-SEQUENCES = tuple(name for name in catalogue.LEVELS if name.startswith(("BabyAI-PickUp", "BabyAI-GoToAfter")))
+SEQUENCES = tuple(
+    name for name in catalogue.LEVELS if name.startswith(("BabyAI-PickUp", "BabyAI-GoToAfter"))
+)
 DISTRACTORS = (4, 8, 16)
 # The published lists of actions by length, and other names for the six.
 ACTION_LISTS = {
@@ -44,7 +48,8 @@ _OTHER_EPISODES = {
     changes.OTHER_MISSION: "the mission of another episode",
     changes.OTHER_EPISODE: "the prompts of another episode, which the same actions play",
 }
-# Where other words may take more tokens, a prompt may have so many times those of the training's longest.
+# Where other words may take more tokens, a prompt may have so many times those of the training's
+# longest.
 _ROOM_FACTOR = 2
 
 
@@ -80,7 +85,8 @@ class PlayedLevel:
 
 
 def every(base: PlayedLevel, action_names: Sequence[str] = ()) -> dict[str, GeneralisationTest]:
-    """All tests by name, for an agent that was trained in `base`, without those that would repeat it.
+    """All tests by name, for an agent that was trained in `base`, without those that would repeat
+    it.
 
     Args:
       action_names: names of the actions for the test `action_names`; () for the published ones.
@@ -93,11 +99,15 @@ def every(base: PlayedLevel, action_names: Sequence[str] = ()) -> dict[str, Gene
         *_level_tests(base),
     ]
     if language(base) != catalogue.FRENCH:
-        tests.append(_reading("french", "clauses, goal and prompt in French", language=catalogue.FRENCH))
+        tests.append(
+            _reading("french", "clauses, goal and prompt in French", language=catalogue.FRENCH)
+        )
     return {test.name: test for test in tests}
 
 
-def _reading(name: str, description: str, longer: bool = True, **options: Any) -> GeneralisationTest:
+def _reading(
+    name: str, description: str, longer: bool = True, **options: Any
+) -> GeneralisationTest:
     """A test of what is read."""
     return GeneralisationTest(name, description, None, options, frozenset({READS}), longer)
 
@@ -113,13 +123,18 @@ def _prompt_tests() -> list[GeneralisationTest]:
 
 
 def _action_tests(base: PlayedLevel, action_names: tuple[str, ...]) -> list[GeneralisationTest]:
-    """Other names for the same actions, and lists of another length. Raises UserError: `action_names` are of another length."""
+    """Other names for the same actions, and lists of another length. Raises UserError:
+    `action_names` are of another length.
+    """
     actions = tuple(base.options.get("actions", catalogue.ACTIONS))
     is_valid = not action_names or len(action_names) == len(actions)
     allowed = f"{len(actions)} names, one for each action of the policy"
     checks.require(is_valid, "action_names", action_names, allowed)
     tests = []
-    for name, words in {"action_names": action_names or ROTATE, "action_names_shift": SHIFT}.items():
+    for name, words in {
+        "action_names": action_names or ROTATE,
+        "action_names_shift": SHIFT,
+    }.items():
         if len(words) == len(actions) and words != actions:
             tests.append(_reading(name, ", ".join(words), actions=list(words)))
     for count, words in ACTION_LISTS.items():
@@ -154,9 +169,7 @@ def _distractor_tests(base: PlayedLevel) -> list[GeneralisationTest]:
 def _level_tests(base: PlayedLevel) -> list[GeneralisationTest]:
     description = "pairs of colour and thing that no training mission names"
     if not _excludes_held_out(base):
-        description = (
-            f"missions of {UNSEEN_PAIRS}; the training may have named their pairs of colour and thing"
-        )
+        description = f"missions of {UNSEEN_PAIRS}; the training may have named their pairs of colour and thing"
     tests = [GeneralisationTest("unseen_pairs", description, UNSEEN_PAIRS)]
     for level in SEQUENCES:
         name = level.removeprefix(catalogue.PREFIX).removesuffix("-v0")
@@ -193,14 +206,20 @@ def language(played_level: PlayedLevel) -> str:
 
 
 def language_options(base: PlayedLevel) -> dict[str, str]:
-    """Options that make other levels speak the language of `base`; most speak English by default."""
+    """Options that make other levels speak the language of `base`; most speak English by
+    default.
+    """
     return {"language": catalogue.FRENCH} if language(base) == catalogue.FRENCH else {}
 
 
 def chosen(
-    names: Sequence[str], base: PlayedLevel, abilities: frozenset[str], action_names: Sequence[str] = ()
+    names: Sequence[str],
+    base: PlayedLevel,
+    abilities: frozenset[str],
+    action_names: Sequence[str] = (),
 ) -> list[GeneralisationTest]:
-    """The tests that `names` means, the base first; 'all' stands for every test that applies to the player.
+    """The tests that `names` means, the base first; 'all' stands for every test that applies to the
+    player.
 
     Raises:
       UserError: there is no such test or level, or it does not apply to the player.
@@ -214,23 +233,31 @@ def chosen(
     chosen_tests = []
     for name in dict.fromkeys(chosen_names):
         is_level = name.startswith(catalogue.PREFIX) and catalogue.find(name) is not None
-        allowed = f"'all', or names of {', '.join(tests)}, or a level of BabyAI-Text, with commas between"
+        allowed = (
+            f"'all', or names of {', '.join(tests)}, or a level of BabyAI-Text, with commas between"
+        )
         checks.require(name in tests or is_level, "tests", name, allowed)
         test = tests.get(name) or GeneralisationTest(name, "another level", name)
         missing = ", ".join(sorted(test.needs - abilities))
-        allowed = f"without {name}, which means nothing to a player that does not do this: {missing}"
+        allowed = (
+            f"without {name}, which means nothing to a player that does not do this: {missing}"
+        )
         checks.require(not missing, "tests", name, allowed)
         chosen_tests.append(test)
     return chosen_tests
 
 
 def level_of_test(
-    test: GeneralisationTest, base: PlayedLevel, prompt_tokens: int | None = None, room: int | None = None
+    test: GeneralisationTest,
+    base: PlayedLevel,
+    prompt_tokens: int | None = None,
+    room: int | None = None,
 ) -> PlayedLevel:
     """The level of a test with its options; UserError where the level does not take them.
 
     Args:
-      prompt_tokens: tokens of the longest prompt; None: those of the training, twice as many where words may take more.
+      prompt_tokens: tokens of the longest prompt; None: those of the training, twice as many where
+          words may take more.
       room: the player's limit of these tokens, None for none.
     """
     environment = test.level or base.environment
@@ -258,7 +285,8 @@ def require_room(
 ) -> None:
     """Plays the beginnings of the first episodes at random.
 
-    Raises UserError, which names the config's `key`: a prompt has more tokens than `played_level` has room for.
+    Raises UserError, which names the config's `key`: a prompt has more tokens than `played_level`
+    has room for.
     """
     prompt_lengths.require_room(
         played_level.environment,

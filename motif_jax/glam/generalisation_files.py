@@ -1,4 +1,6 @@
-"""Files of generalisation tests: each test's numbers and change, and arrays of returns in the published layout."""
+"""Files of generalisation tests: each test's numbers and change, and arrays of returns in the
+published layout.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,9 @@ def summarise(
     """Summarises a test's `rows`; `base` are the rows of the unchanged task with the same seeds.
 
     Returns:
-      `episodes`; success, return and length as {value, low, high}; `success_change` and `return_change` against `base` as
-      {value, low, high, pairs}; `by_kind`: kind of task (of `kinds`) -> the same without changes.
+      `episodes`; success, return and length as {value, low, high}; `success_change` and
+      `return_change` against `base` as {value, low, high, pairs}; `by_kind`: kind of task (of
+      `kinds`) -> the same without changes.
     """
     successes = np.array([row["success"] for row in rows])
     base_successes = np.array([row["success"] for row in base])
@@ -69,7 +72,9 @@ def write(folder: str | os.PathLike[str], summary: Mapping[str, Any]) -> None:
     # Column -> the key of a test; (column, key of a test, part of its estimate).
     texts = {"test": "name", "what": "what", "environment": "environment", "episodes": "episodes"}
     suffixes = {"value": "", "low": "_low", "high": "_high"}
-    numbers = [(f"{key}{suffix}", key, part) for key in _ESTIMATED for part, suffix in suffixes.items()]
+    numbers = [
+        (f"{key}{suffix}", key, part) for key in _ESTIMATED for part, suffix in suffixes.items()
+    ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*texts, *(column for column, _, _ in numbers)])
@@ -81,7 +86,9 @@ def write(folder: str | os.PathLike[str], summary: Mapping[str, Any]) -> None:
 
 
 def write_returns(folder: str | os.PathLike[str], name: str, rows: Rows) -> None:
-    """Writes the returns of a test's episodes in the published tool's format: float64 [episodes], by index."""
+    """Writes the returns of a test's episodes in the published tool's format: float64 [episodes],
+    by index.
+    """
     buffer = io.BytesIO()
     np.save(buffer, np.array([row["return"] for row in rows], np.float64), allow_pickle=False)
     target = Path(folder) / RETURNS
@@ -90,16 +97,24 @@ def write_returns(folder: str | os.PathLike[str], name: str, rows: Rows) -> None
 
 
 def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns tests.json of a folder of test_language_agent. Raises UserError: the file is missing or damaged."""
+    """Returns tests.json of a folder of test_language_agent. Raises UserError: the file is missing
+    or damaged.
+    """
     path = Path(folder) / SUMMARY
     if not path.exists():
-        raise UserError(f"{folder} holds no tests: it has no {SUMMARY}; run test_language_agent there")
-    summary = read_json(path, _ANEW, keys=("player", "base", "episodes", "confidence", "left_out", "tests"))
+        raise UserError(
+            f"{folder} holds no tests: it has no {SUMMARY}; run test_language_agent there"
+        )
+    summary = read_json(
+        path, _ANEW, keys=("player", "base", "episodes", "confidence", "left_out", "tests")
+    )
     try:
         for test in summary["tests"]:
             for key in _ESTIMATED:
                 # Bounds that are not there, as of one episode, are null in JSON.
-                test[key] = {name: math.nan if value is None else value for name, value in test[key].items()}
+                test[key] = {
+                    name: math.nan if value is None else value for name, value in test[key].items()
+                }
             _check_test(test)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): {_ANEW}") from None
@@ -107,14 +122,18 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _check_test(test: Mapping[str, Any]) -> None:
-    """Raises AttributeError, KeyError, TypeError or ValueError where the numbers or names of a test cannot be used."""
+    """Raises AttributeError, KeyError, TypeError or ValueError where the numbers or names of a test
+    cannot be used.
+    """
     for key in _MEASURED:
         Estimate(**test[key])
     for key in ("success_change", "return_change"):
         Difference(**test[key])
     for key in _ESTIMATED:
         numbers = test[key].values()
-        if not all(isinstance(number, int | float) and not abs(number) >= 1e15 for number in numbers):
+        if not all(
+            isinstance(number, int | float) and not abs(number) >= 1e15 for number in numbers
+        ):
             raise ValueError(f"{key} has no numbers")
     if not (isinstance(test["name"], str) and isinstance(test["what"], str)):
         raise ValueError("a test's name is not a text")

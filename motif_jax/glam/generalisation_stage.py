@@ -44,13 +44,21 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     config = read_section(GeneralisationConfig, config_tree)
     capacity.require_workers("workers", min(config.workers, config.episodes))
     names = config.action_names
-    is_valid = len(set(names)) == len(names) and all(isinstance(name, str) and name for name in names)
-    checks.require(is_valid, "action_names", names, "names of actions, each different and not empty")
+    is_valid = len(set(names)) == len(names) and all(
+        isinstance(name, str) and name for name in names
+    )
+    checks.require(
+        is_valid, "action_names", names, "names of actions, each different and not empty"
+    )
     player = eval_agents.open_pinned(config, workdir)
     is_read = generalisation.READS in player.abilities or not names
-    checks.require_key(config, "action_names", is_read, f"(): {player.name} does not read names of actions")
+    checks.require_key(
+        config, "action_names", is_read, f"(): {player.name} does not read names of actions"
+    )
     is_read = "tokenizer" in player.base.options or config.prompt_tokens is None
-    checks.require_key(config, "prompt_tokens", is_read, f"None: {player.name} does not read prompts")
+    checks.require_key(
+        config, "prompt_tokens", is_read, f"None: {player.name} does not read prompts"
+    )
     _tests(config, player)
 
 
@@ -63,7 +71,9 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         results: list[dict[str, Any]] = []
         base: Rows = ()
         episode_seeds = _episode_seeds(config)
-        play_settings = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
+        play_settings = PlaySettings(
+            workers=config.workers, lanes=config.lanes, greedy=config.greedy
+        )
         for number, (test, played_level) in enumerate(tests, start=1):
             folder = workdir / generalisation_files.FOLDER / test.name
             title = f"test {number}/{len(tests)} {test.name}"
@@ -73,7 +83,14 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
                 policy = player.policy(played_level)
                 with Journal(folder) as journal:
                     rows = play_policy(
-                        journal, title, game, policy, episode_seeds, play_settings, stop, episode_row
+                        journal,
+                        title,
+                        game,
+                        policy,
+                        episode_seeds,
+                        play_settings,
+                        stop,
+                        episode_row,
                     )
             except UserError as error:  # a prompt longer than those that were tried
                 optional = eval_agents.may_be_left_out(test, checks.listed(config.tests))
@@ -85,12 +102,18 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
             else:
                 if len(rows) < config.episodes:
                     return interruption.EXIT_CODE
-                # The first test is the unchanged level, which is never left out (`eval_agents.may_be_left_out`).
+                # The first test is the unchanged level, which is never left out
+                # (`eval_agents.may_be_left_out`).
                 base = base or rows
                 results.append(_result(config, test, played_level, rows, base))
                 generalisation_files.write_returns(workdir, test.name, rows)
             finished = number == len(tests)
-            _write(config, workdir, player, {"finished": finished, "left_out": left_out, "tests": results})
+            _write(
+                config,
+                workdir,
+                player,
+                {"finished": finished, "left_out": left_out, "tests": results},
+            )
         _show(config, workdir, player)
         return None
 
@@ -102,7 +125,9 @@ def _episode_seeds(config: GeneralisationConfig) -> list[int]:
 def _tests(
     config: GeneralisationConfig, player: eval_agents.EvalAgent
 ) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
-    """The tests that the agent can take, with their levels, and the reasons of those that are left out (`EvalAgent.takeable`)."""
+    """The tests that the agent can take, with their levels, and the reasons of those that are left
+    out (`EvalAgent.takeable`).
+    """
     return player.takeable(
         checks.listed(config.tests),
         _episode_seeds(config),
@@ -113,7 +138,11 @@ def _tests(
 
 
 def _result(
-    config: GeneralisationConfig, test: GeneralisationTest, played_level: PlayedLevel, rows: Rows, base: Rows
+    config: GeneralisationConfig,
+    test: GeneralisationTest,
+    played_level: PlayedLevel,
+    rows: Rows,
+    base: Rows,
 ) -> dict[str, Any]:
     level = catalogue.find(played_level.environment)
     assert level is not None
@@ -129,7 +158,10 @@ def _result(
 
 
 def _write(
-    config: GeneralisationConfig, workdir: Path, player: eval_agents.EvalAgent, results: Mapping[str, Any]
+    config: GeneralisationConfig,
+    workdir: Path,
+    player: eval_agents.EvalAgent,
+    results: Mapping[str, Any],
 ) -> None:
     summary = {
         "player": player.name,

@@ -1,8 +1,9 @@
 """Writes the published tool's `log.csv`: a row per update, with its column names.
 
-Statistics are over the episodes that ended in the update. If these are fewer than the environments, earlier episodes and then
-zeros fill them up, as published. The symbolic agent's log has one more column, `value`, here the mean value of the
-batch during play. DRRN has no policy loss (0); its value loss is that of Q.
+Statistics are over the episodes that ended in the update. If these are fewer than the environments,
+earlier episodes and then zeros fill them up, as published. The symbolic agent's log has one more
+column, `value`, here the mean value of the batch during play. DRRN has no policy loss (0); its
+value loss is that of Q.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _VALUE = "value"
 
 
 class GlamPosition(NamedTuple):
-    """Where a log is resumed: finished updates, rows of the newest episodes, environment steps and seconds."""
+    """Where a log is resumed: finished updates, rows of the newest episodes, environment steps and
+    seconds.
+    """
 
     updates: int = 0
     newest: Sequence[Mapping[str, Any]] = ()
@@ -76,11 +79,15 @@ class GlamLog:
             return not update.isdigit() or int(update) < before.updates
 
         self._file = append_lines(folder / FILE, keep)
-        self._writer = csv.DictWriter(self._file, columns, extrasaction="ignore", lineterminator="\n")
+        self._writer = csv.DictWriter(
+            self._file, columns, extrasaction="ignore", lineterminator="\n"
+        )
         if self._file.tell() == 0:
             self._writer.writeheader()
         nothing = [{"return": 0.0, "length": 0.0}] * environments
-        self._newest: deque[Mapping[str, Any]] = deque([*nothing, *before.newest], maxlen=environments)
+        self._newest: deque[Mapping[str, Any]] = deque(
+            [*nothing, *before.newest], maxlen=environments
+        )
         self._ended: list[Mapping[str, Any]] = []
         self._frames = before.steps
         self._seconds = before.seconds
@@ -90,7 +97,9 @@ class GlamLog:
         self._ended += episodes
 
     def write(self, update: int, frames: int, seconds: float, metrics: Mapping[str, float]) -> None:
-        """Writes the row of an update (from 0); `frames` are environment steps and `seconds` of the run after it."""
+        """Writes the row of an update (from 0); `frames` are environment steps and `seconds` of the
+        run after it.
+        """
         self._episodes += len(self._ended)
         rows = [*self._newest, *self._ended][-max(self._environments, len(self._ended)) :]
         self._newest.extend(self._ended)

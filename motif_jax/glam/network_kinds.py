@@ -1,4 +1,6 @@
-"""The kinds of network that read prompts, as a training of agents asks for them: language models, and DRRN."""
+"""The kinds of network that read prompts, as a training of agents asks for them: language models,
+and DRRN.
+"""
 
 from __future__ import annotations
 
@@ -100,8 +102,12 @@ class LanguageNetworkKind(NetworkKind):
         return config.network.dtype
 
     @classmethod
-    def counted(cls, config: AgentConfig, network: PolicyNetwork, params: Any) -> tuple[PolicyNetwork, Any]:
-        return network, jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
+    def counted(
+        cls, config: AgentConfig, network: PolicyNetwork, params: Any
+    ) -> tuple[PolicyNetwork, Any]:
+        return network, jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params
+        )
 
 
 class DrrnNetworkKind(NetworkKind):

@@ -42,15 +42,21 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
         check_right_actions(config, agent_probes.probes, agent_probes.actions)
 
 
-def check_right_actions(config: ProbeAgentConfig, probes: Sequence[Probe], actions: Sequence[str]) -> None:
-    """Raises UserError where no probe names its right action, or one names an action that is not among the agent's `actions`."""
+def check_right_actions(
+    config: ProbeAgentConfig, probes: Sequence[Probe], actions: Sequence[str]
+) -> None:
+    """Raises UserError where no probe names its right action, or one names an action that is not
+    among the agent's `actions`.
+    """
     has_answers = any(probe.right for probe in probes)
     allowed = "False: no probe of config.probes.prompts names its right action"
     checks.require(has_answers, "must_be_right", True, allowed)
     for probe in probes:
         is_known = probe.right in ("", *actions)
         names = ", ".join(actions)
-        allowed = f"a file whose right actions are among {names}: {probe.name!r} has {probe.right!r}"
+        allowed = (
+            f"a file whose right actions are among {names}: {probe.name!r} has {probe.right!r}"
+        )
         checks.require_key(config, "probes.prompts", is_known, allowed)
 
 
@@ -68,7 +74,9 @@ def _open_agent(config: ProbeAgentConfig) -> tuple[Probing, list[int]]:
         if config.checkpoint != "all":
             steps = [agent_policy.choose_step(checkpoints, config.checkpoint, config.policy)]
     if not steps:
-        raise UserError(f"{config.policy} has no checkpoint yet: train for longer, or choose another folder")
+        raise UserError(
+            f"{config.policy} has no checkpoint yet: train for longer, or choose another folder"
+        )
     return agent_probes, steps
 
 
@@ -85,7 +93,9 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         done_steps = {row["step"] for row in lines[:done]}
         steps = [step for step in steps if step not in done_steps]
         published = config.published_files and agent_probes.by_words
-        files = probing.ProbeFiles(workdir, agent_probes, done, clauses_every=1, published=published)
+        files = probing.ProbeFiles(
+            workdir, agent_probes, done, clauses_every=1, published=published
+        )
         try:
             with Progress(done + len(steps), "checkpoints", "probe", done) as progress:
                 for number, step in enumerate(steps, done):
@@ -99,13 +109,17 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
     wrong = _show(agent_probes, workdir)
     if config.must_be_right and wrong:
         names = ", ".join(wrong)
-        print(f"must_be_right: another action is likelier than the right one in {names}", file=sys.stderr)
+        print(
+            f"must_be_right: another action is likelier than the right one in {names}",
+            file=sys.stderr,
+        )
         return 1
     return 0
 
 
 def _pin_checkpoints(policy: str, steps: list[int], workdir: Path) -> None:
-    """Notes the digests of the checkpoints. Raises UserError: one is another than when it was asked.
+    """Notes the digests of the checkpoints. Raises UserError: one is another than when it was
+    asked.
 
     An agent that is trained again in its folder has checkpoints of the same steps.
     """
@@ -121,7 +135,9 @@ def _pin_checkpoints(policy: str, steps: list[int], workdir: Path) -> None:
 
 
 def _show(agent_probes: Probing, workdir: Path) -> list[str]:
-    """Prints the likeliest action of the last checkpoint for each probe; returns the names of probes where it is wrong."""
+    """Prints the likeliest action of the last checkpoint for each probe; returns the names of
+    probes where it is wrong.
+    """
     # There is a line for every checkpoint, so at least one.
     *_, last = read_json_lines(workdir / probe_files.LINES)
     wrong = []

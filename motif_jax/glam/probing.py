@@ -1,7 +1,9 @@
-"""Asks a language model before every update what it would do in fixed situations, and what each clause of them is worth.
+"""Asks a language model before every update what it would do in fixed situations, and what each
+clause of them is worth.
 
-In the run folder: `probes.json` (the situations), `probes.jsonl` (a line per update), `clauses.jsonl` (every few updates, with
-one clause left out at a time), and the published `distrib.csv`.
+In the run folder: `probes.json` (the situations), `probes.jsonl` (a line per update),
+`clauses.jsonl` (every few updates, with one clause left out at a time), and the published
+`distrib.csv`.
 """
 
 from __future__ import annotations
@@ -33,10 +35,16 @@ _ROWS = 32  # prompts that the model reads at a time
 
 
 class Probing:
-    """Asks an agent; `params` of the methods are the parameters to act by. Raises UserError: a prompt is too long."""
+    """Asks an agent; `params` of the methods are the parameters to act by. Raises UserError: a
+    prompt is too long.
+    """
 
     def __init__(
-        self, network: LanguageAgent, probes: Sequence[Probe], options: Mapping[str, Any], language: str
+        self,
+        network: LanguageAgent,
+        probes: Sequence[Probe],
+        options: Mapping[str, Any],
+        language: str,
     ) -> None:
         self.probes = list(probes)
         self.actions = network.spec.action_names
@@ -56,7 +64,9 @@ class Probing:
         self._prompts = self._encoded(map(self.prompt, self.probes))
         # (probe, (observation, clause)) of every clause, and the prompts without it.
         self._clauses = [
-            (number, clause) for number, probe in enumerate(self.probes) for clause in probe.clause_indices()
+            (number, clause)
+            for number, probe in enumerate(self.probes)
+            for clause in probe.clause_indices()
         ]
         self._prompts_without = self._encoded(
             self.prompt(self.probes[number], clause) for number, clause in self._clauses
@@ -119,33 +129,44 @@ def probabilities(scores: np.ndarray) -> np.ndarray:
 
 
 def make(config: AgentConfig, network: Any) -> Probing | None:
-    """The probes of a training config; None without any, and for the package's, which are English, where the agent reads French."""
+    """The probes of a training config; None without any, and for the package's, which are English,
+    where the agent reads French.
+    """
     chosen = config.probes
     if chosen is None or not chosen.prompts:
         return None
     options = settings.environment_options(config)
     has_own = isinstance(network, LanguageAgent) and network.candidates is None
     if not isinstance(network, LanguageAgent) or (has_own and not options.get("joint_actions")):
-        raise UserError("config.probes.prompts: needs an agent with one list of actions for all prompts")
+        raise UserError(
+            "config.probes.prompts: needs an agent with one list of actions for all prompts"
+        )
     level = catalogue.find(config.environment.name)
     section = config.environment.babyai_text or {}
     language = section["language"] or (catalogue.ENGLISH if level is None else level.language)
     if chosen.prompts == PACKAGE_PROBES and language != catalogue.ENGLISH:
         return None
     probes = read(chosen.prompts)
-    if chosen.prompts == PACKAGE_PROBES:  # only those of the package whose history fits the agent's window
+    # only those of the package whose history fits the agent's window
+    if chosen.prompts == PACKAGE_PROBES:
         probes = [probe for probe in probes if len(probe.observations) <= section["observations"]]
     return Probing(network, probes, options, language)
 
 
 class ProbeFiles(ExitStack):
-    """Writes the output of `Probing` into a folder, from `update` on; every `clauses_every` updates also clauses (0: never).
+    """Writes the output of `Probing` into a folder, from `update` on; every `clauses_every` updates
+    also clauses (0: never).
 
     Raises UserError: the folder has answers to other probes.
     """
 
     def __init__(
-        self, folder: Path, probing: Probing, update: int, clauses_every: int = 0, published: bool = False
+        self,
+        folder: Path,
+        probing: Probing,
+        update: int,
+        clauses_every: int = 0,
+        published: bool = False,
     ) -> None:
         super().__init__()
         self._probing = probing
@@ -173,23 +194,30 @@ class ProbeFiles(ExitStack):
             count = itertools.count()
             keep[DISTRIB] = lambda line: next(count) < update
         self._files = {
-            name: self.enter_context(append_lines(folder / name, is_kept)) for name, is_kept in keep.items()
+            name: self.enter_context(append_lines(folder / name, is_kept))
+            for name, is_kept in keep.items()
         }
 
     def write(self, params: Any, update: int, step: int) -> None:
-        """Writes what the agent would do before update `update` (from 0), at environment step `step`."""
+        """Writes what the agent would do before update `update` (from 0), at environment step
+        `step`.
+        """
         scores = self._probing.scores(params)
         head = {"update": update, "step": step}
         self._write(
             LINES,
-            json.dumps(finite({**head, "probabilities": probabilities(scores).tolist()}), allow_nan=False),
+            json.dumps(
+                finite({**head, "probabilities": probabilities(scores).tolist()}), allow_nan=False
+            ),
         )
         if DISTRIB in self._files:
             self._write(DISTRIB, ",".join(map(str, scores.reshape(-1).tolist())))
         if self._clauses_every and update % self._clauses_every == 0:
             self._write(
                 CLAUSES,
-                json.dumps(finite({**head, "without": self._probing.clauses(params)}), allow_nan=False),
+                json.dumps(
+                    finite({**head, "without": self._probing.clauses(params)}), allow_nan=False
+                ),
             )
 
     def _write(self, name: str, line: str) -> None:
@@ -197,8 +225,12 @@ class ProbeFiles(ExitStack):
         self._files[name].flush()
 
 
-def files(config: AgentConfig, network: Any, folder: Path, progress: Mapping[str, Any]) -> ProbeFiles | None:
-    """The probe files in `folder` that resume from a checkpoint's `progress`; None without probes."""
+def files(
+    config: AgentConfig, network: Any, folder: Path, progress: Mapping[str, Any]
+) -> ProbeFiles | None:
+    """The probe files in `folder` that resume from a checkpoint's `progress`; None without
+    probes.
+    """
     probing = make(config, network)
     chosen = config.probes
     if probing is None or chosen is None:

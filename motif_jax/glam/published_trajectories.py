@@ -1,7 +1,8 @@
-"""Reads and writes the published tool's trajectories, `.npy` arrays of prompts and actions, without unpickling.
+"""Reads and writes the published tool's trajectories, `.npy` arrays of prompts and actions, without
+unpickling.
 
-Source: github.com/flowersteam/Grounding_LLMs_with_online_RL (MIT), as facts. File k has the contents of the files before it too.
-Files of LLM agents begin with empty objects and are rejected.
+Source: github.com/flowersteam/Grounding_LLMs_with_online_RL (MIT), as facts. File k has the
+contents of the files before it too. Files of LLM agents begin with empty objects and are rejected.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def paths(folder: str | os.PathLike[str], name: str, number: int) -> tuple[Path,
 
 
 def read(folder: str | os.PathLike[str], name: str, number: int) -> tuple[list[str], list[int]]:
-    """Prompts, and the actions on them, flattened row by row. Raises UserError: a file is missing, or they differ in number."""
+    """Prompts, and the actions on them, flattened row by row. Raises UserError: a file is missing,
+    or they differ in number.
+    """
     prompts_path, actions_path = paths(folder, name, number)
     texts = _read_array(prompts_path)
     numbers = _read_array(actions_path)
@@ -61,9 +64,15 @@ def read(folder: str | os.PathLike[str], name: str, number: int) -> tuple[list[s
 
 
 def write(
-    folder: str | os.PathLike[str], name: str, pairs: Iterable[tuple[str, int]], steps: int, longest: int
+    folder: str | os.PathLike[str],
+    name: str,
+    pairs: Iterable[tuple[str, int]],
+    steps: int,
+    longest: int,
 ) -> None:
-    """Writes file 1 of prompts (texts of at most `longest` characters) and actions of `steps` steps, and status.json."""
+    """Writes file 1 of prompts (texts of at most `longest` characters) and actions of `steps`
+    steps, and status.json.
+    """
     prompts_path, actions_path = paths(folder, name, 1)
     unfinished_prompts = prompts_path.with_name(f".{prompts_path.name}.tmp")
     unfinished_actions = actions_path.with_name(f".{actions_path.name}.tmp")

@@ -32,7 +32,9 @@ class ReplaySteps(NamedTuple):
 
 
 def empty(segments: int, length: int, observation: jax.ShapeDtypeStruct) -> ReplayMemory:
-    """A memory of `segments` segments of `length` steps; `observation` is the shape and dtype of one row."""
+    """A memory of `segments` segments of `length` steps; `observation` is the shape and dtype of
+    one row.
+    """
     rows = (segments, length)
     return ReplayMemory(
         observation=jnp.zeros((segments, length + 1, *observation.shape), observation.dtype),
@@ -45,7 +47,9 @@ def empty(segments: int, length: int, observation: jax.ShapeDtypeStruct) -> Repl
 
 
 def add(memory: ReplayMemory, segments: ReplayMemory) -> ReplayMemory:
-    """Adds `segments` (B of them, at most C) in empty slots, then in those of the oldest segments."""
+    """Adds `segments` (B of them, at most C) in empty slots, then in those of the oldest
+    segments.
+    """
     capacity = len(memory.action)
     count = len(segments.action)
     slots = (memory.added + jnp.arange(count)) % capacity

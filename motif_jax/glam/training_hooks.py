@@ -1,4 +1,6 @@
-"""What GLAM adds to a training of agents: probes, the published log, and a trial of the tests of generalisation."""
+"""What GLAM adds to a training of agents: probes, the published log, and a trial of the tests of
+generalisation.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ class PublishedLog(TrainingHook):
 
     @classmethod
     def check(cls, config: AgentConfig, workdir: Path) -> None:
-        """Raises UserError where a run that resumes would not know the newest episode of every environment."""
+        """Raises UserError where a run that resumes would not know the newest episode of every
+        environment.
+        """
         environments = _environments(config)
         allowed = (
             f"at least {environments}, the number of environments: config.published_files writes their newest episodes to log.csv, and "
@@ -85,12 +89,16 @@ class PublishedLog(TrainingHook):
         position = GlamPosition(updates, episodes, clock.steps, clock.seconds())
         film = getattr(config.network, "encoder", None) == "film"
         scale = config.reward.extrinsic_scale
-        return cls(GlamLog(workdir, _environments(config), scale, (value, entropy), position, value=film))
+        return cls(
+            GlamLog(workdir, _environments(config), scale, (value, entropy), position, value=film)
+        )
 
     def add_episodes(self, rows: Iterable[Mapping[str, Any]]) -> None:
         self._log.add(rows)
 
-    def after_update(self, update: int, step: int, seconds: float, metrics: Mapping[str, float]) -> None:
+    def after_update(
+        self, update: int, step: int, seconds: float, metrics: Mapping[str, float]
+    ) -> None:
         self._log.write(update, step, seconds, metrics)
 
     def close(self) -> None:
@@ -103,11 +111,15 @@ def _environments(config: AgentConfig) -> int:
 
 
 class GeneralisationTrial(TrainingHook):
-    """Tries the prompts and actions of the tests of generalisation before a training (`config.tests`)."""
+    """Tries the prompts and actions of the tests of generalisation before a training
+    (`config.tests`).
+    """
 
     @classmethod
     def check(cls, config: AgentConfig, workdir: Path) -> None:
         if (workdir / agent_checkpoints.FOLDER).exists():
             return
         for name, reason in eval_agents.refused_after(config).items():
-            print(f"after this training the test {name} will be left out: {reason}", file=sys.stderr)
+            print(
+                f"after this training the test {name} will be left out: {reason}", file=sys.stderr
+            )

@@ -38,7 +38,8 @@ class Pairs(NamedTuple):
 
     prompts: list[str]
     actions: list[int]  # indices into `about['actions']`
-    about: dict[str, Any]  # environment, options, actions and player of the trajectories; {} if unknown
+    # environment, options, actions and player of the trajectories; {} if unknown
+    about: dict[str, Any]
 
 
 def write(
@@ -94,7 +95,9 @@ def about(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read(path: str | os.PathLike[str]) -> Pairs:
-    """Reads a file of `write`; UserError for any other file, or for an action that is not in its list."""
+    """Reads a file of `write`; UserError for any other file, or for an action that is not in its
+    list.
+    """
     description = about(path)
     try:
         table = bounded_parquet.read(path, ["prompt", "action"])
@@ -104,5 +107,7 @@ def read(path: str | os.PathLike[str]) -> Pairs:
     actions = table["action"].to_pylist()
     names = description["actions"]
     if None in prompts or any(action is None or action >= len(names) for action in actions):
-        raise UserError(f"{path} is damaged (an action that is not one of {len(names)}): collect it again")
+        raise UserError(
+            f"{path} is damaged (an action that is not one of {len(names)}): collect it again"
+        )
     return Pairs(prompts, actions, description)

@@ -1,4 +1,6 @@
-"""Collect text: dialogues of a text task as one parquet file, resumably, by any number of worker processes."""
+"""Collect text: dialogues of a text task as one parquet file, resumably, by any number of worker
+processes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from motif_jax.ilql.tasks.contract import TextTask
 from motif_jax.ilql.tasks.reddit import task as reddit
 from motif_jax.schema import read_section
 
-# Everything that decides what is drawn, but for where servers are; only the number of workers may change besides.
+# Everything that decides what is drawn, but for where servers are; only the number of workers may
+# change besides.
 IDENTITY = (
     "task",
     "kind",
@@ -40,7 +43,9 @@ IDENTITY = (
 
 
 def options_of(config_tree: ConfigDict) -> dict[str, Any]:
-    """The task's options: its section with its switches, or `options`, a JSON object, for a task from outside."""
+    """The task's options: its section with its switches, or `options`, a JSON object, for a task
+    from outside.
+    """
     if config_tree.task in config_tree:  # a section of its own
         allowed = f"empty: options are below config.{config_tree.task}"
         checks.require_key(config_tree, "options", not config_tree.options, allowed)
@@ -62,14 +67,18 @@ def _identity(config_tree: ConfigDict) -> list[str]:
     in_sections = []
     for key in IDENTITY:
         if isinstance(config_tree[key], ConfigDict):
-            in_sections += [f"{key}.{name}" for name in config_tree[key] if name not in registry.ADDRESSES]
+            in_sections += [
+                f"{key}.{name}" for name in config_tree[key] if name not in registry.ADDRESSES
+            ]
         else:
             keys.append(key)
     return keys + in_sections
 
 
 def _count(config: CollectTextConfig, task: TextTask) -> int:
-    """How many dialogues (or groups) are collected: of a finite kind all, unless the config asks for fewer."""
+    """How many dialogues (or groups) are collected: of a finite kind all, unless the config asks
+    for fewer.
+    """
     available = task.count(config.kind)
     if available is None:
         checks.positive(config, "num_dialogues")
@@ -79,7 +88,9 @@ def _count(config: CollectTextConfig, task: TextTask) -> int:
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
     config_tree = _resolve(config_tree)
-    run_folder.check_identity(workdir, config_tree, _identity(config_tree), free=registry.FREE_OPTIONS)
+    run_folder.check_identity(
+        workdir, config_tree, _identity(config_tree), free=registry.FREE_OPTIONS
+    )
     config = read_section(CollectTextConfig, config_tree)
     capacity.require_workers("workers", config.workers)
     task = registry.make(config.task, options_of(config_tree))
@@ -93,7 +104,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     if not config.num_dialogues:
         _count(config, task)
     if (workdir / dialogues.DIALOGUES).exists() and not (workdir / "config.json").exists():
-        raise UserError(f"{workdir} holds dialogues that were not collected here: choose another --workdir")
+        raise UserError(
+            f"{workdir} holds dialogues that were not collected here: choose another --workdir"
+        )
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int | None:
@@ -102,10 +115,15 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     identity = _identity(config_tree)
     staging = workdir / dialogues.STAGING
     meta = workdir / dialogues.META
-    with Interruption() as stop, run_folder.opened(workdir, config_tree, identity, registry.FREE_OPTIONS):
+    with (
+        Interruption() as stop,
+        run_folder.opened(workdir, config_tree, identity, registry.FREE_OPTIONS),
+    ):
         if meta.exists():
             shutil.rmtree(staging, ignore_errors=True)
-            print(f"{workdir} is complete: {_in_words(read_json(meta, 'remove it and collect again'))}")
+            print(
+                f"{workdir} is complete: {_in_words(read_json(meta, 'remove it and collect again'))}"
+            )
             return None
         task = registry.make(config.task, options_of(config_tree))
         try:
@@ -134,7 +152,8 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
             folder=str(staging),
             patient=task.patient,
         )
-        # The settings behind the data, with options that name the files made for it; `registry.options_of` reads them.
+        # The settings behind the data, with options that name the files made for it;
+        # `registry.options_of` reads them.
         plain = run_folder.as_plain(config_tree)
         settings = {key: plain[key] for key in IDENTITY}
         if config.task in config_tree:
@@ -157,7 +176,9 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
 def _in_words(meta: dict[str, Any]) -> str:
     if not meta["dialogues"]:
         return "no dialogues: none of the episodes led to one; more config.num_dialogues, or another config.seed, may have some"
-    facts = "".join(f"; {name.replace('_', ' ')} {value:,}" for name, value in meta["facts"].items())
+    facts = "".join(
+        f"; {name.replace('_', ' ')} {value:,}" for name, value in meta["facts"].items()
+    )
     failures = meta.get("failed_requests", 0)
     failed = f"; {failures:,} requests to the server failed and were made again" if failures else ""
     return (

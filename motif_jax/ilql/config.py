@@ -31,7 +31,8 @@ class PolicyWeights:
 
     beta: float = non_negative(0.0, "an action has weight exp(beta A); see exponential")
     exponential: bool = plain_key(
-        True, "weights are exp(beta x A); False: an action has weight beta where A > 0, else 1 - beta"
+        True,
+        "weights are exp(beta x A); False: an action has weight beta where A > 0, else 1 - beta",
     )
     most_weight: float | None = positive(None, "weights are clipped to it")
     context_weight: float = non_negative(0.0, "weight of tokens that the agent did not say")
@@ -43,15 +44,20 @@ class TextMethod:
 
     name: str = plain_key("ilql", "method of METHOD above, or module:Class (docs/ilql.md)")
     discount: float = fraction(
-        0.99, "discount from one action (a token; of ilql_utterance and chai an utterance) to the next"
+        0.99,
+        "discount from one action (a token; of ilql_utterance and chai an utterance) to the next",
     )
     expectile: float = plain_key(
         0.7, "expectile of the target Q that V estimates; 0.5: the mean", above=0, below=1
     )
     polyak: float = fraction(0.005, "share by which targets move to the Qs after every step")
-    copy_every: int | None = positive(None, "steps between whole copies to the targets; None: no copies")
+    copy_every: int | None = positive(
+        None, "steps between whole copies to the targets; None: no copies"
+    )
     double_q: bool = plain_key(True, "two Qs, of which targets take the smaller one")
-    separate_policy: bool = plain_key(True, "the policy has a trunk of its own; else that of the values")
+    separate_policy: bool = plain_key(
+        True, "the policy has a trunk of its own; else that of the values"
+    )
     separate_target: bool = plain_key(True, "the target Qs have a trunk of their own")
     advanced_mlp: bool = plain_key(False, "the other form of heads: a residual layer with dropout")
     detach_v: bool = plain_key(False, "no gradient of V reaches the trunk")
@@ -59,8 +65,12 @@ class TextMethod:
     detach_policy: bool = plain_key(False, "no gradient of the policy reaches the trunk")
     q_min: float | None = plain_key(None, "target Qs are at least this")
     q_max: float | None = plain_key(None, "target Qs are at most this")
-    monte_carlo: bool = plain_key(False, "V estimates the return that followed instead of the target Q")
-    cql_temperature: float = positive(1.0, "T of the conservative term: log sum exp(Q / T) - Q(a) / T")
+    monte_carlo: bool = plain_key(
+        False, "V estimates the return that followed instead of the target Q"
+    )
+    cql_temperature: float = positive(
+        1.0, "T of the conservative term: log sum exp(Q / T) - Q(a) / T"
+    )
     margin: float = non_negative(0.0, "margin of the margin term")
     reward_scale: float = positive(1.0, "rewards are divided by it")
     policy: PolicyWeights = subsection(PolicyWeights)
@@ -70,7 +80,9 @@ class TextMethod:
 class CandidateTexts:
     """Texts among which method chai chooses."""
 
-    count: int = positive(5, "texts that method chai draws from the policy in each state of the data")
+    count: int = positive(
+        5, "texts that method chai draws from the policy in each state of the data"
+    )
     max_tokens: int = positive(6, "greatest number of tokens of a candidate text", maximum=LENGTH)
     together: int = positive(4, "states whose candidates are written in one program")
     temperature: float = plain_key(1.0, "temperature of the draws of candidate texts")
@@ -85,8 +97,12 @@ class TextPpo:
     """Method ppo."""
 
     epochs: int = positive(4, "passes over the episodes of a step, batch_size of them (method ppo)")
-    minibatches: int = positive(4, "minibatches of a pass, each one optimiser step in `accumulate` parts")
-    clip_ratio: float = positive(0.2, "clipping range of the surrogate's probability ratio; 0.2: [0.8, 1.2]")
+    minibatches: int = positive(
+        4, "minibatches of a pass, each one optimiser step in `accumulate` parts"
+    )
+    clip_ratio: float = positive(
+        0.2, "clipping range of the surrogate's probability ratio; 0.2: [0.8, 1.2]"
+    )
     clip_value: float = positive(
         0.2, "greatest change of the value in its clipped loss, in units of the reward"
     )
@@ -119,10 +135,16 @@ class DialogueFilter:
     """Which dialogues are learned from, and measured with: the held-out part is filtered, too."""
 
     top: float = plain_key(
-        1.0, "%BC: only this best part, by return, of the data and of the held-out part", above=0, maximum=1
+        1.0,
+        "%BC: only this best part, by return, of the data and of the held-out part",
+        above=0,
+        maximum=1,
     )
     bottom: float = plain_key(
-        1.0, "%BC: only this worst part, by return, of the data and of the held-out part", above=0, maximum=1
+        1.0,
+        "%BC: only this worst part, by return, of the data and of the held-out part",
+        above=0,
+        maximum=1,
     )
     cutoff: float | None = plain_key(
         None, "%BC: only dialogues with a return of at least this, without token_reward"
@@ -139,7 +161,9 @@ class LossWeights:
     cql: float = non_negative(
         0.0, "weight of the conservative term, of methods with a Q of every token and of chai"
     )
-    margin: float = non_negative(0.0, "weight of the margin term, of methods with a Q of every token")
+    margin: float = non_negative(
+        0.0, "weight of the margin term, of methods with a Q of every token"
+    )
 
 
 @section_class
@@ -149,7 +173,8 @@ class TextTrunks(sections.ModelSizes):
     checkpoint: str | None = plain_key(
         None, "trunks begin as this folder or hub model; None: fresh, of these sizes"
     )
-    # Behaviour cloning of SmolLM2-135M with six new delimiters, held-out loss of the end of an action after 40 steps: 0.011 and 3.48.
+    # Behaviour cloning of SmolLM2-135M with six new delimiters, held-out loss of the end of an
+    # action after 40 steps: 0.011 and 3.48.
     new_rows: str = one_of(
         ("end_of_text", "mean"),
         "where the rows of tokens that the task adds to the checkpoint begin: at that of its end of text, or at the mean of its table; both with "
@@ -198,17 +223,23 @@ class IlqlCompat:
         "with max_len, as many states of utterances are kept as of tokens"
     )
     ilql_next_q_zero: bool = quirk("a row of zeros after the last action is bootstrapped from")
-    ilql_target_dropout: bool = quirk("dropout in the target trunk and in the policy's weights, too")
+    ilql_target_dropout: bool = quirk(
+        "dropout in the target trunk and in the policy's weights, too"
+    )
     chai_scores: bool = quirk("CHAI scores candidates as the released code does")
 
 
 @section_class
 class TaskCompat:
-    """Quirks of the published text tasks; a task takes those whose names begin with its `switches`."""
+    """Quirks of the published text tasks; a task takes those whose names begin with its
+    `switches`.
+    """
 
     wordle_branch_restarts: bool = quirk("branches begin on an empty board")
     wordle_top_p_rows: bool = quirk("a loss in six rows ranks like a win in six")
-    visdial_last_turn_free: bool = quirk("the tenth turn costs nothing where the goal was not reached")
+    visdial_last_turn_free: bool = quirk(
+        "the tenth turn costs nothing where the goal was not reached"
+    )
     upvote_zero_one: bool = quirk("upvote_model pays 1 and 0 for 1 and -1")
 
 
@@ -242,11 +273,14 @@ class TextConfig(TextDatasetConfig):
     max_len: int | None = length_key(
         None, "tokens of a dialogue that are kept; None: what the model has room for"
     )
-    length_buckets: bool = plain_key(True, "batches dialogues of similar length; False: pads to the longest")
+    length_buckets: bool = plain_key(
+        True, "batches dialogues of similar length; False: pads to the longest"
+    )
     batch_size: int = sections.batch_size_key(64, "dialogues of a step")
     accumulate: int = sections.ACCUMULATE
     average: str = one_of(
-        ("batch", "micro_batch"), "scope of a mean: a step's actions, or those of a micro-batch (published)"
+        ("batch", "micro_batch"),
+        "scope of a mean: a step's actions, or those of a micro-batch (published)",
     )
     max_steps: int = positive(10_000, "number of optimiser steps of the training")
     evaluate_every: int = sections.EVALUATE_EVERY
@@ -254,14 +288,18 @@ class TextConfig(TextDatasetConfig):
         16, "greatest number of batches of held-out dialogues in an evaluation"
     )
     games: EvaluationGames = subsection(EvaluationGames)
-    optimizer: sections.DecayingOptimizer = subsection(sections.DecayingOptimizer, final_fraction=0.1)
+    optimizer: sections.DecayingOptimizer = subsection(
+        sections.DecayingOptimizer, final_fraction=0.1
+    )
     dropout: float = sections.DROPOUT
     dtype: str = sections.DTYPE
     remat: bool = sections.REMAT
     logits_chunk: int | None = sections.LOGITS_CHUNK
     lora: TextLora = subsection(TextLora)
     compat: IlqlCompat = IlqlCompat()
-    log_every_seconds: float = positive(20.0, "seconds between rows of Q, V and advantages (docs/metrics.md)")
+    log_every_seconds: float = positive(
+        20.0, "seconds between rows of Q, V and advantages (docs/metrics.md)"
+    )
 
 
 @section_class
@@ -269,7 +307,9 @@ class CollectTextConfig:
     """A collection of dialogues."""
 
     seed: int = sections.seed(1)
-    task: str = plain_key("wordle", "wordle, visdial, reddit, babyai_text, or module:Class (docs/ilql.md)")
+    task: str = plain_key(
+        "wordle", "wordle, visdial, reddit, babyai_text, or module:Class (docs/ilql.md)"
+    )
     kind: str = plain_key(
         "games",
         "what is drawn. Wordle: 'games', 'branch', 'adversarial', 'tweets'; visdial: 'recorded', 'games' (talks with the server), "
@@ -285,6 +325,8 @@ class CollectTextConfig:
         "start(LIST), optimal(START), repeat(START, FIRST_N), wrong(LIST), mixture(P, ONE, OTHER), monte_carlo(GAMES, PLAYER); LIST in quotes, a "
         "list's name or file",
     )
-    options: str = plain_key("", 'options of a task from outside the package, as JSON: {"words": 3}')
+    options: str = plain_key(
+        "", 'options of a task from outside the package, as JSON: {"words": 3}'
+    )
     # The process that collects only hands out work, so all cores play.
     workers: int = positive(available_cores(), "number of processes that play")

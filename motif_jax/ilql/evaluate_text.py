@@ -1,4 +1,6 @@
-"""Evaluates an agent or a policy in a text task: seeded episodes, many at a time, then tables with intervals and a page."""
+"""Evaluates an agent or a policy in a text task: seeded episodes, many at a time, then tables with
+intervals and a page.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ IDENTITY = (
     "dtype",
 )
 PLAN, PAGE, DIALOGUES = "plan.json", "tokens.html", "dialogues.parquet"
-_PlanAndRows = tuple[dict[str, Any], list[dict[str, Any]]]  # rows of episodes or dialogues, by index
+# rows of episodes or dialogues, by index
+_PlanAndRows = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
@@ -58,18 +61,25 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
 
 def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     config = read_section(EvaluateTextConfig, config_tree)
-    with Interruption() as stop, run_folder.opened(workdir, config_tree, IDENTITY, registry.FREE_OPTIONS):
+    with (
+        Interruption() as stop,
+        run_folder.opened(workdir, config_tree, IDENTITY, registry.FREE_OPTIONS),
+    ):
         with Journal(workdir) as journal:
             plan, rows = _play(config, workdir, journal, stop)
         if len(rows) < plan.get("dialogues", config.episodes):
             return EXIT_CODE
         if config.published_log:
-            published_log.write(workdir / published_log.FILE, rows, run_folder.as_plain(config_tree))
+            published_log.write(
+                workdir / published_log.FILE, rows, run_folder.as_plain(config_tree)
+            )
         _write(config, workdir, plan, rows)
         return None
 
 
-def _play(config: EvaluateTextConfig, workdir: Path, journal: Journal, stop: Interruption) -> _PlanAndRows:
+def _play(
+    config: EvaluateTextConfig, workdir: Path, journal: Journal, stop: Interruption
+) -> _PlanAndRows:
     """Plays the episodes that the journal lacks."""
     if recorded_texts.replace_episodes(config):
         return _read_recorded(config, workdir, journal)
@@ -137,7 +147,9 @@ def _read_recorded(config: EvaluateTextConfig, workdir: Path, journal: Journal) 
 
 
 def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
-    """Writes plan.json; UserError where a journal of another agent, or of other games, is in the folder."""
+    """Writes plan.json; UserError where a journal of another agent, or of other games, is in the
+    folder.
+    """
     path = workdir / PLAN
     if path.exists():
         before = read_json(path, "restore a copy of it, or evaluate into another --workdir")
@@ -154,16 +166,25 @@ def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
 
 
 def _write(
-    config: EvaluateTextConfig, workdir: Path, plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+    config: EvaluateTextConfig,
+    workdir: Path,
+    plan: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    summary, summaries = evaluation_tables.summarise(plan, rows, config.resamples, config.confidence)
+    summary, summaries = evaluation_tables.summarise(
+        plan, rows, config.resamples, config.confidence
+    )
     summary[FAILED] = sum(row.get(FAILED, 0) for row in rows)
     ranking = recorded_texts.ranking(rows)
     if ranking and plan.get("data"):
         summary["ranking"] = ranking
     dialogues = Dialogues.of(text_games_page.dialogue_of(row) for row in rows)
-    parquet.write(workdir / DIALOGUES, [dialogues], {"origin": "motif_jax evaluate_text", "plan": dict(plan)})
-    plain = [{k: v for k, v in row.items() if k not in ("dialogue", "tokens", FAILED)} for row in rows]
+    parquet.write(
+        workdir / DIALOGUES, [dialogues], {"origin": "motif_jax evaluate_text", "plan": dict(plan)}
+    )
+    plain = [
+        {k: v for k, v in row.items() if k not in ("dialogue", "tokens", FAILED)} for row in rows
+    ]
     evaluation_files.write_parquet(workdir / evaluation_files.TABLE, plain)
     if config.show:
         atomic_write_text(workdir / PAGE, text_games_page.render(rows[: config.show], plan))
@@ -177,4 +198,6 @@ def _write(
             f"{share:.1%} of the actions were cut at config.decode.max_tokens={max_tokens}: give more",
             file=sys.stderr,
         )
-    print(f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, {DIALOGUES}, table.md")
+    print(
+        f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, {DIALOGUES}, table.md"
+    )

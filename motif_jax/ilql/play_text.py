@@ -1,4 +1,6 @@
-"""A person plays a text task at the terminal with an agent or a policy, against it, or as the other side."""
+"""A person plays a text task at the terminal with an agent or a policy, against it, or as the other
+side.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree)
     config = read_section(PlayTextConfig, config_tree)
     is_allowed = config.mode != "answer" or not config.policy
-    checks.require_key(config, "policy", is_allowed, "None with config.mode=answer: an agent has to speak")
+    checks.require_key(
+        config, "policy", is_allowed, "None with config.mode=answer: an agent has to speak"
+    )
     text_setup.check(config, plays=config.mode != "answer")
 
 
@@ -42,4 +46,6 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
                 print("\nend of input: this game is left out")
                 return
             with open(path, "a", encoding="utf-8", opener=regular_file) as file:
-                file.write(json.dumps({"game": game, "mode": config.mode, "dialogues": dialogues}) + "\n")
+                file.write(
+                    json.dumps({"game": game, "mode": config.mode, "dialogues": dialogues}) + "\n"
+                )

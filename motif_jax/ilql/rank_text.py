@@ -1,4 +1,6 @@
-"""Ranks utterances by the values of agents, and measures whether the values rank an expert's actions first."""
+"""Ranks utterances by the values of agents, and measures whether the values rank an expert's
+actions first.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,12 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree)
     config = read_section(RankTextConfig, config_tree)
     agents = checks.listed(config.agents)
-    checks.require_key(config, "agents", bool(agents), "run folders of train_text, with commas between")
-    checks.require_key(config, "data", bool(config.data), "a file of dialogues, or a folder of collect_text")
+    checks.require_key(
+        config, "agents", bool(agents), "run folders of train_text, with commas between"
+    )
+    checks.require_key(
+        config, "data", bool(config.data), "a file of dialogues, or a folder of collect_text"
+    )
     abouts = [agent_folder.describe(folder, "agents") for folder in agents]
     for folder, about in zip(agents, abouts, strict=True):
         design = agent_folder.Design(**about["design"])
@@ -61,7 +67,9 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
                     progress.update(len(valued))
             lists = {
                 "utterances": text_values.utterances(valued),
-                f"{config.n_gram}-grams": text_values.n_grams(valued, saved.tokenizer, config.n_gram),
+                f"{config.n_gram}-grams": text_values.n_grams(
+                    valued, saved.tokenizer, config.n_gram
+                ),
             }
             of_agents[folder] = {
                 "method": saved.method,
@@ -90,5 +98,7 @@ def _ends(
     ranked: Sequence[text_values.RankedUtterance], config: RankTextConfig
 ) -> Mapping[str, list[dict[str, Any]]]:
     """The first and the last of those that occur often enough."""
-    frequent = [utterance._asdict() for utterance in ranked if utterance.times >= config.least_count]
+    frequent = [
+        utterance._asdict() for utterance in ranked if utterance.times >= config.least_count
+    ]
     return {"greatest": frequent[: config.shown], "least": frequent[::-1][: config.shown]}

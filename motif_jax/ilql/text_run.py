@@ -1,4 +1,6 @@
-"""Builds a training on dialogues: the agent, its initial parameters, its data, the task, and the exported folder."""
+"""Builds a training on dialogues: the agent, its initial parameters, its data, the task, and the
+exported folder.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from motif_jax.ilql.dialogues import dialogue_data
 from motif_jax.ilql.dialogues.candidate_batches import with_candidates
 from motif_jax.ilql.dialogues.collate import Quirks
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
-from motif_jax.ilql.dialogues.dialogue_data import DialogueSource
+from motif_jax.ilql.dialogues.dialogue_source import DialogueSource
 from motif_jax.ilql.methods.implicit_q import ImplicitQSettings, Weights
 from motif_jax.ilql.methods.text_methods import Rule, rule_of
 from motif_jax.ilql.methods.text_objective import Objective
@@ -73,15 +75,20 @@ def weights_of(loss: LossWeights, rule: Rule) -> Weights:
     # The policy that proposes is frozen, and its proposals take the place of V.
     if rule.proposes:
         return Weights(q=loss.q, v=0.0, policy=0.0, conservative=loss.cql)
-    # There is one Q of the whole utterance, and none of other actions that the conservative and margin terms could lower.
+    # There is one Q of the whole utterance, and none of other actions that the conservative and
+    # margin terms could lower.
     if rule.q != "token":
         return Weights(q=loss.q, v=loss.v, policy=loss.policy)
-    return Weights(q=loss.q, v=loss.v, policy=loss.policy, conservative=loss.cql, margin=loss.margin)
+    return Weights(
+        q=loss.q, v=loss.v, policy=loss.policy, conservative=loss.cql, margin=loss.margin
+    )
 
 
 def layout_of(config: TextConfig, pad: int, trunk_config: ModelConfig) -> ItemLayout:
     """The layout of batches; dialogues are cut to `max_len` and to the model's positions."""
-    limits = [limit for limit in (config.max_len, room_of(config, trunk_config)) if limit is not None]
+    limits = [
+        limit for limit in (config.max_len, room_of(config, trunk_config)) if limit is not None
+    ]
     compat = config.compat
     quirks = Quirks(
         padded_positions=compat.ilql_padded_positions,
@@ -99,7 +106,9 @@ def layout_of(config: TextConfig, pad: int, trunk_config: ModelConfig) -> ItemLa
 
 
 def room_of(config: TextConfig, trunk_config: ModelConfig) -> int | None:
-    """How many tokens a dialogue may have, so that a prefix and a further action fit; None: no limit."""
+    """How many tokens a dialogue may have, so that a prefix and a further action fit; None: no
+    limit.
+    """
     if trunk_config.max_length is None:
         return None
     rule = rule_of(config.method.name)
@@ -138,7 +147,9 @@ def objective_of(config: TextConfig, trunk_config: ModelConfig) -> Objective:
 
 
 def model_config(config: TextConfig, source: DialogueSource) -> ModelConfig:
-    """The trunks' config: of the initial run, of `network.checkpoint`, or of the sizes in `network`, which must fit task and method."""
+    """The trunks' config: of the initial run, of `network.checkpoint`, or of the sizes in
+    `network`, which must fit task and method.
+    """
     tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
     trunk_config = agent_start.model_config(config, tokens, design_of(config.method))
     return init_model.with_dropout(trunk_config, config.dropout)
@@ -194,12 +205,20 @@ def build(
         batches: tuple[Any, Any] = data.batches
         if objective.rule.proposes:
             batches = with_candidates(
-                config, workdir, objective.agent, start, vocabulary.delimiters, data.batches, stopped
+                config,
+                workdir,
+                objective.agent,
+                start,
+                vocabulary.delimiters,
+                data.batches,
+                stopped,
             )
         dialogues = TrainingData(*batches, digests, config.data or f"the stream of {config.task}")
         parameters = (start.learned, start.target, start.frozen)
         training = TextTraining(config, objective, parameters, dialogues, parallel)
-    return TextRun(training, source._replace(options=data.options), data.amount, data.longest_action)
+    return TextRun(
+        training, source._replace(options=data.options), data.amount, data.longest_action
+    )
 
 
 def export(run: TextRun, workdir: Path) -> Path:
@@ -243,7 +262,9 @@ def export(run: TextRun, workdir: Path) -> Path:
 
 
 def check_shapes(config: TextConfig, trunk_config: ModelConfig) -> None:
-    """Raises UserError for low-rank patterns without a match, or dialogues longer than the model's positions."""
+    """Raises UserError for low-rank patterns without a match, or dialogues longer than the model's
+    positions.
+    """
     spec = finetune_params.spec_of(config.lora)
     if spec is not None:
         linear.matching(param_shapes(trunk_config), spec.patterns)
@@ -273,7 +294,10 @@ def check_ppo(config: TextConfig) -> None:
     rules = {
         "loss.policy": (config.loss.policy > 0, "above 0: the policy is what PPO trains"),
         "dropout": (config.dropout == 0, "0: the policy that plays is the one that learns"),
-        "chunk_steps": (config.chunk_steps == 1, "1: each step is played by the policy of the step before"),
+        "chunk_steps": (
+            config.chunk_steps == 1,
+            "1: each step is played by the policy of the step before",
+        ),
         "games.episodes": (config.games.episodes > 0, "above 0: evaluations are episodes"),
         "data": (config.data is None, "None: episodes are played, not read"),
         "initial.value": (not config.initial.value, "None: the value starts anew"),

@@ -40,8 +40,8 @@ class TextState(NamedTuple):
 class TextTraining(GradientTask):
     """A training on batches of dialogues, `TextBatch`.
 
-    `parameters` are initial trained, target and frozen ones, host arrays (see `agent_start.Start`); `learned` and `target`
-    are shapes of trained parameters and of targets.
+    `parameters` are initial trained, target and frozen ones, host arrays (see `agent_start.Start`);
+    `learned` and `target` are shapes of trained parameters and of targets.
     """
 
     config: TextConfig
@@ -61,7 +61,8 @@ class TextTraining(GradientTask):
         has_dropout = objective.dropout and not objective.rule.proposes
         super().__init__(config, (learned, frozen), data, parallel, has_dropout, config.max_steps)
         self.objective = objective
-        self._start_target = target  # until `init_state` hands it over, so that memory holds it once
+        # until `init_state` hands it over, so that memory holds it once
+        self._start_target = target
         self.target = shapes_of(target)
         self._updates_target = bool(self.target) and objective.weights.trains_values
         self._polyak = config.method.polyak
@@ -83,7 +84,9 @@ class TextTraining(GradientTask):
             denominators = [per_micro_batch * len(per_micro_batch) for per_micro_batch in counts]
         return CountedBatch(batches, Counts(*denominators))
 
-    def measure_core(self, state: tuple[Any, Any, Any], batch: TextBatch) -> tuple[LossTerms, Counts]:
+    def measure_core(
+        self, state: tuple[Any, Any, Any], batch: TextBatch
+    ) -> tuple[LossTerms, Counts]:
         """The terms of a batch as means, and the numbers of actions and tokens behind them."""
         params, target, shared = state
         parts = self._counted(self.micro_batches(batch), "batch")
@@ -99,7 +102,9 @@ class TextTraining(GradientTask):
     def counted_loss(self, state: TextState, shared: Any, batch: TextBatch) -> jax.Array:
         frozen = {**(shared or {}), "target": state.target}
         one = jnp.float32(1.0)
-        return self.objective.terms(state.params, frozen, CountedBatch(batch, Counts(one, one)), None).loss
+        return self.objective.terms(
+            state.params, frozen, CountedBatch(batch, Counts(one, one)), None
+        ).loss
 
     def init_state(self) -> TextState:
         learned, opt_state, step = self.start()
@@ -107,7 +112,9 @@ class TextTraining(GradientTask):
         self._start_target = None
         return TextState(learned, target, opt_state, step)
 
-    def step(self, state: TextState, shared: Any, batch: TextBatch) -> tuple[TextState, dict[str, jax.Array]]:
+    def step(
+        self, state: TextState, shared: Any, batch: TextBatch
+    ) -> tuple[TextState, dict[str, jax.Array]]:
         return self.guarded_step(state, shared, batch, jnp.array(True))[:2]
 
     def guarded_step(
@@ -117,7 +124,11 @@ class TextTraining(GradientTask):
         state, shared = block_stack.stacked_for_loop((state, shared))
         frozen = {**(shared or {}), "target": state.target}
         sums = training.gradient_sums(
-            self.objective.measured, state.params, frozen, self._counted(batch, self.config.average), key
+            self.objective.measured,
+            state.params,
+            frozen,
+            self._counted(batch, self.config.average),
+            key,
         )
         gradient, measured = spread.over_devices(sums, AXIS)
         metrics = {
@@ -131,13 +142,17 @@ class TextTraining(GradientTask):
         return block_stack.unstacked(new), metrics, is_finite
 
     def _update(self, state: TextState, gradient: Any, applies: jax.Array) -> TextState:
-        """The state after a step if it `applies`; each part is updated in the memory of the old one."""
+        """The state after a step if it `applies`; each part is updated in the memory of the old
+        one.
+        """
 
         def optimise(gradient_and_state: tuple[Any, Any], params: Any) -> tuple[Any, Any]:
             return self.optimizer.update(*gradient_and_state, params)
 
         def follow(target: Any, params: Any) -> Any:
-            return soft_update(target, self.followed(params), state.step + 1, self._polyak, self._copy_every)
+            return soft_update(
+                target, self.followed(params), state.step + 1, self._polyak, self._copy_every
+            )
 
         updates, opt_state = update_if(applies, optimise, (gradient, state.opt_state), state.params)
         params = update_if(applies, optax.apply_updates, state.params, updates)
@@ -148,7 +163,9 @@ class TextTraining(GradientTask):
 
     def followed(self, params: Any) -> Any:
         """The trained parameters that the targets follow, as a tree like `target`."""
-        tree: dict[str, Any] = {"heads": {name: params["heads"][name] for name in self.target["heads"]}}
+        tree: dict[str, Any] = {
+            "heads": {name: params["heads"][name] for name in self.target["heads"]}
+        }
         for group in ("trunks", "additions"):
             if group in self.target:
                 tree[group] = {"target": params[group]["values"]}
@@ -172,13 +189,16 @@ class TextTraining(GradientTask):
         return row
 
     def items(self, state: TextState) -> dict[str, Any]:
-        return {name: part for name, part in state._asdict().items() if name != "target" or self.target}
+        return {
+            name: part for name, part in state._asdict().items() if name != "target" or self.target
+        }
 
     def evaluate(self, state: TextState, shared: Any, position: TrainingPosition) -> Evaluation:
         terms = self._named(self._held_out_terms(state, shared))
         if not math.isfinite(terms["loss"]):
             raise diverged(
-                f"the loss on held-out dialogues after step {position.step:,} not finite", self.remedy
+                f"the loss on held-out dialogues after step {position.step:,} not finite",
+                self.remedy,
             )
         row: dict[str, Any] = {f"validation/{name}": float(value) for name, value in terms.items()}
         row |= {f"train/{name}": position.mean(name) for name in terms}
@@ -198,8 +218,12 @@ class TextTraining(GradientTask):
         actions = policy_tokens = 0.0
         for batch in self._held_out:
             on_devices = self.parallel.put_whole(batch, 0)
-            terms, counts = jax.device_get(self._measure((state.params, state.target, shared), on_devices))
-            sums += np.asarray(terms, np.float64) * self._denominators(counts.actions, counts.policy)
+            terms, counts = jax.device_get(
+                self._measure((state.params, state.target, shared), on_devices)
+            )
+            sums += np.asarray(terms, np.float64) * self._denominators(
+                counts.actions, counts.policy
+            )
             actions += float(counts.actions)
             policy_tokens += float(counts.policy)
         means = LossTerms(*(sums / np.maximum(self._denominators(actions, policy_tokens), 1)))
@@ -209,7 +233,9 @@ class TextTraining(GradientTask):
 
     @staticmethod
     def _denominators(actions: float, policy_tokens: float) -> np.ndarray:
-        """What each of `LossTerms` is a mean over: the policy's over its tokens, other terms over actions; the loss is added later."""
+        """What each of `LossTerms` is a mean over: the policy's over its tokens, other terms over
+        actions; the loss is added later.
+        """
         of_terms = dict.fromkeys(LossTerms._fields, float(actions))
         of_terms |= {"loss": 0.0, "policy": float(policy_tokens)}
         return np.array(list(of_terms.values()), np.float64)

@@ -1,4 +1,6 @@
-"""Trains an agent that speaks from recorded dialogues: behaviour cloning, implicit Q-learning, and the other methods of docs/ilql.md."""
+"""Trains an agent that speaks from recorded dialogues: behaviour cloning, implicit Q-learning, and
+the other methods of docs/ilql.md.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,17 @@ from motif_jax.core.interruption import StoppedError
 from motif_jax.core.training import offline_run
 from motif_jax.core.training.offline_run import OfflineRun
 from motif_jax.ilql import text_run
+from motif_jax.ilql.agent.agent_folder import TOKENIZER
 from motif_jax.ilql.config import TextConfig
-from motif_jax.ilql.dialogues import candidate_batches, dialogue_data, files, text_sources
+from motif_jax.ilql.dialogues import (
+    candidate_batches,
+    dialogue_data,
+    dialogue_source,
+    files,
+    text_sources,
+)
 from motif_jax.ilql.dialogues import collected as dialogues
-from motif_jax.ilql.dialogues.dialogue_data import DialogueSource
+from motif_jax.ilql.dialogues.dialogue_source import DialogueSource
 from motif_jax.ilql.evaluation import text_rollouts
 from motif_jax.ilql.methods.text_methods import rule_of
 from motif_jax.ilql.methods.text_ppo import PpoTraining
@@ -81,7 +90,9 @@ _EARLIER = {"turns": "new", "network.new_rows": "mean", "lora.new_tokens": False
 
 
 def _free_keys(config_tree: ConfigDict, workdir: Path) -> tuple[str, ...]:
-    """The keys that a resumed run may change, among them those that its config does not have, which get their earlier values."""
+    """The keys that a resumed run may change, among them those that its config does not have, which
+    get their earlier values.
+    """
     return (*registry.FREE_OPTIONS, *run_folder.keep_earlier(workdir, config_tree, _EARLIER))
 
 
@@ -104,11 +115,15 @@ def _check_method(config: TextConfig) -> None:
 
     beta = method.policy.beta
     is_share = method.policy.exponential or 0 < beta <= 1
-    allowed = "above 0 and at most 1 with method.policy.exponential=False: weights are beta and 1 - beta"
+    allowed = (
+        "above 0 and at most 1 with method.policy.exponential=False: weights are beta and 1 - beta"
+    )
     checks.require_key(config, "method.policy.beta", is_share, allowed)
 
     top, bottom = config.filter.top, config.filter.bottom
-    checks.require_key(config, "filter.top", top == 1 or bottom == 1, f"1 with filter.bottom={bottom}")
+    checks.require_key(
+        config, "filter.top", top == 1 or bottom == 1, f"1 with filter.bottom={bottom}"
+    )
 
     if rule.proposes or rule.online:
         hosts = config.hosts.position().count
@@ -123,7 +138,9 @@ def _check_method(config: TextConfig) -> None:
     if rule.q == "none":
         allowed = f"above 0: {name} learns nothing else"
         checks.require_key(config, "loss.policy", config.loss.policy > 0, allowed)
-        checks.require_key(config, "initial.value", not config.initial.value, f"None: {name} has no values")
+        checks.require_key(
+            config, "initial.value", not config.initial.value, f"None: {name} has no values"
+        )
         return
 
     if rule.q != "token":
@@ -131,7 +148,8 @@ def _check_method(config: TextConfig) -> None:
             allowed = f"0: {name} has one Q of the whole utterance, and none of other actions that the term could lower (--config.loss.{key}=0)"
             checks.require_key(config, f"loss.{key}", getattr(config.loss, key) == 0, allowed)
 
-    # A language model that was not trained on the task's dialogues is not a policy: it does not even end its utterances.
+    # A language model that was not trained on the task's dialogues is not a policy: it does not
+    # even end its utterances.
     uses_policy = method.separate_policy or rule.prior_reward or rule.bootstrap == "prior"
     if uses_policy and config.loss.policy == 0 and not config.initial.policy:
         raise UserError(
@@ -147,11 +165,15 @@ def _check_proposals(config: TextConfig) -> None:
         raise UserError(
             f"config.initial.policy=None: method {name} draws candidates from a policy that it does not train: name a run of bc, --config.initial.policy=RUN"
         )
-    checks.require_key(config, "initial.value", not config.initial.value, f"None with method {name}")
+    checks.require_key(
+        config, "initial.value", not config.initial.value, f"None with method {name}"
+    )
     for key in ("policy", "v", "margin"):
         allowed = f"0: {name} learns Q of candidates alone"
         checks.require_key(config, f"loss.{key}", getattr(config.loss, key) == 0, allowed)
-    checks.require_key(config, "lora.patterns", not config.lora.patterns, f"empty: {name} learns heads alone")
+    checks.require_key(
+        config, "lora.patterns", not config.lora.patterns, f"empty: {name} learns heads alone"
+    )
     folder = Path(candidates.folder or ".")
     usable = folder.is_dir() or not folder.exists()
     checks.require_key(config, "candidates.folder", usable, "a folder, or a new one")
@@ -162,14 +184,14 @@ def _check_proposals(config: TextConfig) -> None:
 
 
 def _check_data(config: TextConfig) -> None:
-    source = dialogue_data.source_of(config)
+    source = dialogue_source.source_of(config)
     task = registry.make(source.task, source.options)
     if rule_of(config.method.name).online:
         text_rollouts.require_playable(task, config.task)
         _check_network(config, source, task)
         return
 
-    if config.task == dialogue_data.RECORDED:
+    if config.task == dialogue_source.RECORDED:
         task.check(task.kinds[0], config.policy)
         text_sources.require_size(task)
     dialogue_data.token_reward_of(config.token_reward)
@@ -201,7 +223,9 @@ def _check_drawn(config: TextConfig, task: TextTask) -> None:
 
 
 def _check_network(config: TextConfig, source: DialogueSource, task: TextTask) -> ModelConfig:
-    """Checks the trunks' shapes, and how the agent plays its evaluations; returns the trunks' config."""
+    """Checks the trunks' shapes, and how the agent plays its evaluations; returns the trunks'
+    config.
+    """
     trunk_config = text_run.model_config(config, source)
     text_run.check_shapes(config, trunk_config)
     agent = text_run.objective_of(config, trunk_config).agent
@@ -209,9 +233,13 @@ def _check_network(config: TextConfig, source: DialogueSource, task: TextTask) -
     return trunk_config
 
 
-def _prepare_source(config: TextConfig, workdir: Path, stopped: Callable[[], bool]) -> DialogueSource:
-    """The source of dialogues; makes the files that the task or a finite kind of dialogues needs. Raises StoppedError."""
-    source = dialogue_data.source_of(config)
+def _prepare_source(
+    config: TextConfig, workdir: Path, stopped: Callable[[], bool]
+) -> DialogueSource:
+    """The source of dialogues; makes the files that the task or a finite kind of dialogues needs.
+    Raises StoppedError.
+    """
+    source = dialogue_source.source_of(config)
     if rule_of(config.method.name).online:
         return source
     if source.path is not None:
@@ -227,16 +255,20 @@ def _prepare_source(config: TextConfig, workdir: Path, stopped: Callable[[], boo
     source = source._replace(options=options, attach=text_scores.attach)
     if registry.make(config.task, options).endless(config.kind):
         return source
-    path = text_sources.write_all(config.task, options, config.kind, config.policy, workdir, stopped)
+    path = text_sources.write_all(
+        config.task, options, config.kind, config.policy, workdir, stopped
+    )
     return source._replace(path=path)
 
 
 def _input_files(config: TextConfig, workdir: Path) -> list[str]:
-    """Names that a run folder may hold before training: tokens, and files of the task that its options do not name."""
-    source = dialogue_data.source_of(config)
+    """Names that a run folder may hold before training: tokens, and files of the task that its
+    options do not name.
+    """
+    source = dialogue_source.source_of(config)
     names = [tokenised.TOKENS, candidate_batches.FOLDER]
     if registry.make(config.task, source.options).learned_tokens():
-        names.append(dialogue_data.TOKENIZER)
+        names.append(TOKENIZER)
     if source.path is None:
         names += [dialogues.DIALOGUES, *text_sources.file_names(source.options, workdir)]
     return names
@@ -262,7 +294,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         learned = offline_run.numbers_in(task.learned)
         tokens = task.objective.agent.model.config.vocab_size
         about = f"{config.method.name} on {config.task}: {learned:,} numbers to learn, {tokens:,} tokens; {training.amount}"
-        turns = dialogue_data.turns_in_words(config, source)
+        turns = dialogue_source.turns_in_words(config, source)
         if turns:
             about = f"{about}; {turns}"
         return OfflineRun(task, about, lambda: text_run.export(training, workdir))
@@ -280,9 +312,13 @@ def _attach_players(config: TextConfig, training: TextRun) -> None:
 
     # PPO learns from the tokens that were written, whatever the tokenizer makes of their texts.
     online = isinstance(task, PpoTraining)
-    task.play = text_rollouts.evaluation_player(config, text_task, agent, longest, as_written=online)
+    task.play = text_rollouts.evaluation_player(
+        config, text_task, agent, longest, as_written=online
+    )
     if isinstance(task, PpoTraining):
-        layout = text_run.layout_of(config, text_task.tokenizer().delimiters.pad, agent.model.config)
+        layout = text_run.layout_of(
+            config, text_task.tokenizer().delimiters.pad, agent.model.config
+        )
         token_reward = dialogue_data.token_reward_of(config.token_reward)
         task.rollouts = text_rollouts.rollout_player(
             config.batch_size, config.seed, text_task, agent, layout, token_reward, longest

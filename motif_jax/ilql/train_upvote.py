@@ -1,4 +1,6 @@
-"""Trains a model that says whether a comment will be liked, for the reward `upvote_model` of the task reddit."""
+"""Trains a model that says whether a comment will be liked, for the reward `upvote_model` of the
+task reddit.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Attention of several continuations of a prompt to its keys and values, which they share, and to their own.
+"""Attention of several continuations of a prompt to its keys and values, which they share, and to
+their own.
 
-Arrays have three leading axes: rows [B], continuations of each row [N], and tokens [S]. Shared keys have no axis N: they are
-computed and kept once, in the forward pass and in the gradient.
+Arrays have three leading axes: rows [B], continuations of each row [N], and tokens [S]. Shared keys
+have no axis N: they are computed and kept once, in the forward pass and in the gradient.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ class Keys(NamedTuple):
     """Keys and values that queries look at.
 
     Attributes:
-      keys, values: [B, G, K, D] where a row's continuations share them, else [B, N, G, K, D]; G is the number of
-        key-value heads. Heads stand before tokens: each head's keys are one matrix, which is multiplied as it lies.
+      keys, values: [B, G, K, D] where a row's continuations share them, else [B, N, G, K, D]; G is
+        the number of key-value heads. Heads stand before tokens: each head's keys are one matrix,
+        which is multiplied as it lies.
       bias: float32, added to the scores; broadcasts to [B, N, H, S, K].
       causal: the keys are those of the queries' own tokens, and `bias` hides later ones.
     """
@@ -60,9 +62,11 @@ def attend(
     scale: float,
     drop: Callable[[jax.Array], jax.Array] | None = None,
 ) -> jax.Array:
-    """Attention of queries [B, N, S, H, D] over all segments together, with one softmax in float32; in the dtype of `query`.
+    """Attention of queries [B, N, S, H, D] over all segments together, with one softmax in float32;
+    in the dtype of `query`.
 
-    H is a multiple of the segments' G. `drop` is dropout of the weights [B, G, N, H / G, S, K of all segments]; None: there is none.
+    H is a multiple of the segments' G. `drop` is dropout of the weights [B, G, N, H / G, S, K of
+    all segments]; None: there is none.
     """
     chex.assert_rank(query, 5)
     length = query.shape[2]
@@ -76,11 +80,13 @@ def attend(
 
 
 def query_blocks(length: int) -> list[tuple[int, int]]:
-    """The bounds (first, last + 1) of the queries whose scores are computed at a time. Only this function decides it by platform.
+    """The bounds (first, last + 1) of the queries whose scores are computed at a time. Only this
+    function decides it by platform.
 
-    A CPU computes the scores of a block in its caches, and those of keys that come after all queries of a block not at all: 1.5 to 2.6
-    times as fast as all scores at once, with 256 and 360 tokens. More blocks gain nothing and make programs longer. On a GPU all scores
-    are computed at once.
+    A CPU computes the scores of a block in its caches, and those of keys that come after all
+    queries of a block not at all: 1.5 to 2.6 times as fast as all scores at once, with 256 and 360
+    tokens. More blocks gain nothing and make programs longer. On a GPU all scores are computed at
+    once.
     """
     if platforms.traced() != platforms.CPU:
         return [(0, length)]
@@ -120,7 +126,9 @@ def _attend(
 
 @jax.checkpoint
 def _divided(total: jax.Array, normaliser: jax.Array) -> jax.Array:
-    """`total` by float32 `normaliser`, in its dtype; the backward pass computes it again, so that no float32 steps are held for it."""
+    """`total` by float32 `normaliser`, in its dtype; the backward pass computes it again, so that
+    no float32 steps are held for it.
+    """
     return (total.astype(jnp.float32) / normaliser).astype(total.dtype)
 
 
@@ -141,7 +149,8 @@ def _scores(query: jax.Array, segment: Keys, scale: float) -> jax.Array:
 
 
 def window_bias(queries: jax.Array, keys: jax.Array, window: int) -> jax.Array:
-    """Bias float32 [B, N, 1, S, K] of queries at positions int32 [B, N, S] over keys at positions int32 [B, N, K].
+    """Bias float32 [B, N, 1, S, K] of queries at positions int32 [B, N, S] over keys at positions
+    int32 [B, N, K].
 
     A query sees the last `window` positions, its own among them; later ones are not hidden here.
     """
@@ -156,7 +165,9 @@ def causal(length: int) -> jax.Array:
 
 
 class Rotation(NamedTuple):
-    """Sines and cosines float32 [B, N, S, 1, D / 2] of rotary positions, the same for all heads and layers."""
+    """Sines and cosines float32 [B, N, S, 1, D / 2] of rotary positions, the same for all heads and
+    layers.
+    """
 
     sine: jax.Array
     cosine: jax.Array
@@ -174,7 +185,8 @@ def rotation(positions: jax.Array, rotary: Rotary, width: int) -> Rotation:
     batch, branches, length = positions.shape
     rows = positions.reshape(batch * branches, length)
     if platforms.traced() == platforms.CPU and length > 1:
-        # XLA's CPU compiler would compute sines again for every head of every layer; what a loop has made it takes as it is.
+        # XLA's CPU compiler would compute sines again for every head of every layer; what a loop
+        # has made it takes as it is.
         turns = jax.lax.map(of_row, rows)
     else:
         turns = jax.vmap(of_row)(rows)
@@ -182,7 +194,9 @@ def rotation(positions: jax.Array, rotary: Rotary, width: int) -> Rotation:
 
 
 def rotate(x: jax.Array, angles: Rotation) -> jax.Array:
-    """Turns `x` [B, N, S, H, D], the first half of a head with the second, as transformers' Llama has them."""
+    """Turns `x` [B, N, S, H, D], the first half of a head with the second, as transformers' Llama
+    has them.
+    """
     chex.assert_rank(x, 5)
     half = x.shape[-1] // 2
     first = x[..., :half].astype(jnp.float32)
@@ -199,7 +213,8 @@ def rotate(x: jax.Array, angles: Rotation) -> jax.Array:
 
 def rotary_frequencies(rotary: Rotary, width: int) -> jax.Array:
     """Radians per position, float32 [width / 2]."""
-    # In transformers' order of operations: by another rounding of a frequency, a key 2,000 tokens away is turned by 3e-4 radians more.
+    # In transformers' order of operations: by another rounding of a frequency, a key 2,000 tokens
+    # away is turned by 3e-4 radians more.
     exponents = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
     # numpy's powers of float32 are another last bit on some processors, for one number in five.
     powers = (np.float64(rotary.theta) ** exponents.astype(np.float64)).astype(np.float32)
@@ -219,10 +234,11 @@ def rotary_frequencies(rotary: Rotary, width: int) -> jax.Array:
 def relative_buckets(
     query: jax.Array, key: jax.Array, buckets: int, distance: int, both_ways: bool
 ) -> jax.Array:
-    """Buckets int32 [S, K] of the distances from queries to keys, at positions int32 [S] and [K] (Raffel et al. 2020, section 2.1).
+    """Buckets int32 [S, K] of the distances from queries to keys, at positions int32 [S] and [K]
+    (Raffel et al. 2020, section 2.1).
 
-    They are exact when near, then logarithmic; from `distance` on all keys fall into the last bucket. With `both_ways` (encoders) keys
-    after the query have buckets of their own.
+    They are exact when near, then logarithmic; from `distance` on all keys fall into the last
+    bucket. With `both_ways` (encoders) keys after the query have buckets of their own.
     """
     chex.assert_rank([query, key], 1)
     relative = key[None, :] - query[:, None]

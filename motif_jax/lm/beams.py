@@ -2,9 +2,10 @@
 
 ILQL: a beam that has ended stays among the K, its probability unchanged.
 
-transformers' `generate` (`finishes_apart`): of (1 + stops) K candidates, at least 2 K, the best K without a stop token continue. A
-candidate that ends is finished if it is among the best K; its score is its log-probability divided by its length. The search of a row
-stops when no running beam can beat the worst finished one.
+transformers' `generate` (`finishes_apart`): of (1 + stops) K candidates, at least 2 K, the best K
+without a stop token continue. A candidate that ends is finished if it is among the best K; its
+score is its log-probability divided by its length. The search of a row stops when no running beam
+can beat the worst finished one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Beams(NamedTuple):
 
     tokens: jax.Array  # int32 [B, K, M], padded after the end
     valid: jax.Array  # bool [B, K, M]
-    scores: jax.Array  # float32 [B, K], log-probability; with `finishes_apart` divided by the length
+    # float32 [B, K], log-probability; with `finishes_apart` divided by the length
+    scores: jax.Array
     carry: Any  # of the step; with `finishes_apart` that of the beams that had not ended
 
 
@@ -43,7 +45,8 @@ class _Search(NamedTuple):
     position: jax.Array  # int32 scalar, tokens drawn so far
     carry: Any
     logits: jax.Array  # float [B, K, V], of the next tokens
-    done: jax.Array  # bool [B, K], beams that have ended; with `finishes_apart` rows whose search has
+    # bool [B, K], beams that have ended; with `finishes_apart` rows whose search has
+    done: jax.Array
     running: _Texts
     finished: _Texts | None  # with `finishes_apart`: texts that have ended
 
@@ -162,7 +165,9 @@ def _continue(state: _Search, padding_log_probs: jax.Array, count: int) -> _Cont
     return _Continuations(parents, drawn, alive, texts)
 
 
-def _finish(finished: _Texts, continuations: _Continuations, stops: jax.Array, beams: int) -> _Texts:
+def _finish(
+    finished: _Texts, continuations: _Continuations, stops: jax.Array, beams: int
+) -> _Texts:
     """The best of `finished` and of those among the `beams` best continuations that end now.
 
     Args:
@@ -208,9 +213,16 @@ def _best(a: _Texts, b: _Texts) -> _Texts:
 
 
 def beam_search(
-    model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Array, limits: Limits, beams: int
+    model: LanguageModel,
+    params: Any,
+    tokens: jax.Array,
+    valid: jax.Array,
+    limits: Limits,
+    beams: int,
 ) -> Beams:
-    """The `beams` best continuations of prompts int32 [B, T] by transformers' rules; see `search` and `generation.begin`."""
+    """The `beams` best continuations of prompts int32 [B, T] by transformers' rules; see `search`
+    and `generation.begin`.
+    """
     params = model.prepared(params)
     prompt, cache, logits = begin(model, params, tokens, valid, beams, limits.max_new_tokens)
     step = model_step(model, params, prompt)

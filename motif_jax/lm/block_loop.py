@@ -1,7 +1,9 @@
-"""Runs the blocks of a stack in one loop over their stacked parameters, so that a program holds one block however many there are.
+"""Runs the blocks of a stack in one loop over their stacked parameters, so that a program holds one
+block however many there are.
 
-The loop's carry is the hidden states and the cache of all layers, in which each block writes at its place. Low-rank additions, quantised
-kernels and dropout keys are those that the blocks have one by one.
+The loop's carry is the hidden states and the cache of all layers, in which each block writes at its
+place. Low-rank additions, quantised kernels and dropout keys are those that the blocks have one by
+one.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ Remat = bool | Callable[..., Any]
 
 
 class Segment(NamedTuple):
-    """Successive blocks of one structure: from block `first` up to the one before `last`; leaves are [last - first, ...].
+    """Successive blocks of one structure: from block `first` up to the one before `last`; leaves
+    are [last - first, ...].
 
     Attributes:
       params: of the blocks.
@@ -40,7 +43,9 @@ class Segment(NamedTuple):
 
     @property
     def layers(self) -> tuple[jax.Array, Any, tuple[Mapping[str, Any], ...]]:
-        """What the loop runs over: the blocks' numbers in the segment, their parameters and values."""
+        """What the loop runs over: the blocks' numbers in the segment, their parameters and
+        values.
+        """
         return jnp.arange(self.last - self.first), self.params, self.values
 
 
@@ -77,16 +82,20 @@ class BlockLoop:
 
         Args:
           x: states [B, N, S, D].
-          relative: float32 [1, 1, H, S, K], added to `context.bias` in every block; None: nothing is added.
+          relative: float32 [1, 1, H, S, K], added to `context.bias` in every block; None: nothing
+              is added.
           prefix, own_keys, encoded: see `Attention`, with a leading axis of layers.
 
         Returns:
-          The states, and the keys and values of all layers: `own_keys` with those of the call written into it, or those of the call.
+          The states, and the keys and values of all layers: `own_keys` with those of the call
+              written into it, or those of the call.
         """
         keys = []
         for segment in self._segments():
             body = self._body(segment, context, relative)
-            fixed = jax.tree.map(lambda leaf, at=segment: leaf[at.first : at.last], (prefix, encoded))
+            fixed = jax.tree.map(
+                lambda leaf, at=segment: leaf[at.first : at.last], (prefix, encoded)
+            )
             (x, own_keys), fresh = jax.lax.scan(body, (x, own_keys), (segment.layers, fixed))
             keys.append(fresh)
         return x, _joined(keys) if own_keys is None else own_keys
@@ -102,13 +111,18 @@ class BlockLoop:
 
         return _joined([of_segment(segment) for segment in self._segments()])
 
-    def _body(self, segment: Segment, context: Context, relative: jax.Array | None) -> Callable[..., Any]:
+    def _body(
+        self, segment: Segment, context: Context, relative: jax.Array | None
+    ) -> Callable[..., Any]:
         """One turn of a segment's loop."""
 
         def block(x: jax.Array, layer: Any, *keys: Any) -> tuple[jax.Array, KeyValues]:
-            of_layer = context if relative is None else context._replace(bias=context.bias + relative)
+            of_layer = (
+                context if relative is None else context._replace(bias=context.bias + relative)
+            )
             if self.local_layers:
-                # One body serves layers with a window and without, which are chosen by the layer's number.
+                # One body serves layers with a window and without, which are chosen by the layer's
+                # number.
                 is_local = jnp.asarray(self.local_layers)[segment.first + layer[0]]
                 of_layer = of_layer.of_layer(is_local)
             return self._apply(segment, layer, x, of_layer, *keys)
@@ -116,7 +130,8 @@ class BlockLoop:
         computed: Callable[..., tuple[jax.Array, KeyValues]] = block
         if self.remat:
             policy = None if self.remat is True else self.remat
-            # The turns of a loop are apart: the compiler cannot compute once what is to be computed again.
+            # The turns of a loop are apart: the compiler cannot compute once what is to be computed
+            # again.
             computed = jax.checkpoint(block, policy=policy, prevent_cse=False)
 
         def body(carry: tuple[jax.Array, Any], part: Any) -> tuple[tuple[jax.Array, Any], Any]:
@@ -135,14 +150,18 @@ class BlockLoop:
 
         return body
 
-    def _apply(self, segment: Segment, layer: Any, *arguments: Any, method: str = "__call__") -> Any:
+    def _apply(
+        self, segment: Segment, layer: Any, *arguments: Any, method: str = "__call__"
+    ) -> Any:
         """Calls the block as that of a layer, a slice of `Segment.layers`."""
         index, params, values = layer
         with contextlib.ExitStack() as entered:
             for replacement, layer_values in zip(linear.active(), values, strict=True):
                 entered.enter_context(linear.computed_by(replacement.layer, layer_values))
             if self.key is not None:
-                entered.enter_context(dropout.of_block(self.key, segment.first, segment.last, index))
+                entered.enter_context(
+                    dropout.of_block(self.key, segment.first, segment.last, index)
+                )
             return self.block.apply({"params": params}, *arguments, method=method)
 
     def _segments(self) -> list[Segment]:
@@ -151,7 +170,11 @@ class BlockLoop:
         values = [self._values(replacement.values) for replacement in linear.active()]
         ends = {end for bounds in params for end in bounds}
         ends |= {
-            end for layers in values for stacks in layers.values() for bounds in stacks for end in bounds
+            end
+            for layers in values
+            for stacks in layers.values()
+            for bounds in stacks
+            for end in bounds
         }
         borders = sorted(ends)
         return [
@@ -165,7 +188,9 @@ class BlockLoop:
         ]
 
     def _values(self, values: Mapping[str, Any]) -> dict[str, dict[tuple[int, int], Any]]:
-        """The stack's own values of a replacement: stacks by their bounds, by the layer's path in its block."""
+        """The stack's own values of a replacement: stacks by their bounds, by the layer's path in
+        its block.
+        """
         stacks: dict[str, dict[tuple[int, int], Any]] = {}
         for path, value in block_stack.stacked(values).items():
             stack, _, inside = path.partition("/")
@@ -185,13 +210,19 @@ def _slice(stacks: Mapping[tuple[int, int], Any], first: int, last: int) -> Any:
     return None
 
 
-def _slices(values: Mapping[str, Mapping[tuple[int, int], Any]], first: int, last: int) -> dict[str, Any]:
+def _slices(
+    values: Mapping[str, Mapping[tuple[int, int], Any]], first: int, last: int
+) -> dict[str, Any]:
     parts = {path: _slice(stacks, first, last) for path, stacks in values.items()}
     return {path: part for path, part in parts.items() if part is not None}
 
 
-def _written(cache: KeyValues, layer_keys: KeyValues, index: jax.Array, slot: Any, length: int) -> KeyValues:
-    """The cache [L, B, N, G, K, D] with the `length` tokens at `slot` of one layer's cache: no other slots are copied."""
+def _written(
+    cache: KeyValues, layer_keys: KeyValues, index: jax.Array, slot: Any, length: int
+) -> KeyValues:
+    """The cache [L, B, N, G, K, D] with the `length` tokens at `slot` of one layer's cache: no
+    other slots are copied.
+    """
 
     def put(all_layers: jax.Array, one: jax.Array) -> jax.Array:
         fresh = jax.lax.dynamic_slice_in_dim(one, slot, length, axis=-2)

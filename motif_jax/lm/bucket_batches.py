@@ -16,8 +16,9 @@ from motif_jax.lm.tokens import bucket
 class BucketBatches:
     """Batches whose order depends on the seed alone; subclasses define `batch`, or `steps`.
 
-    Of each item `lengths` int [N] tokens are used, at most `longest`. `group` consecutive steps have rows of one width. Rows of
-    a batch have similar lengths, unless `by_length` is False: then all are padded to the longest.
+    Of each item `lengths` int [N] tokens are used, at most `longest`. `group` consecutive steps
+    have rows of one width. Rows of a batch have similar lengths, unless `by_length` is False: then
+    all are padded to the longest.
     """
 
     def __init__(
@@ -52,14 +53,18 @@ class BucketBatches:
         return self.steps([row.items for row in rows], max(row.width for row in rows), first)
 
     def first_of_each_width(self, chunk_steps: int) -> list[int]:
-        """The first step of a chunk of each width that the first pass has: where each program is met."""
+        """The first step of a chunk of each width that the first pass has: where each program is
+        met.
+        """
         first_steps: dict[int, int] = {}
         for step in range(0, self.steps_per_pass, chunk_steps):
             first_steps.setdefault(self._order.rows(step).width, step)
         return list(first_steps.values())
 
     def all_batches(self, max_batches: int) -> list[Any]:
-        """All items, or a sample of every length, in at most `max_batches` batches [batch_size, ...]; empty rows fill the last one."""
+        """All items, or a sample of every length, in at most `max_batches` batches [batch_size,
+        ...]; empty rows fill the last one.
+        """
         size = self.batch_size
         # By length, so that each batch is padded to little more than its items.
         items = np.argsort(self.lengths, kind="stable")

@@ -1,7 +1,8 @@
-"""Trains byte-pair tokenizers (Sennrich et al. 2016, on bytes as in GPT-2, so that any text has tokens).
+"""Trains byte-pair tokenizers (Sennrich et al. 2016, on bytes as in GPT-2, so that any text has
+tokens).
 
-Merges stay inside words, or, with `phrases`, inside the matches of a regular expression, such as sentences: a frequent sentence becomes
-one token.
+Merges stay inside words, or, with `phrases`, inside the matches of a regular expression, such as
+sentences: a frequent sentence becomes one token.
 """
 
 from __future__ import annotations
@@ -71,14 +72,17 @@ def check_phrase(pattern: str) -> None:
     try:
         Regex(pattern)
     except Exception as error:  # the library raises nothing narrower
-        raise UserError(f"config.tokenizer.phrase={pattern}: must be a regular expression: {error}") from None
+        raise UserError(
+            f"config.tokenizer.phrase={pattern}: must be a regular expression: {error}"
+        ) from None
 
 
 def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str = "") -> Tokenizer:
-    """Trains a tokenizer with an architecture's special tokens; the same texts give the same tokenizer.
+    """Trains a tokenizer with an architecture's special tokens; the same texts give the same
+    tokenizer.
 
-    It has `vocab_size` tokens, or fewer where the texts have no more pairs. `phrases` is a regular expression of the pieces that merges
-    stay inside, such as `SENTENCES`; '' for words.
+    It has `vocab_size` tokens, or fewer where the texts have no more pairs. `phrases` is a regular
+    expression of the pieces that merges stay inside, such as `SENTENCES`; '' for words.
 
     Raises:
       UserError: `vocab_size` is below the number of bytes and special tokens.
@@ -86,7 +90,9 @@ def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str
     least = smallest(architecture)
     named = specials(architecture)
     if vocab_size < least:
-        raise UserError(f"a vocabulary of {vocab_size} tokens: {architecture} needs at least {least}")
+        raise UserError(
+            f"a vocabulary of {vocab_size} tokens: {architecture} needs at least {least}"
+        )
     tokenizer = Tokenizer(models.BPE())
     words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not phrases)
     tokenizer.pre_tokenizer = words
@@ -105,15 +111,24 @@ def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str
     around = {"t5": f"$A {named.end}", "roberta": f"{named.start} $A {named.end}"}.get(architecture)
     if around:
         numbers = [(token, tokenizer.token_to_id(token)) for token in named.all]
-        tokenizer.post_processor = processors.TemplateProcessing(single=around, special_tokens=numbers)
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=around, special_tokens=numbers
+        )
     return tokenizer
 
 
 def save(folder: Path, tokenizer: Tokenizer, architecture: str) -> None:
-    """Writes tokenizer_config.json, which transformers' AutoTokenizer reads, and then tokenizer.json."""
+    """Writes tokenizer_config.json, which transformers' AutoTokenizer reads, and then
+    tokenizer.json.
+    """
     named = specials(architecture)
-    described = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    described = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+    }
     described |= {"bos_token": named.start, "pad_token": named.pad, "eos_token": named.end}
-    described |= {f"{name[1:-1]}_token": name for name in named.others if name in ("<unk>", "<mask>")}
+    described |= {
+        f"{name[1:-1]}_token": name for name in named.others if name in ("<unk>", "<mask>")
+    }
     atomic_write_json(folder / "tokenizer_config.json", described)
     atomic_write_text(folder / FILE, tokenizer.to_str())

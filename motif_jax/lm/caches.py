@@ -1,4 +1,6 @@
-"""Changes to caches between turns: candidates branch from a row's text, and the chosen one becomes part of it."""
+"""Changes to caches between turns: candidates branch from a row's text, and the chosen one becomes
+part of it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def taken(leaf: jax.Array, index: jax.Array, axis: int) -> jax.Array:
 
 
 def _mapped(function: Callable[..., jax.Array], *caches: Cache) -> Cache:
-    """Applies a function to the arrays of all layers and of the tokens, but not to `slot`, which is that of the last cache."""
+    """Applies a function to the arrays of all layers and of the tokens, but not to `slot`, which is
+    that of the last cache.
+    """
     keys = over_layers(function, *(cache.keys for cache in caches))
     valid = function(*(cache.valid for cache in caches))
     written = function(*(cache.written for cache in caches))
@@ -28,7 +32,9 @@ def _mapped(function: Callable[..., jax.Array], *caches: Cache) -> Cache:
 
 
 def picked(cache: Cache, index: jax.Array) -> Cache:
-    """The cache whose n-th continuation is continuation `index[b, n]` of `cache`; `index` int32 [B, M]."""
+    """The cache whose n-th continuation is continuation `index[b, n]` of `cache`; `index` int32 [B,
+    M].
+    """
     return _mapped(lambda leaf: taken(leaf, index, 1), cache)
 
 

@@ -1,4 +1,5 @@
-"""Turns a language model's logits over candidate texts into the logits of a policy, in three published forms.
+"""Turns a language model's logits over candidate texts into the logits of a policy, in three
+published forms.
 
 Source: Carta et al. 2023 (GLAM), and the code of its releases, which differ.
 """
@@ -15,12 +16,12 @@ from motif_jax.envs.spec import MASKED
 LOG_PROBABILITY = "log_probability"
 # The released code's since May 2023 (`compat.glam_raw_logit_score`): the sum of their logits.
 RAW_LOGIT = "raw_logit"
-# The first release's (`compat.glam_scaled_probability_score`): the product of their probabilities, over the candidates' greatest. These
-# numbers, at most 1, are logits: the policy is their softmax.
+# The first release's (`compat.glam_scaled_probability_score`): the product of their probabilities,
+# over the candidates' greatest. These numbers, at most 1, are logits: the policy is their softmax.
 SCALED_PROBABILITY = "scaled_probability"
 FORMS = (LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY)
-# Where no probability reached 1e-45, the published code made all candidates equally likely. This is its logarithm: some
-# processors round numbers as small as 1e-45 to zero.
+# Where no probability reached 1e-45, the published code made all candidates equally likely. This is
+# its logarithm: some processors round numbers as small as 1e-45 to zero.
 _LEAST_LOG_PROBABILITY = -103.28
 
 
@@ -38,13 +39,14 @@ def candidate_scores(
 
     Args:
       logit: float32 [..., K, T], the model's logit of each token of a candidate.
-      log_normaliser: float32 [..., K, T], the logarithm of the sum of all exponentiated logits at that token.
+      log_normaliser: float32 [..., K, T], the logarithm of the sum of all exponentiated logits at
+          that token.
       valid: bool [..., K, T], False for padding. A candidate without any token is padding, too.
       form: one of `FORMS`.
       by_length: divides sums by the number of tokens.
       pad_plus_one: `compat.glam_pad_plus_one`: adds 1 for each token of padding.
-      scored: bool [..., K, T], False for tokens that are not the candidate's but the end of its prompt; None: all are the
-        candidate's.
+      scored: bool [..., K, T], False for tokens that are not the candidate's but the end of its
+        prompt; None: all are the candidate's.
 
     Returns:
       float32 [..., K]; `MASKED` for candidates without tokens.
@@ -62,7 +64,8 @@ def candidate_scores(
     if form != SCALED_PROBABILITY:
         return score
     best = jnp.max(score, axis=-1, keepdims=True)
-    # Computed in logarithms, so that there is a gradient where the probabilities would be rounded to 0.
+    # Computed in logarithms, so that there is a gradient where the probabilities would be rounded
+    # to 0.
     scaled = jnp.where(best < _LEAST_LOG_PROBABILITY, 1.0, jnp.exp(score - best))
     return jnp.where(is_candidate, scaled, MASKED)
 

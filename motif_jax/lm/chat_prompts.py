@@ -1,4 +1,6 @@
-"""Prompts of a chat model: turns of a conversation, which its own template writes, or plain text."""
+"""Prompts of a chat model: turns of a conversation, which its own template writes, or plain
+text.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +19,27 @@ Prompt = str | Sequence[Turn]
 
 
 class WrittenPrompts(NamedTuple):
-    """Prompts as the model reads them; `special`: with the special tokens that the tokenizer adds, which a template writes itself."""
+    """Prompts as the model reads them; `special`: with the special tokens that the tokenizer adds,
+    which a template writes itself.
+    """
 
     texts: list[str]
     special: bool
 
 
 def write(prompts: Sequence[Prompt], template: ChatTemplate | None) -> WrittenPrompts:
-    """The texts of prompts: plain texts as they are, or turns up to where the model's answer begins.
+    """The texts of prompts: plain texts as they are, or turns up to where the model's answer
+    begins.
 
     Raises:
-      UserError: one text or one conversation in place of a list, turns without a template, turns that it refuses, or texts and
-        turns together.
+      UserError: one text or one conversation in place of a list, turns without a template, turns
+        that it refuses, or texts and turns together.
     """
     require_list(prompts, "prompts")
     if any(isinstance(prompt, Mapping) for prompt in prompts):
-        raise UserError("prompts are the turns of one conversation: must be a list of conversations, [[...]]")
+        raise UserError(
+            "prompts are the turns of one conversation: must be a list of conversations, [[...]]"
+        )
     texts = [prompt for prompt in prompts if isinstance(prompt, str)]
     turns = [prompt for prompt in prompts if not isinstance(prompt, str)]
     if not turns:
@@ -40,7 +47,9 @@ def write(prompts: Sequence[Prompt], template: ChatTemplate | None) -> WrittenPr
     if texts:
         raise UserError("some prompts are texts and some are turns: give one of both in a call")
     if template is None:
-        raise UserError("prompts of turns need a chat template, and the model has none: give plain texts")
+        raise UserError(
+            "prompts of turns need a chat template, and the model has none: give plain texts"
+        )
     return WrittenPrompts([template.prompt(prompt) for prompt in turns], False)
 
 
@@ -58,15 +67,20 @@ def chosen(chat: str, template: ChatTemplate | None, prompts: Sequence[Prompt]) 
     """
     has_turns = any(not isinstance(prompt, str) for prompt in prompts)
     if chat == ALWAYS and template is None:
-        raise UserError(f"config.chat={ALWAYS}: the model has no chat template: must be {AUTO} or {NEVER}")
+        raise UserError(
+            f"config.chat={ALWAYS}: the model has no chat template: must be {AUTO} or {NEVER}"
+        )
     if chat == NEVER and has_turns:
         raise UserError(f"config.chat={NEVER}: must be {AUTO} or {ALWAYS} for prompts of turns")
     if has_turns and template is None:
-        raise UserError("config.file has prompts of turns, and config.model has no chat template: give texts")
+        raise UserError(
+            "config.file has prompts of turns, and config.model has no chat template: give texts"
+        )
     if chat == NEVER or template is None:
         return list(prompts)
     return [
-        [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt for prompt in prompts
+        [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        for prompt in prompts
     ]
 
 

@@ -1,6 +1,7 @@
 """Renders conversations by the chat template that a model's folder brings, as transformers does.
 
-A template is a program in jinja's language and comes with a model, which is not trusted: it runs in jinja's sandbox.
+A template is a program in jinja's language and comes with a model, which is not trusted: it runs in
+jinja's sandbox.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ TOKENS_FILE = "special_tokens_map.json"
 _REMEDY = "restore it from where the model came from"
 # Special tokens that templates write themselves.
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
-# What templates that write today's date get: a run, its agent and stored answers have the same text on each day. It is the date
-# that Llama's template takes where it is given none.
+# What templates that write today's date get: a run, its agent and stored answers have the same text
+# on each day. It is the date that Llama's template takes where it is given none.
 _DATE = datetime(2024, 7, 26)
-# Ends the text that an answer begins with, while a conversation is rendered; no text of a person has it.
+# Ends the text that an answer begins with, while a conversation is rendered; no text of a person
+# has it.
 _MARK = "\ue000continued here\ue000"
 
 Turn = Mapping[str, str]
@@ -45,7 +47,10 @@ class ChatTemplate:
     """
 
     def __init__(
-        self, text: str, special_tokens: Mapping[str, str] | None = None, source: str = "chat template"
+        self,
+        text: str,
+        special_tokens: Mapping[str, str] | None = None,
+        source: str = "chat template",
     ) -> None:
         self.text = text
         self._source = source
@@ -71,7 +76,8 @@ class ChatTemplate:
         return self._render(turns, add_generation_prompt=False)
 
     def continued(self, turns: Sequence[Turn]) -> str:
-        """The text of a conversation whose last turn is the beginning of the assistant's answer, up to that turn's last letter.
+        """The text of a conversation whose last turn is the beginning of the assistant's answer, up
+        to that turn's last letter.
 
         Raises:
           UserError: the template leaves the beginning out.
@@ -81,11 +87,14 @@ class ChatTemplate:
         marked = [*turns[:-1], {**turns[-1], "content": beginning + _MARK}]
         text, mark, _ = self.text_of(marked).partition(_MARK)
         if not mark or not text.endswith(beginning):
-            raise UserError(f"{self._source} does not show the beginning of an answer, {beginning!r}")
+            raise UserError(
+                f"{self._source} does not show the beginning of an answer, {beginning!r}"
+            )
         return text
 
     def _render(self, turns: Sequence[Turn], add_generation_prompt: bool) -> str:
-        # As in transformers: templates ask whether `tools is none`, which a name without a value is not.
+        # As in transformers: templates ask whether `tools is none`, which a name without a value is
+        # not.
         without = {"tools": None, "documents": None}
         values = {**self.special_tokens, **without, "add_generation_prompt": add_generation_prompt}
         try:
@@ -93,20 +102,22 @@ class ChatTemplate:
         except Exception as error:  # whatever a model's program may raise
             remedy = ""
             if any(turn.get("role") == "system" for turn in turns):
-                remedy = (
-                    ": where the model takes no turn of the system, put its text into the user's first turn"
-                )
-            raise UserError(f"{self._source} refuses the conversation: {first_line(error)}{remedy}") from None
+                remedy = ": where the model takes no turn of the system, put its text into the user's first turn"
+            raise UserError(
+                f"{self._source} refuses the conversation: {first_line(error)}{remedy}"
+            ) from None
 
 
 def read(folder: str | Path) -> ChatTemplate | None:
-    """The template in a model's folder: chat_template.jinja, else `chat_template` of tokenizer_config.json; None without one.
+    """The template in a model's folder: chat_template.jinja, else `chat_template` of
+    tokenizer_config.json; None without one.
 
-    Of several templates in tokenizer_config.json the one named "default" is taken. Special tokens that tokenizer_config.json does
-    not name are those of special_tokens_map.json.
+    Of several templates in tokenizer_config.json the one named "default" is taken. Special tokens
+    that tokenizer_config.json does not name are those of special_tokens_map.json.
 
     Raises:
-      UserError: a file is damaged, a template is not in jinja's language, or none of several is named "default".
+      UserError: a file is damaged, a template is not in jinja's language, or none of several is
+          named "default".
     """
     path = Path(folder) / CONFIG_FILE
     values = _entries(path)
@@ -119,7 +130,9 @@ def read(folder: str | Path) -> ChatTemplate | None:
     if isinstance(template, list):
         # Of several with one name the last counts, as in transformers.
         templates = {
-            entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)
+            entry.get("name"): entry.get("template")
+            for entry in template
+            if isinstance(entry, dict)
         }
         if templates and "default" not in templates:
             names = ", ".join(sorted(str(name) for name in templates))
@@ -133,7 +146,9 @@ def read(folder: str | Path) -> ChatTemplate | None:
 
 
 def write(folder: str | Path, template: ChatTemplate) -> None:
-    """Writes chat_template.jinja, and the tokens that it names into a tokenizer_config.json, such as `read` reads them."""
+    """Writes chat_template.jinja, and the tokens that it names into a tokenizer_config.json, such
+    as `read` reads them.
+    """
     named = {name: text for name, text in template.special_tokens.items() if text}
     atomic_write_json(Path(folder) / CONFIG_FILE, named)
     atomic_write_text(Path(folder) / TEMPLATE_FILE, template.text)
@@ -148,7 +163,9 @@ def _entries(path: Path) -> dict[str, Any]:
 
 
 def _token_text(value: Any) -> str:
-    """The text of a special token, which tokenizer_config.json holds as a text or as an object with its `content`."""
+    """The text of a special token, which tokenizer_config.json holds as a text or as an object with
+    its `content`.
+    """
     text = value.get("content") if isinstance(value, dict) else value
     return text if isinstance(text, str) else ""
 
@@ -167,7 +184,9 @@ def _to_json(
 
 
 class _GenerationTag(Extension):
-    """The tag `generation` of transformers, which marks what the assistant says and changes no text."""
+    """The tag `generation` of transformers, which marks what the assistant says and changes no
+    text.
+    """
 
     tags = {"generation"}
 

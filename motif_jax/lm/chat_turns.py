@@ -1,4 +1,6 @@
-"""What a chat template writes around each turn, read off conversations of marker texts that it renders."""
+"""What a chat template writes around each turn, read off conversations of marker texts that it
+renders.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,20 @@ def derive(template: ChatTemplate) -> TurnTexts:
     """
     question = _turn("user", _FIRST_QUESTION)
     answer = _turn("assistant", _FIRST_ANSWER)
-    conversation = [question, answer, _turn("user", _SECOND_QUESTION), _turn("assistant", _SECOND_ANSWER)]
+    conversation = [
+        question,
+        answer,
+        _turn("user", _SECOND_QUESTION),
+        _turn("assistant", _SECOND_ANSWER),
+    ]
 
     before, text = _cut(template.text_of(conversation), _FIRST_QUESTION)
     question_to_answer, text = _cut(text, _FIRST_ANSWER)
     answer_to_question, text = _cut(text, _SECOND_QUESTION)
     second_to_answer, assistant_close = _cut(text, _SECOND_ANSWER)
-    _require(second_to_answer == question_to_answer, "the second answer begins otherwise than the first")
+    _require(
+        second_to_answer == question_to_answer, "the second answer begins otherwise than the first"
+    )
 
     prompt = template.prompt([question])
     _require(
@@ -53,11 +62,14 @@ def derive(template: ChatTemplate) -> TurnTexts:
         "a prompt does not end as a conversation before an answer does",
     )
     closed_question = template.text_of([question])
-    _require(closed_question.startswith(before + _FIRST_QUESTION), "a lone question begins otherwise")
+    _require(
+        closed_question.startswith(before + _FIRST_QUESTION), "a lone question begins otherwise"
+    )
     user_close = closed_question.removeprefix(before + _FIRST_QUESTION)
     _require(question_to_answer.startswith(user_close), "a lone question ends otherwise")
     _require(
-        answer_to_question.startswith(assistant_close), "the last answer does not end as the first one does"
+        answer_to_question.startswith(assistant_close),
+        "the last answer does not end as the first one does",
     )
     user_open = answer_to_question.removeprefix(assistant_close)
     _require(before.endswith(user_open), "the first question does not begin as the second one does")
@@ -68,12 +80,14 @@ def derive(template: ChatTemplate) -> TurnTexts:
         user_close=user_close,
         assistant_open=question_to_answer.removeprefix(user_close),
         assistant_close=assistant_close,
-        strips=f" {_FIRST_QUESTION} " not in template.text_of([_turn("user", f" {_FIRST_QUESTION} ")]),
+        strips=f" {_FIRST_QUESTION} "
+        not in template.text_of([_turn("user", f" {_FIRST_QUESTION} ")]),
     )
 
 
 def before_system(template: ChatTemplate, turns: TurnTexts) -> str:
-    """What stands before a system message that begins a conversation, and ends as a turn of the user does.
+    """What stands before a system message that begins a conversation, and ends as a turn of the
+    user does.
 
     '' where the template refuses one, or writes it into the user's turn.
     """
@@ -91,7 +105,9 @@ def before_system(template: ChatTemplate, turns: TurnTexts) -> str:
 
 
 def around_prompt(template: ChatTemplate) -> tuple[str, str]:
-    """What stands before the text of a conversation's only turn, and after it up to where the answer begins."""
+    """What stands before the text of a conversation's only turn, and after it up to where the
+    answer begins.
+    """
     return _cut(template.prompt([_turn("user", _FIRST_QUESTION)]), _FIRST_QUESTION)
 
 

@@ -1,4 +1,6 @@
-"""Reads the tensors of a checkpoint folder by name: from one safetensors file, from shards and their index, or from a GGUF file."""
+"""Reads the tensors of a checkpoint folder by name: from one safetensors file, from shards and
+their index, or from a GGUF file.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class NamedTensors(Protocol):
 
 
 def open_tensors(folder: str | Path) -> NamedTensors:
-    """The tensors of a checkpoint folder, or of the GGUF file that it stands for (`gguf.folder`); errors as of `Tensors`."""
+    """The tensors of a checkpoint folder, or of the GGUF file that it stands for (`gguf.folder`);
+    errors as of `Tensors`.
+    """
     file = gguf_folder.file_in(folder)
     return Tensors(folder) if file is None else GgufTensors(file)
 
@@ -53,11 +57,11 @@ class Tensors:
     """The tensors of a checkpoint folder, each read when it is asked for.
 
     Raises:
-      UserError: there are no weights, a file cannot be read, or the index names a shard that is missing or holds another
-        tensor. Pickles are not opened.
+      UserError: there are no weights, a file cannot be read, or the index names a shard that is
+        missing or holds another tensor. Pickles are not opened.
 
-    Where a folder has one file and an index of shards, the one file is read, as transformers does: which of them is newer cannot
-    be told from their times, since copies and downloads change those.
+    Where a folder has one file and an index of shards, the one file is read, as transformers does:
+    which of them is newer cannot be told from their times, since copies and downloads change those.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -81,14 +85,18 @@ class Tensors:
         return sorted(self._shard_of)
 
     def name_of(self, name: str) -> str | None:
-        """The name of a tensor in the files, with or without the model's prefix; None if it is missing."""
+        """The name of a tensor in the files, with or without the model's prefix; None if it is
+        missing.
+        """
         for candidate in (name, name.partition(".")[2]):
             if candidate in self._shard_of:
                 return candidate
         return None
 
     def find(self, name: str, dtype: Any = None) -> np.ndarray | None:
-        """The tensor `name`, with or without the model's prefix, as an array of `dtype` (None: the file's); None if it is missing."""
+        """The tensor `name`, with or without the model's prefix, as an array of `dtype` (None: the
+        file's); None if it is missing.
+        """
         known = self.name_of(name)
         if known is None:
             return None
@@ -115,7 +123,9 @@ class Tensors:
         return None if known is None else tuple(self._slice(known).get_shape())
 
     def dtype(self, name: str) -> str | None:
-        """The dtype of the tensor that `find` reads, in the words of safetensors (F32, BF16, I8); None if it is missing."""
+        """The dtype of the tensor that `find` reads, in the words of safetensors (F32, BF16, I8);
+        None if it is missing.
+        """
         known = self.name_of(name)
         return None if known is None else str(self._slice(known).get_dtype())
 
@@ -157,12 +167,17 @@ class Tensors:
         misplaced = [name for name, shard in shard_of.items() if name not in held[shard]]
         if misplaced:
             first = misplaced[0]
-            more = f", and {len(misplaced) - 1} more are not where it says" if len(misplaced) > 1 else ""
+            more = (
+                f", and {len(misplaced) - 1} more are not where it says"
+                if len(misplaced) > 1
+                else ""
+            )
             raise UserError(
                 f"{path} says that tensor {first} is in {shard_of[first]}, which does not hold it{more}: "
                 "save the model again, or restore its index"
             )
-        # Tensors that a shard holds and the index does not name count, too, as they do for transformers.
+        # Tensors that a shard holds and the index does not name count, too, as they do for
+        # transformers.
         unnamed = {name: shard for shard in shards for name in held[shard]}
         return {**unnamed, **shard_of}
 
@@ -171,12 +186,16 @@ class Tensors:
             try:
                 self._files[shard] = safe_open(self._folder / shard, framework="numpy")
             except (SafetensorError, OSError) as error:
-                raise UserError(f"{self._folder / shard} is not a safetensors file: {error}") from None
+                raise UserError(
+                    f"{self._folder / shard} is not a safetensors file: {error}"
+                ) from None
         return self._files[shard]
 
 
 def _read_rows(part: Any, array: np.ndarray) -> np.ndarray:
-    """Fills `array` [rows, ...] from a slice of a file, some rows at a time: a table would be there twice, in both dtypes."""
+    """Fills `array` [rows, ...] from a slice of a file, some rows at a time: a table would be there
+    twice, in both dtypes.
+    """
     step = max(1, NUMBERS_AT_ONCE // max(1, array[:1].size))
     for row in range(0, len(array), step):
         stop = min(row + step, len(array))

@@ -1,4 +1,6 @@
-"""Compares the tensors of a checkpoint with those that its config.json asks for: missing, misshapen, quantised, unused ones."""
+"""Compares the tensors of a checkpoint with those that its config.json asks for: missing,
+misshapen, quantised, unused ones.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,18 @@ from motif_jax.lm.config_entries import UNQUANTISED
 
 # In the words of safetensors.
 _FLOATS = ("F64", "F32", "F16", "BF16")
-# Buffers that earlier versions of transformers saved, whose values follow from config.json: masks, positions and their
-# frequencies. The last one is a table that the published T5 checkpoints have and no T5 reads.
+# Buffers that earlier versions of transformers saved, whose values follow from config.json: masks,
+# positions and their frequencies. The last one is a table that the published T5 checkpoints have
+# and no T5 reads.
 _BUFFERS = re.compile(
     r"(.*\.)?("
     r"attn\.(bias|masked_bias)|rotary_emb\.(inv_freq|cos_cached|sin_cached)|embeddings\.(position_ids|token_type_ids)"
     r"|position_ids"
     r")|decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"
 )
-# The names before which all of a network's tensors stand, and the first parts of names where that prefix is left out. Tensors
-# elsewhere are heads of other tasks, which change nothing that is computed here.
+# The names before which all of a network's tensors stand, and the first parts of names where that
+# prefix is left out. Tensors elsewhere are heads of other tasks, which change nothing that is
+# computed here.
 _PREFIXES = {
     "gpt2": "transformer.",
     "llama": "model.",
@@ -50,7 +54,9 @@ _READ_ELSEWHERE = re.compile(r"(roberta\.)?(pooler|lm_head)\..*")
 _COPIES = ("lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 # The head of a decoder whose embedding is not its head, too.
 _HEAD = "lm_head.weight"
-_HEAD_REMEDY = "for a head of the model's own tie_word_embeddings is false in config.json, else true"
+_HEAD_REMEDY = (
+    "for a head of the model's own tie_word_embeddings is false in config.json, else true"
+)
 _ROWS = 4096
 # Up to so many names are written out.
 _WRITTEN_OUT = 16
@@ -63,15 +69,16 @@ def require(
     embedding: str,
     shapes: Mapping[str, tuple[int, ...]],
 ) -> list[str]:
-    """Requires that a checkpoint has the tensors of a network and no others, but for heads of other tasks, which it returns.
+    """Requires that a checkpoint has the tensors of a network and no others, but for heads of other
+    tasks, which it returns.
 
     Args:
       embedding: the name of the embedding's tensor.
       shapes: the shape of each tensor in the file, by its full name.
 
     Raises:
-      UserError: tensors are missing, have another shape, are not floats, or are part of the network and not used. The message
-        begins with `source` and names each of them.
+      UserError: tensors are missing, have another shape, are not floats, or are part of the network
+        and not used. The message begins with `source` and names each of them.
     """
     problems = []
     missing = [name for name in shapes if tensors.name_of(name) is None]
@@ -86,7 +93,9 @@ def require(
     misshapen = [name for name in present if tensors.shape(name) != shapes[name]]
     if misshapen:
         first = misshapen[0]
-        problems.append(misfit(first, tensors.shape(first) or (), shapes[first], len(misshapen) - 1))
+        problems.append(
+            misfit(first, tensors.shape(first) or (), shapes[first], len(misshapen) - 1)
+        )
     inside, outside = _unused(tensors, config, embedding, present)
     if inside:
         untied = f" ({_HEAD_REMEDY})" if _HEAD in inside else ""
@@ -103,11 +112,15 @@ def say_unused(source: object, names: Sequence[str]) -> None:
     """Names tensors that are not used in a line on stderr."""
     if names:
         print(
-            printable(f"note: {source}: {named(names)} {_are(names)} not used"), file=sys.stderr, flush=True
+            printable(f"note: {source}: {named(names)} {_are(names)} not used"),
+            file=sys.stderr,
+            flush=True,
         )
 
 
-def misfit(name: str, shape: tuple[int, ...], expected_shape: tuple[int, ...], others: int = 0) -> str:
+def misfit(
+    name: str, shape: tuple[int, ...], expected_shape: tuple[int, ...], others: int = 0
+) -> str:
     """A tensor of another shape than config.json asks for, and the number of others, in words."""
     turned = " (is it transposed?)" if len(shape) > 1 and shape == expected_shape[::-1] else ""
     more = f", nor do {others} others" if others else ""
@@ -143,7 +156,9 @@ def _is_copy(tensors: NamedTensors, name: str, embedding: str | None) -> bool:
     if tensors.dtype(name) != tensors.dtype(embedding) or tensors.dtype(name) not in _FLOATS:
         return False
     return all(
-        np.array_equal(tensors.rows(name, row, row + _ROWS), tensors.rows(embedding, row, row + _ROWS))
+        np.array_equal(
+            tensors.rows(name, row, row + _ROWS), tensors.rows(embedding, row, row + _ROWS)
+        )
         for row in range(0, shape[0], _ROWS)
     )
 
@@ -153,7 +168,9 @@ def _are(names: Sequence[str]) -> str:
 
 
 def named(names: Sequence[str]) -> str:
-    """All names in one line; of many, those that differ by the number of their layer are one: 'layers.{0-23}.norm.bias'."""
+    """All names in one line; of many, those that differ by the number of their layer are one:
+    'layers.{0-23}.norm.bias'.
+    """
     if len(names) == 1:
         return f"tensor {names[0]}"
     if len(names) <= _WRITTEN_OUT:

@@ -1,7 +1,8 @@
 """Applies functions to rows in chunks, so that memory never holds all logits of a batch.
 
-Logits are [tokens, vocabulary]: 8 texts of 2,048 tokens with 128,256 entries take 8 GB in float32, and as much again in the gradient.
-A chunk of 1,024 tokens takes 0.5 GB; the backward pass computes it again.
+Logits are [tokens, vocabulary]: 8 texts of 2,048 tokens with 128,256 entries take 8 GB in float32,
+and as much again in the gradient. A chunk of 1,024 tokens takes 0.5 GB; the backward pass computes
+it again.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from motif_jax.lm.sampling import token_log_probs
 def in_chunks(function: Callable[..., Any], rows: Any, chunk: int | None) -> Any:
     """Computes `function(rows)` a chunk at a time; the backward pass computes each chunk again.
 
-    The function maps a tree of arrays [R, ...] to a tree of arrays [R, ...], row by row; parameters that it closes over get gradients.
-    `chunk` None: all rows at once, and nothing is computed again.
+    The function maps a tree of arrays [R, ...] to a tree of arrays [R, ...], row by row; parameters
+    that it closes over get gradients. `chunk` None: all rows at once, and nothing is computed
+    again.
     """
     leaves = jax.tree.leaves(rows)
     chex.assert_equal_shape_prefix(leaves, 1)
@@ -44,9 +46,15 @@ def in_chunks(function: Callable[..., Any], rows: Any, chunk: int | None) -> Any
 
 
 def log_probs(
-    model: LanguageModel, params: Any, states: jax.Array, tokens: jax.Array, chunk: int | None = None
+    model: LanguageModel,
+    params: Any,
+    states: jax.Array,
+    tokens: jax.Array,
+    chunk: int | None = None,
 ) -> jax.Array:
-    """Log-probabilities float32 [...] of tokens int32 [...] after states [..., D], with the logits of one chunk at a time."""
+    """Log-probabilities float32 [...] of tokens int32 [...] after states [..., D], with the logits
+    of one chunk at a time.
+    """
     chex.assert_equal_shape_prefix([states, tokens], tokens.ndim)
 
     def chunk_log_probs(rows: tuple[jax.Array, jax.Array]) -> jax.Array:

@@ -1,7 +1,7 @@
 """The architecture of a language model, read from a checkpoint's config.json.
 
-Architectures are transformers' model types t5, gpt2, llama, qwen2, qwen3, gemma3_text and roberta. A config with an unsupported
-feature (YaRN, soft caps of logits) is refused.
+Architectures are transformers' model types t5, gpt2, llama, qwen2, qwen3, gemma3_text and roberta.
+A config with an unsupported feature (YaRN, soft caps of logits) is refused.
 """
 
 from __future__ import annotations
@@ -58,22 +58,26 @@ class ModelConfig:
 
     Attributes:
       layers: of the decoder, or of the encoder where there is no decoder.
-      feed_forward: width inside the feed-forward layers; `gated`: a second projection multiplies the activation.
+      feed_forward: width inside the feed-forward layers; `gated`: a second projection multiplies
+          the activation.
       max_length: most positions; None without a position table.
       encoder_layers: of the encoder before a decoder (T5), 0 without one.
       tied: the output head is the embedding table.
       scaled_head: states are divided by the root of their width before the head (T5 v1.0).
-      attention_bias, output_bias, feed_forward_bias: which projections have a bias (Llama and Qwen2).
+      attention_bias, output_bias, feed_forward_bias: which projections have a bias (Llama and
+          Qwen2).
       relative_buckets, relative_distance: of T5's relative positions.
       query_key_norm: each head's queries and keys have a norm (Qwen3, Gemma 3).
       output_norms: attention and feed-forward have a norm after them, too (Gemma 3).
       norm_offset: is added to the weights of norms (Gemma 3: 1).
       scaled_embedding: embeddings are multiplied by the root of their width (Gemma).
       query_scalar: attention scores are divided by its root; None: by the root of `head_width`.
-      window: of the local layers: a token sees so many tokens, itself among them; None: every layer sees all.
+      window: of the local layers: a token sees so many tokens, itself among them; None: every layer
+          sees all.
       local_layers: for each layer whether it has the window; () without one.
       local_rotary: rotary positions of the local layers; None: those of the others.
-      initializer: standard deviation of fresh weights; for T5 a factor of the standard deviation that follows from the shapes.
+      initializer: standard deviation of fresh weights; for T5 a factor of the standard deviation
+          that follows from the shapes.
       start_id: a decoder's first token.
     """
 
@@ -134,7 +138,8 @@ _LLAMA = {
     "norm_epsilon": ("rms_norm_eps", 1e-6),
     "dropout.attention": ("attention_dropout", 0.0),
 }
-# Entries of config.json that hold one field each: name, and the default if it may be missing, by architecture and field.
+# Entries of config.json that hold one field each: name, and the default if it may be missing, by
+# architecture and field.
 LAYOUTS: dict[str, dict[str, tuple[Any, ...]]] = {
     "t5": {
         "vocab_size": ("vocab_size",),
@@ -191,11 +196,12 @@ def require_decoder(config: ModelConfig, does: str) -> None:
 
 
 def read(folder: str | Path) -> ModelConfig:
-    """Reads the config.json of a checkpoint folder, and its end tokens from generation_config.json where it has one.
+    """Reads the config.json of a checkpoint folder, and its end tokens from generation_config.json
+    where it has one.
 
     Raises:
-      UserError: there is no config.json, an entry has another type or value than it must have, the architecture or a feature is
-        unknown, or the weights are quantised.
+      UserError: there is no config.json, an entry has another type or value than it must have, the
+        architecture or a feature is unknown, or the weights are quantised.
     """
     path = Path(folder) / FILE
     try:
@@ -251,7 +257,9 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
 
 
 def _sensible(config: ModelConfig, source: str) -> ModelConfig:
-    """The config, with a padding token of the table; UserError for sizes that no model has, before arrays of that size are made."""
+    """The config, with a padding token of the table; UserError for sizes that no model has, before
+    arrays of that size are made.
+    """
     largest = {
         "layers": _MAX_LAYERS,
         "encoder_layers": _MAX_LAYERS,
@@ -275,10 +283,14 @@ def _sensible(config: ModelConfig, source: str) -> ModelConfig:
             f"{source}: num_key_value_heads is {config.key_value_heads}, which does not divide {config.heads} heads"
         )
     if config.rotary is not None and config.head_width % 2:
-        raise UserError(f"{source}: rotary positions need heads of an even width, it is {config.head_width}")
+        raise UserError(
+            f"{source}: rotary positions need heads of an even width, it is {config.head_width}"
+        )
     begins = "decoder_start_token_id" if config.encoder_layers else "bos_token_id"
     token_ids.require(config.start_id, config.end_ids, config.vocab_size, begins, source)
-    return dataclasses.replace(config, pad_id=token_ids.pad_within(config.pad_id, config.vocab_size))
+    return dataclasses.replace(
+        config, pad_id=token_ids.pad_within(config.pad_id, config.vocab_size)
+    )
 
 
 def _activation(name: str, source: str) -> str:
@@ -299,10 +311,12 @@ def _t5(values: Mapping[str, Any], source: str) -> dict[str, Any]:
             "decoder_start_token_id", token_ids.pad_within(tokens["pad_id"], values["vocab_size"])
         ),
         "layers": values.get("num_decoder_layers") or values["num_layers"],
-        # transformers reads 'gated-gelu' as the approximation by tanh that T5 v1.1 was trained with.
+        # transformers reads 'gated-gelu' as the approximation by tanh that T5 v1.1 was trained
+        # with.
         "activation": "gelu_new" if gated and name == "gelu" else _activation(name, source),
         "gated": gated,
-        # Before transformers 5 one key meant both; since then T5 is tied unless its file has a head of its own.
+        # Before transformers 5 one key meant both; since then T5 is tied unless its file has a head
+        # of its own.
         "scaled_head": values.get("scale_decoder_outputs", values.get("tie_word_embeddings", True)),
     }
 
@@ -346,7 +360,11 @@ def _qwen3(values: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def _gemma3(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    for name in ("final_logit_softcapping", "attn_logit_softcapping", "use_bidirectional_attention"):
+    for name in (
+        "final_logit_softcapping",
+        "attn_logit_softcapping",
+        "use_bidirectional_attention",
+    ):
         if values.get(name):
             raise UserError(f"{source}: {name} is {values[name]}, which is not supported")
     rotary, local_rotary = read_gemma_rotary(values, source)

@@ -1,4 +1,6 @@
-"""Checks the entries of a checkpoint's config.json before they are used: their JSON types, and whether the weights are quantised."""
+"""Checks the entries of a checkpoint's config.json before they are used: their JSON types, and
+whether the weights are quantised.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +69,15 @@ _FLAGS = (
 _TEXTS = ("hidden_act", "hidden_activation", "activation_function", "feed_forward_proj")
 _OBJECTS = ("rope_parameters", "rope_scaling")
 # Of `rope_parameters` and `rope_scaling`.
-_ROTARY_NUMBERS = ("rope_theta", "factor", "low_freq_factor", "high_freq_factor", "partial_rotary_factor")
-# Entries that say how a checkpoint's weights were quantised: transformers', older compressed-tensors', and MLX's.
+_ROTARY_NUMBERS = (
+    "rope_theta",
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "partial_rotary_factor",
+)
+# Entries that say how a checkpoint's weights were quantised: transformers', older
+# compressed-tensors', and MLX's.
 _QUANTISED = ("quantization_config", "compression_config", "quantization")
 # What one can do instead of loading quantised weights.
 UNQUANTISED = (
@@ -112,7 +121,9 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "eos_token_id": (is_end, "a token's number, or a list of them"),
 }
 _ROTARY_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(_ROTARY_NUMBERS, (lambda value: is_number(value) and value > 0, "a number above 0")),
+    **dict.fromkeys(
+        _ROTARY_NUMBERS, (lambda value: is_number(value) and value > 0, "a number above 0")
+    ),
     "original_max_position_embeddings": (is_size, "a whole number above 0"),
     "rope_type": (lambda value: isinstance(value, str), "a text"),
     "type": (lambda value: isinstance(value, str), "a text"),
@@ -123,8 +134,8 @@ def checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     """The entries without those that are null, which count as missing.
 
     Raises:
-      UserError: an entry that is read has another JSON type than it must have, or the weights are quantised. The message
-        begins with `source` and names the entry.
+      UserError: an entry that is read has another JSON type than it must have, or the weights are
+        quantised. The message begins with `source` and names the entry.
     """
     present = _of_types(values, _KINDS, source, "")
     for name in _QUANTISED:
@@ -139,7 +150,9 @@ def checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
                 if layers in present[name]:
                     of_layers = present[name][layers]
                     if not isinstance(of_layers, Mapping):
-                        raise UserError(f"{source}: {name}.{layers} is {of_layers!r}, must be an object")
+                        raise UserError(
+                            f"{source}: {name}.{layers} is {of_layers!r}, must be an object"
+                        )
                     part = _of_types(of_layers, _ROTARY_KINDS, source, f"{name}.{layers}.")
                     present[name] = {**present[name], layers: part}
     return present
@@ -164,5 +177,7 @@ def _method(quantised: Any) -> str:
         return repr(quantised)
     words = [str(quantised.get("quant_method", quantised.get("format", "unknown method")))]
     words += [name for name in ("load_in_8bit", "load_in_4bit") if quantised.get(name) is True]
-    words += [f"{name}={quantised[name]}" for name in ("bits", "fmt", "quant_type") if name in quantised]
+    words += [
+        f"{name}={quantised[name]}" for name in ("bits", "fmt", "quant_type") if name in quantised
+    ]
     return ", ".join(words)

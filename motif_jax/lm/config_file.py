@@ -1,4 +1,6 @@
-"""The content of a checkpoint's config.json, as transformers reads it; `config.read` reads it back."""
+"""The content of a checkpoint's config.json, as transformers reads it; `config.read` reads it
+back.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def to_values(config: ModelConfig) -> dict[str, Any]:
     """The entries of config.json for a model.
 
     Raises:
-      UserError: config.json of this architecture cannot express the model; the message names the field.
+      UserError: config.json of this architecture cannot express the model; the message names the
+          field.
     """
     writers = {
         "t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "qwen3": _llama, "gemma3_text": _gemma3, "roberta": _roberta,
@@ -33,7 +36,10 @@ def to_values(config: ModelConfig) -> dict[str, Any]:
     values = {
         "model_type": config.architecture,
         "architectures": [_CLASSES[config.architecture]],
-        **{name: attrgetter(field)(config) for field, (name, *_) in LAYOUTS[config.architecture].items()},
+        **{
+            name: attrgetter(field)(config)
+            for field, (name, *_) in LAYOUTS[config.architecture].items()
+        },
         "pad_token_id": config.pad_id,
         "decoder_start_token_id" if config.encoder_layers else "bos_token_id": config.start_id,
         "eos_token_id": config.end_ids[0] if len(config.end_ids) == 1 else list(config.end_ids),

@@ -22,7 +22,8 @@ class Item(NamedTuple):
     Attributes:
       prompt: precedes the text; the model reads it but is not trained to predict it.
       size: bytes that the item takes in its file, approximately.
-      parts: pieces of the text that are tokenised one by one; empty: the text is tokenised as a whole.
+      parts: pieces of the text that are tokenised one by one; empty: the text is tokenised as a
+          whole.
     """
 
     text: str
@@ -32,7 +33,8 @@ class Item(NamedTuple):
 
 
 def find(names: str, key: str = "texts") -> list[Path]:
-    """The files, and the files below the folders, that `names` has, separated by commas; errors name `key` of the config.
+    """The files, and the files below the folders, that `names` has, separated by commas; errors
+    name `key` of the config.
 
     Raises:
       UserError: a file is missing or of another kind, or all are empty.
@@ -44,12 +46,16 @@ def find(names: str, key: str = "texts") -> list[Path]:
             continue
         path = Path(name)
         if not path.exists():
-            raise UserError(f"config.{key}={name}: there is no such file or folder; give one that exists")
+            raise UserError(
+                f"config.{key}={name}: there is no such file or folder; give one that exists"
+            )
         named_files = [path]
         if path.is_dir():
             named_files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
         if not named_files or named_files[0].suffix not in SUFFIXES:
-            raise UserError(f"config.{key}={name}: must be a file or folder of {', '.join(SUFFIXES)} files")
+            raise UserError(
+                f"config.{key}={name}: must be a file or folder of {', '.join(SUFFIXES)} files"
+            )
         files += named_files
     if not any(file.stat().st_size for file in files):
         raise UserError(f"config.{key}={names}: holds no text")
@@ -57,10 +63,12 @@ def find(names: str, key: str = "texts") -> list[Path]:
 
 
 def read(paths: list[Path], split: str) -> Iterator[Item]:
-    """The items of files in their order, without blank texts; UserError where a file or line cannot be read.
+    """The items of files in their order, without blank texts; UserError where a file or line cannot
+    be read.
 
-    Files are .jsonl of objects with `text` and optionally `prompt`; .parquet with such columns, or with dialogues, see `_read_dialogues`;
-    .txt and .md, with a `split` into items: 'paragraph' (separated by empty lines), 'line' or 'file'.
+    Files are .jsonl of objects with `text` and optionally `prompt`; .parquet with such columns, or
+    with dialogues, see `_read_dialogues`; .txt and .md, with a `split` into items: 'paragraph'
+    (separated by empty lines), 'line' or 'file'.
     """
     for path in paths:
         try:
@@ -124,7 +132,9 @@ def _read_parquet(path: Path) -> Iterator[Item]:
 
 
 def _read_dialogues(batches: Iterable[Any], row_size: int) -> Iterator[Item]:
-    """One item for each action of a dialogue: text is the action and the replies up to the next, prompt is all before it."""
+    """One item for each action of a dialogue: text is the action and the replies up to the next,
+    prompt is all before it.
+    """
     for batch in batches:
         for row in batch.to_pylist():
             texts = row["texts"]
@@ -132,7 +142,8 @@ def _read_dialogues(batches: Iterable[Any], row_size: int) -> Iterator[Item]:
             ends = [*actions[1:], len(texts)]
             # Not strict: a dialogue without actions has an end, and gives no item.
             for action, end in zip(actions, ends):
-                # No token may run over an action's end, since an agent scores and writes actions alone.
+                # No token may run over an action's end, since an agent scores and writes actions
+                # alone.
                 pieces = texts[action:end]
                 prompt = "".join(texts[:action])
                 yield Item("".join(pieces), prompt, row_size // len(actions), pieces)

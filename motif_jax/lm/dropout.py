@@ -1,8 +1,9 @@
 """Dropout keys whose bits cost about ten operations a number.
 
-Bits of jax.random's keys cost about a hundred operations, and on CPU XLA computes them again in every loop that uses a mask. The keys here
-are 32-bit hashes (Wellons' lowbias32), the same on every device and for every split of an array. They are good enough for dropout only.
-On 2 cores a training step of a GPT-2 (3 layers, width 96, batch 32 x 100) took 0.81 of its time with jax.random's keys.
+Bits of jax.random's keys cost about a hundred operations, and on CPU XLA computes them again in
+every loop that uses a mask. The keys here are 32-bit hashes (Wellons' lowbias32), the same on every
+device and for every split of an array. They are good enough for dropout only. On 2 cores a training
+step of a GPT-2 (3 layers, width 96, batch 32 x 100) took 0.81 of its time with jax.random's keys.
 """
 
 from __future__ import annotations
@@ -71,21 +72,31 @@ def _bits(words: jax.Array, bit_width: int, shape: Sequence[int]) -> jax.Array:
 
 
 _HASH = extended_random.define_prng_impl(
-    key_shape=(2,), seed=_seed, split=_split, random_bits=_bits, fold_in=_fold_in, name="dropout", tag="drop"
+    key_shape=(2,),
+    seed=_seed,
+    split=_split,
+    random_bits=_bits,
+    fold_in=_fold_in,
+    name="dropout",
+    tag="drop",
 )
 
 
 def key(seed: int) -> jax.Array:
-    """A key for `LanguageModel.with_dropout` from a seed below 2^32; jax.random can fold and split it."""
+    """A key for `LanguageModel.with_dropout` from a seed below 2^32; jax.random can fold and split
+    it.
+    """
     return jax.random.key(seed, impl=_HASH)
 
 
 @contextlib.contextmanager
 def of_block(key: LazyRng, first: int, last: int, index: jax.Array) -> Iterator[None]:
-    """While active, a block that runs by itself drops what it drops as block `first + index` of its stack.
+    """While active, a block that runs by itself drops what it drops as block `first + index` of its
+    stack.
 
-    Flax folds into a key the names from the network to the layer and the number of the layer's call. In a loop over blocks the name differs
-    from turn to turn: the numbers of all blocks are a table, in which `index` (int32 []) finds that of the block.
+    Flax folds into a key the names from the network to the layer and the number of the layer's
+    call. In a loop over blocks the name differs from turn to turn: the numbers of all blocks are a
+    table, in which `index` (int32 []) finds that of the block.
 
     Args:
       key: of the stack.
@@ -110,7 +121,9 @@ def of_block(key: LazyRng, first: int, last: int, index: jax.Array) -> Iterator[
 
 
 def folded_number(names: Sequence[str | int]) -> int:
-    """The number that flax folds into a key for these names: from the network to the layer, and the number of its call or parameter."""
+    """The number that flax folds into a key for these names: from the network to the layer, and the
+    number of its call or parameter.
+    """
     digest = hashlib.sha1()  # as flax has it; nothing secret
     for name in names:
         if flax.config.flax_fix_rng_separator:

@@ -28,12 +28,16 @@ def spec_of(config: Lora) -> lora.Spec | None:
 
 
 def check(config: LoraOnBase, shapes: Any) -> None:
-    """Raises UserError where a pattern of section `lora` matches no layer of these shapes, or the base cannot be quantised."""
+    """Raises UserError where a pattern of section `lora` matches no layer of these shapes, or the
+    base cannot be quantised.
+    """
     spec = spec_of(config)
     if spec is not None:
         linear.matching(shapes, spec.patterns)
     if config.base == "nf4":
-        inputs = {shape.shape[0] for path, shape in linear.kernels(shapes).items() if "block" in str(path)}
+        inputs = {
+            shape.shape[0] for path, shape in linear.kernels(shapes).items() if "block" in str(path)
+        }
         odd_inputs = [size for size in inputs if size % quantised.BLOCK]
         if odd_inputs:
             raise UserError(
@@ -43,9 +47,12 @@ def check(config: LoraOnBase, shapes: Any) -> None:
 
 @contextlib.contextmanager
 def active(parts: Mapping[str, Any], spec: lora.Spec | None) -> Iterator[None]:
-    """While active, layers have the low-rank `additions` and the quantised `kernels` of `parts`; see `linear.computed_by`."""
+    """While active, layers have the low-rank `additions` and the quantised `kernels` of `parts`;
+    see `linear.computed_by`.
+    """
     with contextlib.ExitStack() as stack:
-        # Additions first: the first replacement entered is called first, and adds to what the next one computes.
+        # Additions first: the first replacement entered is called first, and adds to what the next
+        # one computes.
         if spec is not None:
             stack.enter_context(lora.added(parts["additions"], spec))
         if "kernels" in parts:
@@ -57,12 +64,13 @@ def active(parts: Mapping[str, Any], spec: lora.Spec | None) -> Iterator[None]:
 class Adaptation:
     """How a model is trained.
 
-    Trained and frozen parameters are dicts that together have `model` (without quantised kernels), `kernels` (the quantised ones),
-    `additions` (low-rank) and `masked_head` (RoBERTa's).
+    Trained and frozen parameters are dicts that together have `model` (without quantised kernels),
+    `kernels` (the quantised ones), `additions` (low-rank) and `masked_head` (RoBERTa's).
 
     Attributes:
       spec: of the additions; None: everything is trained.
-      base: precision of a frozen base: 'float32', 'bfloat16', or 'int8' or 'nf4' of the layers of its blocks.
+      base: precision of a frozen base: 'float32', 'bfloat16', or 'int8' or 'nf4' of the layers of
+          its blocks.
       chunk: tokens whose logits are in memory at once; None: all.
     """
 
@@ -72,7 +80,9 @@ class Adaptation:
     chunk: int | None = None
     dropout: bool = False
 
-    def arrange(self, params: Any, head: Any, key: jax.Array) -> tuple[dict[str, Any], dict[str, Any]]:
+    def arrange(
+        self, params: Any, head: Any, key: jax.Array
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Divides parameters into trained and frozen ones, numpy arrays; `key` draws the additions.
 
         `head` is RoBERTa's head for masked tokens, or None.
@@ -101,7 +111,9 @@ class Adaptation:
                 if "masked_head" not in parts:
                     return model.logits(parts["model"], states)
                 table = parts["model"]["embedding"]
-                return masked_head.logits(parts["masked_head"], table, states, model.config.norm_epsilon)
+                return masked_head.logits(
+                    parts["masked_head"], table, states, model.config.norm_epsilon
+                )
 
             return training.token_sums(logits_of, states, batch.targets, batch.weights, self.chunk)
 

@@ -1,4 +1,6 @@
-"""Reads and writes checkpoint folders in transformers' layout: config.json, weights, and the heads that this package adds."""
+"""Reads and writes checkpoint folders in transformers' layout: config.json, weights, and the heads
+that this package adds.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ TOKENIZER_FILES = (
 
 
 class Folder(NamedTuple):
-    """The contents of a folder: parameters are numpy arrays, heads are empty where there are none."""
+    """The contents of a folder: parameters are numpy arrays, heads are empty where there are
+    none.
+    """
 
     config: ModelConfig
     params: Any
@@ -48,9 +52,11 @@ def write(
     head_params: Any = None,
     tokenizer: str | Path | None = None,
 ) -> None:
-    """Writes a folder that `read` and transformers open; config.json comes last, so that an incomplete folder is refused.
+    """Writes a folder that `read` and transformers open; config.json comes last, so that an
+    incomplete folder is refused.
 
-    `added` and `head_params` are heads and their parameters, `tokenizer` is a folder whose tokenizer is copied.
+    `added` and `head_params` are heads and their parameters, `tokenizer` is a folder whose
+    tokenizer is copied.
 
     Raises:
       UserError: config.json cannot express the model.

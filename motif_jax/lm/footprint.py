@@ -1,7 +1,8 @@
 """Computes the memory of training on each device from shapes alone.
 
-The arrays that a backward pass keeps are counted in the traced program. Layers are alike, and so are rows: traces of one and two layers
-and of one and two rows give the count for any model and batch. The compiler's temporary buffers are not counted: leave a tenth to spare.
+The arrays that a backward pass keeps are counted in the traced program. Layers are alike, and so
+are rows: traces of one and two layers and of one and two rows give the count for any model and
+batch. The compiler's temporary buffers are not counted: leave a tenth to spare.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Footprint:
     """Bytes on each device.
 
     Attributes:
-      activations: arrays that the backward pass keeps, and working memory of one layer and one chunk of logits.
+      activations: arrays that the backward pass keeps, and working memory of one layer and one
+          chunk of logits.
     """
 
     parameters: int
@@ -47,17 +49,25 @@ class Footprint:
         return sum(dataclasses.asdict(self).values())
 
     def __str__(self) -> str:
-        parts = [f"{name} {value / 1e9:.2f}" for name, value in dataclasses.asdict(self).items() if value]
+        parts = [
+            f"{name} {value / 1e9:.2f}" for name, value in dataclasses.asdict(self).items() if value
+        ]
         return f"{self.total / 1e9:.2f} GB a device ({', '.join(parts)})"
 
     def require(self, available: int | None, remedy: str) -> None:
-        """Raises UserError where more than `available` bytes a device are needed; None: unknown, no check."""
+        """Raises UserError where more than `available` bytes a device are needed; None: unknown, no
+        check.
+        """
         if available is not None and self.total > available:
-            raise UserError(f"this takes {self}, and a device has {available / 1e9:.2f} GB: {remedy}")
+            raise UserError(
+                f"this takes {self}, and a device has {available / 1e9:.2f} GB: {remedy}"
+            )
 
 
 def device_memory() -> int | None:
-    """Bytes of the first device that programs may use; None where it does not report them (a CPU)."""
+    """Bytes of the first device that programs may use; None where it does not report them (a
+    CPU).
+    """
     statistics = jax.local_devices()[0].memory_stats() or {}
     limit = statistics.get("bytes_limit")
     return None if limit is None else int(limit)
@@ -83,7 +93,8 @@ def of_training(
       trained: shapes of low-rank additions, which alone are trained; None: all parameters are.
       chunk: tokens whose logits are in memory at once, see `chunks`; None: all.
       sizes: devices along the axes of the mesh, see `sharding`.
-      platform: of the devices, 'cpu' or 'gpu', whose programs keep different arrays; None: this machine's.
+      platform: of the devices, 'cpu' or 'gpu', whose programs keep different arrays; None: this
+          machine's.
     """
     with platforms.planned(platform or platforms.traced()):
         return _of_training(model, batch, length, written, trained, chunk, sizes, params_dtype)
@@ -123,7 +134,8 @@ def _of_training(
         fixed += max(0, plain_fixed - fixed) // layers
         per_row += max(0, plain_per_row - per_row) // layers
     if model.looped:
-        # A step's stacks of the blocks' moments, and of their parameters, which are among the saved arrays where no cast follows.
+        # A step's stacks of the blocks' moments, and of their parameters, which are among the saved
+        # arrays where no cast follows.
         fixed += _block_bytes(state)
         if jnp.dtype(params_dtype) != jnp.dtype(model.dtype):
             fixed += _block_bytes(params)
@@ -131,7 +143,8 @@ def _of_training(
     fixed = fixed * sizes[DATA] // math.prod(sizes.values())
 
     tokens = rows * (written if config.encoder_layers else length)
-    # A chunk's logits with their softmax and gradient; without chunks the saved arrays include them.
+    # A chunk's logits with their softmax and gradient; without chunks the saved arrays include
+    # them.
     logit_rows = tokens if chunk is None else 3 * min(chunk, tokens)
     logits = 4 * config.vocab_size * logit_rows
 
@@ -150,7 +163,9 @@ def _params(config: ModelConfig, dtype: Any) -> Any:
 def _block_bytes(tree: Any) -> int:
     """Bytes of all blocks in a tree of shapes."""
     leaves = jax.tree_util.tree_leaves_with_path(jax.eval_shape(block_stack.stacked, tree))
-    return sum(leaf.size * leaf.dtype.itemsize for path, leaf in leaves if block_stack.is_stacked(path))
+    return sum(
+        leaf.size * leaf.dtype.itemsize for path, leaf in leaves if block_stack.is_stacked(path)
+    )
 
 
 @functools.cache
@@ -165,7 +180,9 @@ def _saved_by_layers(
     remat: Remat,
     drops: bool,
 ) -> tuple[int, int]:
-    """Bytes that are saved for a backward pass on a platform, that of `platforms.traced`: a fixed part, and a part for each row."""
+    """Bytes that are saved for a backward pass on a platform, that of `platforms.traced`: a fixed
+    part, and a part for each row.
+    """
     assert platform == platforms.traced()
     model = LanguageModel(config, dtype, remat, jax.random.key(0) if drops else None, looped)
 
@@ -203,7 +220,9 @@ def _saved_by_layers(
 
 
 def saved_bytes(function: Callable[..., Any], *arguments: Any) -> int:
-    """Bytes that a function saves for its backward pass besides its arguments, trees of arrays or shapes."""
+    """Bytes that a function saves for its backward pass besides its arguments, trees of arrays or
+    shapes.
+    """
 
     def residuals(*inner: Any) -> list[Any]:
         _, backward = jax.vjp(function, *inner)
@@ -211,6 +230,11 @@ def saved_bytes(function: Callable[..., Any], *arguments: Any) -> int:
 
     program = jax.make_jaxpr(residuals)(*arguments).jaxpr
     inputs = set(program.invars)
-    # A set, since an array may be an output several times. Literals cannot be hashed, and take no memory.
-    outputs = {variable for variable in program.outvars if not isinstance(variable, Literal)} - inputs
-    return sum(math.prod(variable.aval.shape) * variable.aval.dtype.itemsize for variable in outputs)  # type: ignore[attr-defined]
+    # A set, since an array may be an output several times. Literals cannot be hashed, and take no
+    # memory.
+    outputs = {
+        variable for variable in program.outvars if not isinstance(variable, Literal)
+    } - inputs
+    return sum(
+        math.prod(variable.aval.shape) * variable.aval.dtype.itemsize for variable in outputs
+    )  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
 """Draws fresh parameters, by a program that holds one block however many the model has.
 
-The program of a plain `init` draws the kernels of all blocks one by one: of Flan-T5-large 442 draws, for which a GPU's compiler takes
-minutes before anything else begins.
+The program of a plain `init` draws the kernels of all blocks one by one: of Flan-T5-large 442
+draws, for which a GPU's compiler takes minutes before anything else begins.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def stacked(network: LanguageNetwork, key: jax.Array) -> Any:
     def record_kernel(call: Callable[..., Any], arguments: Any, keywords: Any, context: Any) -> Any:
         module = context.module
         if isinstance(module, nn.Dense) and context.method_name == "__call__":
-            kernels[module.path] = _Kernel(module.kernel_init, (arguments[0].shape[-1], module.features))
+            kernels[module.path] = _Kernel(
+                module.kernel_init, (arguments[0].shape[-1], module.features)
+            )
         return call(*arguments, **keywords)
 
     with nn.intercept_methods(record_kernel):
@@ -78,4 +80,6 @@ def stacked(network: LanguageNetwork, key: jax.Array) -> Any:
 def _draw_kernels(kernel: _Kernel, key: jax.Array, paths: list[linear.Path]) -> jax.Array:
     """The kernels [L, in, out] of the linear layers at L paths."""
     numbers = np.array([dropout.folded_number((*path, _KERNEL)) for path in paths], np.uint32)
-    return jax.lax.map(lambda number: kernel.draw(jax.random.fold_in(key, number), kernel.shape), numbers)
+    return jax.lax.map(
+        lambda number: kernel.draw(jax.random.fold_in(key, number), kernel.shape), numbers
+    )

@@ -1,7 +1,8 @@
-"""Generates text token by token in one compiled loop with a cache, several continuations of each prompt at a time.
+"""Generates text token by token in one compiled loop with a cache, several continuations of each
+prompt at a time.
 
-The loop calls a step, a function of (carry, tokens) that returns the next logits. So several networks can run in one loop, each with its
-cache in the carry, and a step can combine their logits.
+The loop calls a step, a function of (carry, tokens) that returns the next logits. So several
+networks can run in one loop, each with its cache in the carry, and a step can combine their logits.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Written(NamedTuple):
 
     tokens: jax.Array  # int32 [B, N, M], padded after each continuation's end
     valid: jax.Array  # bool [B, N, M], True up to and with the stop token
-    log_probs: jax.Array  # float32 [B, N, M], of the drawn tokens under the filtered logits, 0 for padding
+    # float32 [B, N, M], of the drawn tokens under the filtered logits, 0 for padding
+    log_probs: jax.Array
     ended: jax.Array  # bool [B, N], whether a stop token came
     logits: jax.Array  # [B, N, V], of the next tokens
     carry: Any  # of the step, for a later call that continues the text
@@ -48,7 +50,8 @@ def write(
 ) -> Written:
     """Draws tokens until every continuation has ended.
 
-    A continuation's draws depend on its own key and tokens alone, not on the others or on the number of calls.
+    A continuation's draws depend on its own key and tokens alone, not on the others or on the
+    number of calls.
 
     Args:
       step: its `valid` is True for unfinished continuations; ended ones receive `pad`.
@@ -109,11 +112,18 @@ def model_step(model: LanguageModel, params: Any, prompt: EncodedPrompt | None) 
 
 
 def begin(
-    model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Array, branches: int, capacity: int
+    model: LanguageModel,
+    params: Any,
+    tokens: jax.Array,
+    valid: jax.Array,
+    branches: int,
+    capacity: int,
 ) -> tuple[EncodedPrompt, Cache, jax.Array]:
-    """Runs prompts int32 [B, T], padded on either side, and prepares `write` of N = `branches` continuations of `capacity` tokens.
+    """Runs prompts int32 [B, T], padded on either side, and prepares `write` of N = `branches`
+    continuations of `capacity` tokens.
 
-    Returns the prompts, an empty cache (with a decoder's start token where there is an encoder), and logits [B, N, V].
+    Returns the prompts, an empty cache (with a decoder's start token where there is an encoder),
+    and logits [B, N, V].
     """
     states, prompt = model.prefill(params, tokens, valid)
     batch = tokens.shape[0]
@@ -139,7 +149,9 @@ def generate(
     sampling: Sampling,
     branches: int = 1,
 ) -> Written:
-    """Continues prompts int32 [B, T], padded on either side; the continuations of a prompt share its keys and values."""
+    """Continues prompts int32 [B, T], padded on either side; the continuations of a prompt share
+    its keys and values.
+    """
     params = model.prepared(params)
     prompt, cache, logits = begin(model, params, tokens, valid, branches, limits.max_new_tokens)
     step = model_step(model, params, prompt)

@@ -1,4 +1,6 @@
-"""Reads a checkpoint's generation_config.json: the tokens that end a text, and the settings of drawing that are not used."""
+"""Reads a checkpoint's generation_config.json: the tokens that end a text, and the settings of
+drawing that are not used.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from motif_jax.lm.config_entries import is_end, is_whole
 FILE = "generation_config.json"
 # Entries that replace those of config.json, as in transformers' `generate`.
 _USED = ("eos_token_id", "decoder_start_token_id")
-# Entries without an effect on the texts: origins, caches, the padding, and lengths, which a caller always gives.
+# Entries without an effect on the texts: origins, caches, the padding, and lengths, which a caller
+# always gives.
 _WITHOUT_EFFECT = (
     "_from_model_config",
     "transformers_version",
@@ -32,7 +35,8 @@ _WITHOUT_EFFECT = (
 
 
 def read(folder: str | Path) -> dict[str, Any]:
-    """The entries of generation_config.json without those that are null; {} where the folder has no such file.
+    """The entries of generation_config.json without those that are null; {} where the folder has no
+    such file.
 
     Raises:
       UserError: the file cannot be read, or a special token in it is not a token's number.
@@ -64,7 +68,9 @@ def special_tokens(folder: str | Path) -> dict[str, Any]:
 
 
 def unused(folder: str | Path) -> str | None:
-    """One line about the settings of drawing that the file has and nothing here applies; None without any."""
+    """One line about the settings of drawing that the file has and nothing here applies; None
+    without any.
+    """
     values: Mapping[str, Any] = read(folder)
     names = [name for name in values if name not in (*_USED, *_WITHOUT_EFFECT)]
     if not names:

@@ -1,7 +1,8 @@
 """Small networks on the states of a language model, by name: values, actions, Q of every token.
 
-GLAM (Carta et al. 2023): `HeadConfig(1, (1024, 1024), "sigmoid")` is the value; the action head has an output for each action.
-ILQL (Snell et al. 2022): `HeadConfig(1, (2 * width,))` is V, `HeadConfig(vocab_size, (2 * width,))` is Q of every token.
+GLAM (Carta et al. 2023): `HeadConfig(1, (1024, 1024), "sigmoid")` is the value; the action head has
+an output for each action. ILQL (Snell et al. 2022): `HeadConfig(1, (2 * width,))` is V,
+`HeadConfig(vocab_size, (2 * width,))` is Q of every token.
 """
 
 from __future__ import annotations
@@ -42,12 +43,14 @@ class HeadConfig:
 
     Attributes:
       widths: of the hidden layers, each followed by the activation.
-      activation: one of `ACTIVATIONS`, or one for each hidden layer (RoBERTa's pooler with a head: "tanh" and "relu").
-      kind: 'mlp': linear layers alone; 'residual': norm(x + linear(activation(linear(norm(x))))) with one hidden layer, then a
-        linear output (ILQL's `advanced_mlp`).
+      activation: one of `ACTIVATIONS`, or one for each hidden layer (RoBERTa's pooler with a head:
+          "tanh" and "relu").
+      kind: 'mlp': linear layers alone; 'residual': norm(x + linear(activation(linear(norm(x)))))
+        with one hidden layer, then a linear output (ILQL's `advanced_mlp`).
       state: it reads the states 'after' or 'before' the last norm.
       dropout: rate in the residual branch, where `apply` receives a key.
-      constant: the output layer starts with weights 0 and this bias; None: it starts as the other layers do.
+      constant: the output layer starts with weights 0 and this bias; None: it starts as the other
+          layers do.
     """
 
     outputs: int
@@ -63,12 +66,16 @@ class HeadConfig:
         _require_one_of("state", self.state, ["after", "before"])
         for activation in self.activations:
             _require_one_of("activation", activation, list(ACTIVATIONS))
-        if len(self.activations) != len(self.widths) or (self.kind == "residual" and len(self.widths) != 1):
+        if len(self.activations) != len(self.widths) or (
+            self.kind == "residual" and len(self.widths) != 1
+        ):
             raise UserError(
                 f"head: widths={self.widths}: needs an activation for each ({self.activation}), and one width if residual"
             )
         if min(self.outputs, *self.widths, 1) < 1:
-            raise UserError(f"head: outputs={self.outputs}, widths={self.widths}: all must be at least 1")
+            raise UserError(
+                f"head: outputs={self.outputs}, widths={self.widths}: all must be at least 1"
+            )
 
     @property
     def activations(self) -> tuple[str, ...]:
@@ -100,7 +107,9 @@ class Heads:
     dtype: Any = jnp.float32
 
     def init(self, key: jax.Array) -> Any:
-        """Fresh parameters: weights and biases uniform in +-1 / sqrt(inputs), as in PyTorch's linear layers."""
+        """Fresh parameters: weights and biases uniform in +-1 / sqrt(inputs), as in PyTorch's
+        linear layers.
+        """
         keys = jax.random.split(key, len(self.configs))
         params = {}
         for (name, config), head_key in zip(self.configs.items(), keys, strict=True):
@@ -115,11 +124,15 @@ class Heads:
 
         layers = {}
         inputs = self.width
-        for number, (name, outputs) in enumerate(zip(names, [*hidden_sizes, config.outputs], strict=True)):
+        for number, (name, outputs) in enumerate(
+            zip(names, [*hidden_sizes, config.outputs], strict=True)
+        ):
             kernel_key, bias_key = jax.random.split(jax.random.fold_in(key, number))
             limit = 1 / math.sqrt(inputs)
             layers[name] = {
-                "kernel": jax.random.uniform(kernel_key, (inputs, outputs), minval=-limit, maxval=limit),
+                "kernel": jax.random.uniform(
+                    kernel_key, (inputs, outputs), minval=-limit, maxval=limit
+                ),
                 "bias": jax.random.uniform(bias_key, (outputs,), minval=-limit, maxval=limit),
             }
             inputs = outputs
@@ -137,7 +150,8 @@ class Heads:
     def apply(
         self, params: Any, name: str, states: States | jax.Array, dropout: jax.Array | None = None
     ) -> jax.Array:
-        """A head's outputs float32 [..., outputs], or [...] of one output, at states [..., D], or `States`, of which it reads one.
+        """A head's outputs float32 [..., outputs], or [...] of one output, at states [..., D], or
+        `States`, of which it reads one.
 
         `params` are those of all heads; `dropout` is a key, None: no dropout.
         """
@@ -153,7 +167,9 @@ class Heads:
         index: jax.Array,
         dropout: jax.Array | None = None,
     ) -> jax.Array:
-        """A head's outputs float32 [...] at `index` int32 [...] alone, see `apply`; the other columns are not computed."""
+        """A head's outputs float32 [...] at `index` int32 [...] alone, see `apply`; the other
+        columns are not computed.
+        """
         hidden = self._hidden(params, name, states, dropout)
         chex.assert_shape(index, hidden.shape[:-1])
         layer = params[name]["output"]
@@ -203,7 +219,9 @@ def save(folder: str | Path, heads: Heads, params: Any) -> None:
     """Writes heads and their parameters beside the weights of their model."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {name: np.ascontiguousarray(value) for name, value in flatten_dict(params, sep=".").items()}
+    tensors = {
+        name: np.ascontiguousarray(value) for name, value in flatten_dict(params, sep=".").items()
+    }
     tensor_files.save(tensors, folder / WEIGHTS)
     configs = {name: dataclasses.asdict(config) for name, config in heads.configs.items()}
     atomic_write_json(folder / FILE, {"width": heads.width, "heads": configs})
@@ -211,7 +229,9 @@ def save(folder: str | Path, heads: Heads, params: Any) -> None:
 
 def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
     """JSON has no tuples, and a `HeadConfig` is hashed."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    return {
+        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+    }
 
 
 def load(folder: str | Path, width: int) -> tuple[Heads, Any]:
@@ -229,7 +249,9 @@ def load(folder: str | Path, width: int) -> tuple[Heads, Any]:
             f"{folder / FILE}: its heads read states of width {values['width']}, the model has width {width}"
         )
     try:
-        configs = {name: HeadConfig(**_with_tuples(config)) for name, config in values["heads"].items()}
+        configs = {
+            name: HeadConfig(**_with_tuples(config)) for name, config in values["heads"].items()
+        }
         tensors = load_file(folder / WEIGHTS)
     except (TypeError, AttributeError, SafetensorError, OSError) as error:
         raise UserError(f"{folder} has heads that cannot be read: {error}") from None

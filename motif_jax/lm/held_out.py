@@ -29,10 +29,13 @@ class HeldOut(NamedTuple):
         return cls(fraction, seeds.derive(seed, "held out") % every)
 
     def holds(self, index: int | np.ndarray) -> Any:
-        """Whether the item of an index, or of each index int64 [N], is held out: a bool, or bool [N]."""
+        """Whether the item of an index, or of each index int64 [N], is held out: a bool, or bool
+        [N].
+        """
         numerator = self.share.numerator
         denominator = self.share.denominator
-        # Of the first n items n * share are held out, rounded down: an item is where the count rises.
+        # Of the first n items n * share are held out, rounded down: an item is where the count
+        # rises.
         shifted = index + denominator - 1 - self.turn
         count_before = shifted * numerator // denominator
         count_with = (shifted + 1) * numerator // denominator

@@ -13,9 +13,11 @@ from motif_jax.core import config as checks
 from motif_jax.lm import config as configs
 from motif_jax.lm.config import ModelConfig
 
-# Margin of a comparing head's score for its tokens over the others: e^6 outweighs the tokens of any short text.
+# Margin of a comparing head's score for its tokens over the others: e^6 outweighs the tokens of any
+# short text.
 _SCORE = 6.0
-# Where an architecture has dropout, as fields of `config.Dropout`; the others drop attention weights alone.
+# Where an architecture has dropout, as fields of `config.Dropout`; the others drop attention
+# weights alone.
 _DROPOUT = {
     "t5": ("embeddings", "attention", "outputs", "inner", "final"),
     "gpt2": ("embeddings", "attention", "outputs"),
@@ -29,7 +31,8 @@ class Sizes:
 
     Attributes:
       layers: of the decoder, and of the encoder where there is one.
-      key_value_heads: fewer than `heads` where query heads share them (Llama, Qwen2); None: as many.
+      key_value_heads: fewer than `heads` where query heads share them (Llama, Qwen2); None: as
+          many.
       feed_forward: width inside; None: 4 times the width.
       max_length: rows of the position table, where there is one.
     """
@@ -45,7 +48,8 @@ class Sizes:
 def make(
     architecture: str, sizes: Sizes, vocab_size: int, tokens: dict[str, int], section: str = "model"
 ) -> ModelConfig:
-    """The config of a fresh model with tied heads (T5 of version 1.1); `tokens` are numbers of the `start`, `pad` and `end` token.
+    """The config of a fresh model with tied heads (T5 of version 1.1); `tokens` are numbers of the
+    `start`, `pad` and `end` token.
 
     Raises:
       UserError: sizes that do not fit together; it names the key in `section` of the config.
@@ -62,7 +66,9 @@ def make(
         allowed += ", and each of an even width"
     checks.require(sizes.width % divisor == 0, f"{section}.width", sizes.width, allowed)
     fits = heads % key_value_heads == 0 and (rotary or key_value_heads == heads)
-    allowed = f"a divisor of the {heads} heads, and for other models than llama and qwen2 their number"
+    allowed = (
+        f"a divisor of the {heads} heads, and for other models than llama and qwen2 their number"
+    )
     checks.require(fits, f"{section}.key_value_heads", key_value_heads, allowed)
 
     fields = dataclasses.asdict(sizes) | {
@@ -90,17 +96,21 @@ def make(
 
 
 def with_dropout(config: ModelConfig, rate: float) -> ModelConfig:
-    """Sets the dropout rate wherever the architecture has dropout; see `LanguageModel.with_dropout`."""
+    """Sets the dropout rate wherever the architecture has dropout; see
+    `LanguageModel.with_dropout`.
+    """
     fields = _DROPOUT.get(config.architecture, ("attention",))
     dropout = configs.Dropout(**dict.fromkeys(fields, rate))
     return dataclasses.replace(config, dropout=dropout)
 
 
 def with_comparing_heads(params: Mapping[str, Any], config: ModelConfig) -> dict[str, Any]:
-    """Parameters of a fresh T5 whose heads compare tokens from the start, as trained heads do (Olsson et al. 2022).
+    """Parameters of a fresh T5 whose heads compare tokens from the start, as trained heads do
+    (Olsson et al. 2022).
 
-    In the first half of the heads keys equal queries, so that a token attends to equal tokens. The other heads attend to the previous
-    token, but the last quarter of the encoder's heads to the next one. Training changes all of them. The T5 needs at least four heads.
+    In the first half of the heads keys equal queries, so that a token attends to equal tokens. The
+    other heads attend to the previous token, but the last quarter of the encoder's heads to the
+    next one. Training changes all of them. The T5 needs at least four heads.
     """
     result: dict[str, Any] = copy.deepcopy(jax.device_get(params))
     half = config.heads // 2

@@ -1,4 +1,6 @@
-"""Builds a training of a language model: the model, its texts, the task, and the exported folder."""
+"""Builds a training of a language model: the model, its texts, the task, and the exported
+folder.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def architecture_of(model: FreshModel) -> str:
 
 
 def objective_of(objective: str | None, model: FreshModel) -> str:
-    """The objective, by default the architecture's first, see `objectives`; UserError where it does not fit the architecture."""
+    """The objective, by default the architecture's first, see `objectives`; UserError where it does
+    not fit the architecture.
+    """
     architecture = architecture_of(model)
     allowed = objectives.OF.get(architecture, ())
     if not objective:
@@ -73,7 +77,9 @@ def objective_of(objective: str | None, model: FreshModel) -> str:
 
 
 def settings_of(config: LanguageModelConfig, tokenizer_folder: Path | None) -> ModelConfig:
-    """The model's config; a fresh one has the special tokens of its tokenizer, or those that it will have (None)."""
+    """The model's config; a fresh one has the special tokens of its tokenizer, or those that it
+    will have (None).
+    """
     if config.model.folder:
         settings = weights.read_config(fetch(config.model.folder, "model.folder"))
     else:
@@ -106,20 +112,28 @@ def _fresh_settings(config: LanguageModelConfig, tokenizer_folder: Path | None) 
     settings = init_model.make(model.architecture, sizes, vocab_size, tokens)
     can_compare = settings.architecture == "t5" and settings.heads >= 4
     allowed = "'random' but for a T5 of at least 4 heads"
-    checks.require(can_compare or model.attention != COMPARING, "model.attention", model.attention, allowed)
+    checks.require(
+        can_compare or model.attention != COMPARING, "model.attention", model.attention, allowed
+    )
     return settings
 
 
 def check_shapes(lora: LoraOnBase, length: int, settings: ModelConfig) -> None:
-    """Raises UserError for patterns without a match, a base that cannot be quantised, or rows longer than the model's positions."""
+    """Raises UserError for patterns without a match, a base that cannot be quantised, or rows
+    longer than the model's positions.
+    """
     finetune_params.check(lora, param_shapes(settings))
     positions = settings.max_length
     fits = positions is None or length <= positions
     checks.require(fits, "length", length, f"at most the {positions} positions of the model")
 
 
-def special_tokens(settings: ModelConfig, tokenizer: Tokenizer, objective: str) -> objectives.Tokens:
-    """Numbers of the special tokens that an objective needs; UserError if the tokenizer has none for masks or spans."""
+def special_tokens(
+    settings: ModelConfig, tokenizer: Tokenizer, objective: str
+) -> objectives.Tokens:
+    """Numbers of the special tokens that an objective needs; UserError if the tokenizer has none
+    for masks or spans.
+    """
     mask = tokenizer.token("<mask>") if objective == "masked" else -1
     sentinels: tuple[int, ...] = ()
     if objective == "spans":
@@ -144,7 +158,9 @@ def longest_item(packing: str, length: int, objective: str) -> int | None:
 
 
 def check_memory(config: LanguageModelConfig, settings: ModelConfig) -> None:
-    """Raises UserError where a step needs more memory than a device reports; quantised bases are not counted."""
+    """Raises UserError where a step needs more memory than a device reports; quantised bases are
+    not counted.
+    """
     available = footprint.device_memory()
     if available is None or config.lora.base in quantised.KINDS:
         return
@@ -171,9 +187,14 @@ def check_memory(config: LanguageModelConfig, settings: ModelConfig) -> None:
 
 
 def build(
-    config: LanguageModelConfig, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool] = never
+    config: LanguageModelConfig,
+    workdir: Path,
+    parallel: DataParallel,
+    stopped: Callable[[], bool] = never,
 ) -> OfflineRun | None:
-    """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to stop."""
+    """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to
+    stop.
+    """
     objective = objective_of(config.objective, config.model)
     source = fetch(config.model.folder, "model.folder") if config.model.folder else None
     tokenizer_folder = Path(source or config.tokenizer.folder or workdir / TOKENIZER)
@@ -225,18 +246,24 @@ def build(
     training_data = TrainingData(
         batches(TRAIN), batches(HELD_OUT), data_digests, str(config.tokens or config.texts)
     )
-    task = LanguageTask(config, adaptation.sums, (learned, frozen), training_data, parallel, config.steps)
+    task = LanguageTask(
+        config, adaptation.sums, (learned, frozen), training_data, parallel, config.steps
+    )
     description = (
         f"{settings.architecture} with {offline_run.numbers_in(task.learned):,} numbers to learn, {settings.vocab_size:,} tokens in its "
         f"vocabulary; {data[TRAIN].num_tokens:,} tokens of {data[TRAIN].num_items:,} texts to learn from, {data[HELD_OUT].num_tokens:,} held out"
     )
-    return OfflineRun(task, description, lambda: _export(task, adaptation, tokenizer_folder, workdir))
+    return OfflineRun(
+        task, description, lambda: _export(task, adaptation, tokenizer_folder, workdir)
+    )
 
 
 def _initial_parameters(
     config: LanguageModelConfig, model: LanguageModel, source: Path | None
 ) -> tuple[Any, Any]:
-    """The model's parameters and its head for masked tokens or None, numpy arrays, from folder `source` or fresh."""
+    """The model's parameters and its head for masked tokens or None, numpy arrays, from folder
+    `source` or fresh.
+    """
     head = None
     if source:
         params = weights.load(source, model.config)
@@ -250,8 +277,12 @@ def _initial_parameters(
     return params, head
 
 
-def _export(task: LanguageTask, adaptation: Adaptation, tokenizer_folder: Path, workdir: Path) -> Path:
-    """Writes the model of the evaluation chosen in summary.json, as transformers opens it; returns its folder."""
+def _export(
+    task: LanguageTask, adaptation: Adaptation, tokenizer_folder: Path, workdir: Path
+) -> Path:
+    """Writes the model of the evaluation chosen in summary.json, as transformers opens it; returns
+    its folder.
+    """
     target = workdir / MODEL
 
     def write(items: dict[str, Any], trained: dict[str, Any]) -> None:

@@ -28,7 +28,8 @@ class LanguageTask(SumsTask):
 
     def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
         tokens = metrics["tokens"].astype(np.float64)
-        # A step's loss and accuracy are means over its tokens: weighted by them, sums of steps give means over all tokens.
+        # A step's loss and accuracy are means over its tokens: weighted by them, sums of steps give
+        # means over all tokens.
         return {
             "steps": tokens.size,
             "tokens": tokens.sum(),
@@ -43,7 +44,9 @@ class LanguageTask(SumsTask):
         loss = sums["loss"] / sums["tokens"]
         return {"loss": loss, "perplexity": perplexity(loss)}
 
-    def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
+    def evaluate(
+        self, state: LanguageTrainState, shared: Any, position: TrainingPosition
+    ) -> Evaluation:
         held_out = self.held_out(state, shared, position)
         train_loss = position.mean("loss", "tokens")
         row = {

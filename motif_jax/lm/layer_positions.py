@@ -27,7 +27,9 @@ _QWEN_WINDOW = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Rotary:
-    """Rotary positions (Su et al. 2021): `theta` is the base of the wavelengths, the other fields are parameters of the scaling `kind`."""
+    """Rotary positions (Su et al. 2021): `theta` is the base of the wavelengths, the other fields
+    are parameters of the scaling `kind`.
+    """
 
     theta: float = 10000.0
     kind: str = "default"  # or 'linear', or 'llama3' (Llama 3.1)
@@ -51,7 +53,8 @@ def read_rotary(values: Mapping[str, Any], source: str) -> Rotary:
 def read_gemma_rotary(values: Mapping[str, Any], source: str) -> tuple[Rotary, Rotary]:
     """Gemma 3's rotary positions: of the layers that see all tokens, and of those with a window.
 
-    transformers has had them in `rope_parameters` since version 5; before in `rope_theta`, `rope_scaling` and `rope_local_base_freq`.
+    transformers has had them in `rope_parameters` since version 5; before in `rope_theta`,
+    `rope_scaling` and `rope_local_base_freq`.
 
     Raises:
       UserError: as of `read_rotary`.
@@ -67,7 +70,9 @@ def read_gemma_rotary(values: Mapping[str, Any], source: str) -> tuple[Rotary, R
     )
 
 
-def _rotary(scaling: Mapping[str, Any], theta: float, share: float, entry: str, source: str) -> Rotary:
+def _rotary(
+    scaling: Mapping[str, Any], theta: float, share: float, entry: str, source: str
+) -> Rotary:
     theta = scaling.get("rope_theta", theta)
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind not in SCALINGS:
@@ -91,7 +96,8 @@ def _rotary(scaling: Mapping[str, Any], theta: float, share: float, entry: str, 
 
 
 def read_windows(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The fields `window` and `local_layers` of a `ModelConfig`; {} where every layer sees all tokens.
+    """The fields `window` and `local_layers` of a `ModelConfig`; {} where every layer sees all
+    tokens.
 
     Raises:
       UserError: `layer_types` does not name each layer, or names an unknown type.

@@ -1,4 +1,6 @@
-"""Layers that the architectures share: norms, projections, feed-forward, and attention with a cache."""
+"""Layers that the architectures share: norms, projections, feed-forward, and attention with a
+cache.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,16 @@ ACTIVATIONS = {
 
 
 class KeyValues(NamedTuple):
-    """Keys and values of one layer, [..., G, K, D] each; of all layers [L, ..., G, K, D], where these run in a loop."""
+    """Keys and values of one layer, [..., G, K, D] each; of all layers [L, ..., G, K, D], where
+    these run in a loop.
+    """
 
     keys: jax.Array
     values: jax.Array
 
 
-# Keys and values of all layers: of each by itself, or of all in one where they run in a loop (`block_loop`).
+# Keys and values of all layers: of each by itself, or of all in one where they run in a loop
+# (`block_loop`).
 LayerKeys = tuple[KeyValues, ...] | KeyValues
 
 
@@ -45,7 +50,8 @@ class Reach(NamedTuple):
 
     Attributes:
       bias: float32 [B, N, H, S, K], from the call's tokens to the continuations' own keys.
-      prefix_bias: float32 [B, 1, 1, 1, P], or [B, N, 1, S, P] with a window, of the shared prefix; None without one.
+      prefix_bias: float32 [B, 1, 1, 1, P], or [B, N, 1, S, P] with a window, of the shared prefix;
+          None without one.
       rotation: of the call's tokens; None without rotary positions.
     """
 
@@ -79,19 +85,25 @@ class Context(NamedTuple):
     local: Reach | None = None
 
     def of_layer(self, is_local: bool | jax.Array) -> Context:
-        """The context of a layer with a window or without one; `is_local` may be traced, as in a loop over layers."""
+        """The context of a layer with a window or without one; `is_local` may be traced, as in a
+        loop over layers.
+        """
         if self.local is None:
             return self
         reach = Reach(self.bias, self.prefix_bias, self.rotation)
         if isinstance(is_local, bool):
             reach = self.local if is_local else reach
         else:
-            reach = jax.tree.map(lambda local, other: jnp.where(is_local, local, other), self.local, reach)
+            reach = jax.tree.map(
+                lambda local, other: jnp.where(is_local, local, other), self.local, reach
+            )
         return self._replace(local=None, **reach._asdict())
 
 
 class RMSNorm(nn.Module):
-    """x / sqrt(mean x^2 + epsilon) times a weight, in float32; `offset` is added to the weight (Gemma: 1)."""
+    """x / sqrt(mean x^2 + epsilon) times a weight, in float32; `offset` is added to the weight
+    (Gemma: 1).
+    """
 
     epsilon: float
     offset: float = 0.0
@@ -111,16 +123,22 @@ class LayerNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        norm = nn.LayerNorm(epsilon=self.epsilon, use_fast_variance=False, dtype=jnp.float32, name="norm")
+        norm = nn.LayerNorm(
+            epsilon=self.epsilon, use_fast_variance=False, dtype=jnp.float32, name="norm"
+        )
         return norm(x).astype(x.dtype)
 
 
 class Linear(nn.Dense):
-    """A linear layer that adds its bias in float32, so that the bias's gradient, a sum over all tokens, is summed in float32."""
+    """A linear layer that adds its bias in float32, so that the bias's gradient, a sum over all
+    tokens, is summed in float32.
+    """
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
-        kernel = self.param("kernel", self.kernel_init, (inputs.shape[-1], self.features), self.param_dtype)
+        kernel = self.param(
+            "kernel", self.kernel_init, (inputs.shape[-1], self.features), self.param_dtype
+        )
         y = products.linear(inputs.astype(self.dtype), kernel.astype(self.dtype))
         if not self.use_bias:
             return y
@@ -130,8 +148,8 @@ class Linear(nn.Dense):
 def projection(config: ModelConfig, features: int, bias: bool, name: str, dtype: Any) -> Linear:
     """A linear layer with the config's initialisation.
 
-    T5's weights start with a standard deviation of 1 / sqrt(inputs). Those of queries are smaller by sqrt(head_width), since T5's
-    attention has no scale (Raffel et al. 2020).
+    T5's weights start with a standard deviation of 1 / sqrt(inputs). Those of queries are smaller
+    by sqrt(head_width), since T5's attention has no scale (Raffel et al. 2020).
     """
     init = nn.initializers.normal(config.initializer)
     if config.architecture == "t5":
@@ -143,8 +161,9 @@ def projection(config: ModelConfig, features: int, bias: bool, name: str, dtype:
 def in_float32(activation: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], jax.Array]:
     """The activation computed in float32, in the dtype of its input.
 
-    A CPU rounds every step of a bfloat16 activation, which takes three times as long. The backward pass computes it again from its input,
-    since the float32 steps would take as much memory as the block's other activations.
+    A CPU rounds every step of a bfloat16 activation, which takes three times as long. The backward
+    pass computes it again from its input, since the float32 steps would take as much memory as the
+    block's other activations.
     """
     return jax.checkpoint(lambda x: activation(x.astype(jnp.float32)).astype(x.dtype))
 
@@ -163,7 +182,9 @@ class FeedForward(nn.Module):
         activation: Callable[[jax.Array], jax.Array] = ACTIVATIONS[config.activation]
         if jnp.dtype(self.dtype) != jnp.float32:
             activation = in_float32(activation)
-        hidden = activation(projection(config, config.feed_forward, self.bias, "activated", self.dtype)(x))
+        hidden = activation(
+            projection(config, config.feed_forward, self.bias, "activated", self.dtype)(x)
+        )
         if config.gated:
             hidden *= projection(config, config.feed_forward, self.bias, "factor", self.dtype)(x)
         hidden = nn.Dropout(config.dropout.inner, deterministic=self.deterministic)(hidden)
@@ -171,7 +192,8 @@ class FeedForward(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention of a call's tokens to a shared prefix, to their own cache or each other, or to an encoder's states.
+    """Attention of a call's tokens to a shared prefix, to their own cache or each other, or to an
+    encoder's states.
 
     Attributes:
       both_ways: tokens see later tokens too (encoders).
@@ -193,7 +215,9 @@ class Attention(nn.Module):
         width = config.head_width
         self.query = projection(config, config.heads * width, self.bias, "query", self.dtype)
         self.key = projection(config, config.key_value_heads * width, self.bias, "key", self.dtype)
-        self.value = projection(config, config.key_value_heads * width, self.bias, "value", self.dtype)
+        self.value = projection(
+            config, config.key_value_heads * width, self.bias, "value", self.dtype
+        )
         self.output = projection(config, config.width, self.output_bias, "output", self.dtype)
         if config.query_key_norm:
             self.query_norm = RMSNorm(config.norm_epsilon, config.norm_offset)
@@ -209,18 +233,22 @@ class Attention(nn.Module):
         return KeyValues(keys.swapaxes(-2, -3), values.swapaxes(-2, -3))
 
     def attend_to_encoder(self, x: jax.Array, encoded: KeyValues, bias: jax.Array) -> jax.Array:
-        """Attends to the keys and values of an encoder's states, [B, G, K, D]; returns [B, N, S, D]."""
+        """Attends to the keys and values of an encoder's states, [B, G, K, D]; returns [B, N, S,
+        D].
+        """
         return self._attend(self._query(x), [Keys(*encoded, bias)])
 
     def __call__(
         self, x: jax.Array, context: Context, prefix: KeyValues | None, own_keys: KeyValues | None
     ) -> tuple[jax.Array, KeyValues]:
-        """Attention [B, N, S, D] of the call's tokens, and their keys and values, or `own_keys` with them written at `context.slot`.
+        """Attention [B, N, S, D] of the call's tokens, and their keys and values, or `own_keys`
+        with them written at `context.slot`.
 
         Args:
           x: [B, N, S, D].
           prefix: [B, G, P, D], shared by all continuations; None without one.
-          own_keys: [B, N, G, K, D], the continuations' own cache; None: the tokens attend to each other only.
+          own_keys: [B, N, G, K, D], the continuations' own cache; None: the tokens attend to each
+              other only.
         """
         chex.assert_rank(x, 4)
         query = self._query(x)
@@ -233,7 +261,9 @@ class Attention(nn.Module):
             assert context.slot is not None
             start = (0, 0, 0, context.slot, 0)
             put = jax.lax.dynamic_update_slice
-            fresh = jax.tree.map(lambda old, new: put(old, new.astype(old.dtype), start), own_keys, fresh)
+            fresh = jax.tree.map(
+                lambda old, new: put(old, new.astype(old.dtype), start), own_keys, fresh
+            )
         causal = own_keys is None and not self.both_ways
         segments = [Keys(*fresh, context.bias, causal)]
         if prefix is not None:
@@ -250,8 +280,11 @@ class Attention(nn.Module):
         return self.output(heads.reshape(*heads.shape[:-2], heads.shape[-2] * heads.shape[-1]))
 
 
-def own_bias(valid: jax.Array, slot: jax.Array | None, length: int, both_ways: bool = False) -> jax.Array:
-    """The mask bias float32 [B, N, 1, S, K] of a call's S = `length` tokens over the continuations' own slots.
+def own_bias(
+    valid: jax.Array, slot: jax.Array | None, length: int, both_ways: bool = False
+) -> jax.Array:
+    """The mask bias float32 [B, N, 1, S, K] of a call's S = `length` tokens over the continuations'
+    own slots.
 
     Args:
       valid: bool [B, N, K], which slots hold a token (not padding), the call's own included.

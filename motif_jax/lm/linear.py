@@ -1,4 +1,6 @@
-"""Replaces the computation of linear layers (low-rank additions, quantised kernels) without changing the networks."""
+"""Replaces the computation of linear layers (low-rank additions, quantised kernels) without
+changing the networks.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,17 @@ Layer = Callable[[nn.Dense, jax.Array, Callable[[], jax.Array], Any], jax.Array]
 
 
 class Replacement(NamedTuple):
-    """A function that computes the linear layers which have a value, and the values by the layer's path, joined by /."""
+    """A function that computes the linear layers which have a value, and the values by the layer's
+    path, joined by /.
+    """
 
     layer: Layer
     values: Mapping[str, Any]
 
 
-_active: contextvars.ContextVar[tuple[Replacement, ...]] = contextvars.ContextVar("replacements", default=())
+_active: contextvars.ContextVar[tuple[Replacement, ...]] = contextvars.ContextVar(
+    "replacements", default=()
+)
 
 
 def active() -> tuple[Replacement, ...]:
@@ -39,10 +45,12 @@ def active() -> tuple[Replacement, ...]:
 
 @contextlib.contextmanager
 def computed_by(layer: Layer, values: Mapping[str, Any]) -> Iterator[None]:
-    """While active, linear layers with a value return `layer(module, x, plain, value)`; the others stay as they are.
+    """While active, linear layers with a value return `layer(module, x, plain, value)`; the others
+    stay as they are.
 
-    Of several replacements the first entered is called first, its `plain` is the next. Enter them inside the function that is transformed
-    (grad, jit), not around it: they act while the model is traced. Where blocks run in a loop, it slices the values (see `block_loop`).
+    Of several replacements the first entered is called first, its `plain` is the next. Enter them
+    inside the function that is transformed (grad, jit), not around it: they act while the model is
+    traced. Where blocks run in a loop, it slices the values (see `block_loop`).
     """
 
     def intercept(plain: Callable[..., Any], arguments: Any, keywords: Any, context: Any) -> Any:
@@ -63,7 +71,9 @@ def computed_by(layer: Layer, values: Mapping[str, Any]) -> Iterator[None]:
 
 
 def require_apart() -> None:
-    """Raises ValueError where an active replacement has values of stacked blocks, which no block by itself would find."""
+    """Raises ValueError where an active replacement has values of stacked blocks, which no block by
+    itself would find.
+    """
     for replacement in active():
         for path in replacement.values:
             if block_stack.is_stacked((path,)):
@@ -74,13 +84,17 @@ def require_apart() -> None:
 
 def kernels(params: Any) -> dict[Path, Any]:
     """The kernels [in, out] of all linear layers of a model, by the path of their layer."""
-    return {path[:-1]: value for path, value in flatten_dict(params).items() if path[-1] == "kernel"}
+    return {
+        path[:-1]: value for path, value in flatten_dict(params).items() if path[-1] == "kernel"
+    }
 
 
 def matching(params: Any, patterns: Sequence[str]) -> list[Path]:
-    """The linear layers that any pattern matches, in the order of the model; `params` may be shapes.
+    """The linear layers that any pattern matches, in the order of the model; `params` may be
+    shapes.
 
-    Patterns are paths joined by /, with * for any text: '*/attention/query', 'decoder/block_0/*', '*'.
+    Patterns are paths joined by /, with * for any text: '*/attention/query', 'decoder/block_0/*',
+    '*'.
 
     Raises:
       UserError: a pattern matches no layer.

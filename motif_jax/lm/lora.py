@@ -1,12 +1,14 @@
-"""Low-rank additions to linear layers (Hu et al. 2021): y = x W + (alpha / rank) (x A) B, with W frozen.
+"""Low-rank additions to linear layers (Hu et al. 2021): y = x W + (alpha / rank) (x A) B, with W
+frozen.
 
-    additions = lora.init(key, params, lora.Spec(("*/attention/query", "*/attention/value"), rank=8))
-    with lora.added(additions, spec):
+    additions = lora.init(key, params, lora.Spec(("*/attention/query", "*/attention/value"),
+    rank=8)) with lora.added(additions, spec):
         model.prefill(params, ...)
     whole = lora.merged(params, additions, spec)
 
-Additions are a tree of arrays: {"decoder/block_0/attention/query": {"a": [in, rank], "b": [rank, out]}}. Where tokens were added to the
-model, `new_tokens` beside the layers has additions to their rows of the tables (`new_tokens.py`).
+Additions are a tree of arrays: {"decoder/block_0/attention/query": {"a": [in, rank], "b": [rank,
+out]}}. Where tokens were added to the model, `new_tokens` beside the layers has additions to their
+rows of the tables (`new_tokens.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ Additions = Mapping[str, Mapping[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """Layers with an addition (`patterns`, see `linear.matching`), and its size: A has `rank` columns."""
+    """Layers with an addition (`patterns`, see `linear.matching`), and its size: A has `rank`
+    columns.
+    """
 
     patterns: tuple[str, ...]
     rank: int
@@ -46,7 +50,8 @@ class Spec:
 
 
 def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Array]]:
-    """Fresh additions to parameters or shapes, float32: A uniform as in the paper's code, B zero, so that training starts at the base.
+    """Fresh additions to parameters or shapes, float32: A uniform as in the paper's code, B zero,
+    so that training starts at the base.
 
     Raises:
       UserError: a pattern matches no layer.
@@ -64,9 +69,13 @@ def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Arr
 
 @contextlib.contextmanager
 def added(additions: Additions, spec: Spec) -> Iterator[None]:
-    """While active, layers and tables of all models use their additions; see `linear.computed_by`."""
+    """While active, layers and tables of all models use their additions; see
+    `linear.computed_by`.
+    """
 
-    def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], addition: Any) -> jax.Array:
+    def layer(
+        module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], addition: Any
+    ) -> jax.Array:
         y = plain()
         low_rank = products.linear(x.astype(y.dtype), addition["a"].astype(y.dtype))
         return y + products.linear(low_rank, addition["b"].astype(y.dtype)) * spec.scale

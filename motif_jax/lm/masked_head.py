@@ -1,4 +1,6 @@
-"""RoBERTa's head for masked tokens, as in transformers: a layer, a norm, and the embedding table with a bias."""
+"""RoBERTa's head for masked tokens, as in transformers: a layer, a norm, and the embedding table
+with a bias.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def init(key: jax.Array, config: ModelConfig) -> dict[str, jax.Array]:
 
 
 def logits(head: Any, table: jax.Array, states: jax.Array, epsilon: float) -> jax.Array:
-    """Logits float32 [..., V] of states [..., D] by the embedding table [V, D]; products in the dtype of the states."""
+    """Logits float32 [..., V] of states [..., D] by the embedding table [V, D]; products in the
+    dtype of the states.
+    """
     kernel = head["kernel"].astype(states.dtype)
     x = products.einsum_float32("...d,de->...e", states, kernel) + head["bias"]
     layer = {"scale": head["norm_scale"], "bias": head["norm_bias"]}
@@ -61,7 +65,9 @@ def load(folder: str | Path) -> dict[str, np.ndarray] | None:
 
 
 def add(folder: Path, head: Any) -> None:
-    """Adds the head to the weights in its model's folder, which transformers then opens as a masked language model."""
+    """Adds the head to the weights in its model's folder, which transformers then opens as a masked
+    language model.
+    """
     tensors = load_file(folder / SINGLE)
     for name, tensor_name in _NAMES.items():
         value = np.asarray(head[name])

@@ -1,7 +1,7 @@
 """One interface of all language models: a prompt is run once, and continuations extend it.
 
-Functions are pure and work under jit, grad and vmap over stacked parameters. A prompt is the input of an encoder, or the text that a
-decoder's continuations have in common.
+Functions are pure and work under jit, grad and vmap over stacked parameters. A prompt is the input
+of an encoder, or the text that a decoder's continuations have in common.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Cache(NamedTuple):
     """The continuations' own keys and values: a static number of slots, written from the front.
 
     Attributes:
-      keys: of every layer, [B, N, G, K, D]; of all layers [L, B, N, G, K, D] where these run in a loop.
+      keys: of every layer, [B, N, G, K, D]; of all layers [L, B, N, G, K, D] where these run in a
+          loop.
       valid: bool [B, N, K], which slots hold a token.
       slot: int32 [], the slot that is written next.
       written: int32 [B, N], tokens so far.
@@ -58,12 +59,14 @@ class Cache(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModel:
-    """Runs prompts and continuations through a network; dropout is on with a key, see `with_dropout`.
+    """Runs prompts and continuations through a network; dropout is on with a key, see
+    `with_dropout`.
 
     Methods receive the network's parameters, or what `prepared` makes of them.
 
     Attributes:
-      loop: blocks run in one loop; False: one after the other; None: as suits the platform, see `block_stack.looped`.
+      loop: blocks run in one loop; False: one after the other; None: as suits the platform, see
+          `block_stack.looped`.
     """
 
     config: ModelConfig
@@ -84,12 +87,14 @@ class LanguageModel:
     def with_dropout(self, key: jax.Array) -> LanguageModel:
         """The model with the config's dropout on, for one training step.
 
-        Prompts, continuations and every turn of a cache have draws of their own; continuations share those of their prompt.
+        Prompts, continuations and every turn of a cache have draws of their own; continuations
+        share those of their prompt.
         """
         return dataclasses.replace(self, dropout=key)
 
     def init(self, key: jax.Array) -> Any:
-        """Fresh parameters, float32, of a tree for each block; the same key gives the same numbers in a loop and without one.
+        """Fresh parameters, float32, of a tree for each block; the same key gives the same numbers
+        in a loop and without one.
 
         Call it as it is, not in jit: of a large model a program that takes stacks apart is long.
         """
@@ -98,9 +103,11 @@ class LanguageModel:
         return block_stack.unstacked(fresh_params.stacked(self.network, key))
 
     def prepared(self, params: Any) -> Any:
-        """The parameters as programs read them: the blocks' are stacked where blocks run in a loop, with kernels in `dtype`.
+        """The parameters as programs read them: the blocks' are stacked where blocks run in a loop,
+        with kernels in `dtype`.
 
-        Every method does it by itself. Whoever calls several, or calls one in a loop, does it once before.
+        Every method does it by itself. Whoever calls several, or calls one in a loop, does it once
+        before.
         """
         if not self.looped:
             linear.require_apart()
@@ -121,9 +128,14 @@ class LanguageModel:
         return self._apply(params, states, method="logits")
 
     def prefill(
-        self, params: Any, tokens: jax.Array | None, valid: jax.Array, embeddings: jax.Array | None = None
+        self,
+        params: Any,
+        tokens: jax.Array | None,
+        valid: jax.Array,
+        embeddings: jax.Array | None = None,
     ) -> tuple[States, EncodedPrompt]:
-        """Runs prompts int32 [B, T], or `embeddings` [B, T, D], with padding on either side where `valid` is False.
+        """Runs prompts int32 [B, T], or `embeddings` [B, T, D], with padding on either side where
+        `valid` is False.
 
         Returns states [B, T, D] (the encoder's where there is one), and the prompts.
         """
@@ -149,12 +161,16 @@ class LanguageModel:
         return prompt_states, EncodedPrompt(prompt_keys, valid, length)
 
     def start(self, batch: int, branches: int, capacity: int) -> Cache:
-        """An empty cache for `branches` continuations of each of `batch` prompts, `capacity` tokens each."""
+        """An empty cache for `branches` continuations of each of `batch` prompts, `capacity` tokens
+        each.
+        """
         shape = (batch, branches, self.config.key_value_heads, capacity, self.config.head_width)
         layer = KeyValues(jnp.zeros(shape, self.dtype), jnp.zeros(shape, self.dtype))
         keys: LayerKeys = (layer,) * self.config.layers
         if self.looped:
-            keys = jax.tree.map(lambda leaf: jnp.zeros((self.config.layers, *leaf.shape), leaf.dtype), layer)
+            keys = jax.tree.map(
+                lambda leaf: jnp.zeros((self.config.layers, *leaf.shape), leaf.dtype), layer
+            )
         return Cache(
             keys,
             jnp.zeros((batch, branches, capacity), bool),
@@ -171,12 +187,14 @@ class LanguageModel:
         cache: Cache | None = None,
         embeddings: jax.Array | None = None,
     ) -> tuple[States, Cache | None]:
-        """Runs the next tokens int32 [B, N, S] of N continuations of each of B prompts, or `embeddings` [B, N, S, D].
+        """Runs the next tokens int32 [B, N, S] of N continuations of each of B prompts, or
+        `embeddings` [B, N, S, D].
 
         Args:
           prompt: of the continuations; None: they have none (a decoder alone).
           valid: bool [B, N, S], False for padding.
-          cache: earlier tokens of the continuations, with S free slots; None: there are none, and no call continues this one.
+          cache: earlier tokens of the continuations, with S free slots; None: there are none, and
+              no call continues this one.
 
         Returns:
           States [B, N, S, D], and the cache with the new tokens (None without a cache).
@@ -218,7 +236,14 @@ class LanguageModel:
 
         call = 1 if slot is None else 1 + slot  # 0 is the prompt's
         states, keys = self._apply(
-            params, embeddings, context, prefix_keys, cache_keys, encoded_keys, method="decode", call=call
+            params,
+            embeddings,
+            context,
+            prefix_keys,
+            cache_keys,
+            encoded_keys,
+            method="decode",
+            call=call,
         )
         if cache is None:
             return states, None
@@ -233,7 +258,8 @@ class LanguageModel:
         depths: jax.Array,
         subtree_ends: jax.Array,
     ) -> States:
-        """Runs continuations that begin alike as trees, see `prompt_trees`: N packs of S tokens for each of B prompts; of a decoder alone.
+        """Runs continuations that begin alike as trees, see `prompt_trees`: N packs of S tokens for
+        each of B prompts; of a decoder alone.
 
         Args:
           prompt: of the continuations; None: they have none.
@@ -282,11 +308,15 @@ def _after_prompt(context: Context, prompt: EncodedPrompt) -> Context:
 
 
 def _counted(valid: jax.Array, axis: int) -> jax.Array:
-    """The positions int32 of tokens among the valid ones along an axis, from 0; that of padding is its predecessor's."""
+    """The positions int32 of tokens among the valid ones along an axis, from 0; that of padding is
+    its predecessor's.
+    """
     return jnp.maximum(jnp.cumsum(valid, axis=axis, dtype=jnp.int32) - 1, 0)
 
 
 @functools.cache
 def param_shapes(config: ModelConfig) -> Any:
-    """Shapes of a model's parameters; cached, since tracing a large model takes seconds. Nothing is computed on a device."""
+    """Shapes of a model's parameters; cached, since tracing a large model takes seconds. Nothing is
+    computed on a device.
+    """
     return jax.eval_shape(lambda: LanguageModel(config).init(jax.random.key(0)))

@@ -1,7 +1,9 @@
 """The networks: T5, GPT-2, Llama, Qwen2, Qwen3, Gemma 3 and RoBERTa out of one stack of blocks.
 
-T5: Raffel et al. 2020, and Shazeer 2020 for gated layers; GPT-2: Radford et al. 2019; Llama: Touvron et al. 2023; Qwen2: Yang et al.
-2024; Qwen3: Yang et al. 2025; Gemma 3: Kamath et al. 2025; RoBERTa: Liu et al. 2019. Dropout is off unless a network is made with `deterministic=False`; then it needs a key "dropout".
+T5: Raffel et al. 2020, and Shazeer 2020 for gated layers; GPT-2: Radford et al. 2019; Llama:
+Touvron et al. 2023; Qwen2: Yang et al. 2024; Qwen3: Yang et al. 2025; Gemma 3: Kamath et al. 2025;
+RoBERTa: Liu et al. 2019. Dropout is off unless a network is made with `deterministic=False`; then
+it needs a key "dropout".
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ from motif_jax.nets import products
 
 
 class States(NamedTuple):
-    """Hidden states [..., D] before and after the last norm; equal where a stack has no last norm."""
+    """Hidden states [..., D] before and after the last norm; equal where a stack has no last
+    norm.
+    """
 
     before: jax.Array
     after: jax.Array
@@ -46,7 +50,9 @@ def _norm(config: ModelConfig, name: str) -> nn.Module:
 
 
 class Block(nn.Module):
-    """One layer: attention, attention to an encoder where there is one, feed-forward; each with its norms and its sum."""
+    """One layer: attention, attention to an encoder where there is one, feed-forward; each with its
+    norms and its sum.
+    """
 
     config: ModelConfig
     both_ways: bool
@@ -59,7 +65,11 @@ class Block(nn.Module):
         absolute = config.architecture in ("gpt2", "roberta")
         bias = absolute or config.attention_bias
         # T5's scale is part of the queries' initialisation.
-        scale = 1.0 if config.architecture == "t5" else (config.query_scalar or config.head_width) ** -0.5
+        scale = (
+            1.0
+            if config.architecture == "t5"
+            else (config.query_scalar or config.head_width) ** -0.5
+        )
 
         def attention() -> Attention:
             return Attention(
@@ -108,7 +118,9 @@ class Block(nn.Module):
         x += self.drop(attended)
         if encoded is not None:
             assert context.cross_bias is not None
-            attended = self.cross_attention.attend_to_encoder(self.cross_norm(x), encoded, context.cross_bias)
+            attended = self.cross_attention.attend_to_encoder(
+                self.cross_norm(x), encoded, context.cross_bias
+            )
             x += self.drop(attended)
         computed = self.feed_forward(self.feed_forward_norm(x))
         if self.config.output_norms:
@@ -142,7 +154,9 @@ class Stack(nn.Module):
         if self.remat:
             policy = None if self.remat is True else self.remat
             block_class = nn.remat(Block, policy=policy)
-        self.blocks = [block_class(**self._block_fields, name=f"block_{i}") for i in range(self.layers)]
+        self.blocks = [
+            block_class(**self._block_fields, name=f"block_{i}") for i in range(self.layers)
+        ]
         if self.config.architecture == "t5":
             start = nn.initializers.normal(self.config.width**-0.5)
             shape = (self.config.relative_buckets, self.config.heads)
@@ -207,7 +221,9 @@ class Stack(nn.Module):
         block = Block(**self._block_fields, parent=None)
         assert self.scope is not None
         key = None if self.deterministic else self.scope.rngs["dropout"]
-        return BlockLoop(block, "/".join(self.path), params, key, self.remat, self.config.local_layers)
+        return BlockLoop(
+            block, "/".join(self.path), params, key, self.remat, self.config.local_layers
+        )
 
     def _with_positions(self, context: Context) -> Context:
         """The context with rotary positions, and with what layers with a window see."""
@@ -251,8 +267,9 @@ class LanguageNetwork(nn.Module):
 
     Attributes:
       dtype: of the computation; parameters keep theirs, norms and softmaxes are float32.
-      remat: True: each layer keeps its input alone and computes the rest again in the backward pass; a policy of
-        `jax.checkpoint_policies` keeps more (`dots_saveable`: the products); False: everything is kept.
+      remat: True: each layer keeps its input alone and computes the rest again in the backward
+        pass; a policy of `jax.checkpoint_policies` keeps more (`dots_saveable`: the products);
+        False: everything is kept.
       deterministic: without dropout.
     """
 
@@ -275,7 +292,9 @@ class LanguageNetwork(nn.Module):
             return
         if config.encoder_layers:
             self.encoder = self._stack(config.encoder_layers, both_ways=True, cross=False)
-        self.decoder = self._stack(config.layers, both_ways=False, cross=bool(config.encoder_layers))
+        self.decoder = self._stack(
+            config.layers, both_ways=False, cross=bool(config.encoder_layers)
+        )
         if not config.tied:
             self.head = projection(config, config.vocab_size, False, "head", self.dtype)
 
@@ -336,7 +355,9 @@ class LanguageNetwork(nn.Module):
     ) -> tuple[States, LayerKeys]:
         """States [B, N, S, D] of a decoder's tokens, and their keys and values; see `Attention`."""
         chex.assert_rank(embeddings, 4)
-        return self.decoder(self._place(embeddings, context.positions), context, prefix, own_keys, encoded)
+        return self.decoder(
+            self._place(embeddings, context.positions), context, prefix, own_keys, encoded
+        )
 
     def logits(self, states: jax.Array) -> jax.Array:
         if self.config.scaled_head:
@@ -344,14 +365,18 @@ class LanguageNetwork(nn.Module):
         return self.token_products(states)
 
     def token_products(self, states: jax.Array) -> jax.Array:
-        """The products float32 [..., V] of scaled states with every token's output row, which `new_tokens` adds to."""
+        """The products float32 [..., V] of scaled states with every token's output row, which
+        `new_tokens` adds to.
+        """
         if not self.config.tied:
             return self.head(states).astype(jnp.float32)
         table = self.embedding.astype(self.dtype)
         return products.einsum_float32("...d,vd->...v", states, table)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
-        """Touches all parameters: logits of tokens int32 [B, T] (an encoder's states where there is no decoder)."""
+        """Touches all parameters: logits of tokens int32 [B, T] (an encoder's states where there is
+        no decoder).
+        """
         embeddings = self.embed(tokens)
         valid = jnp.ones(tokens.shape, bool)
         encoded = None
@@ -363,6 +388,8 @@ class LanguageNetwork(nn.Module):
             encoded = self.encoded_keys(states.after)
         bias = own_bias(valid[:, None], None, tokens.shape[1])
         cross_bias = mask_bias(valid)[:, None, None, None]
-        context = Context(positions[:, None], bias, cross_bias=cross_bias, key_positions=positions[:, None])
+        context = Context(
+            positions[:, None], bias, cross_bias=cross_bias, key_positions=positions[:, None]
+        )
         states, _ = self.decode(embeddings[:, None], context, encoded=encoded)
         return self.logits(states.after[:, 0])

@@ -1,12 +1,14 @@
-"""Learned additions to the rows of tokens that were added after a model's last one, while its tables are frozen.
+"""Learned additions to the rows of tokens that were added after a model's last one, while its
+tables are frozen.
 
     rows = new_tokens.init(params, count=5)
     with new_tokens.added(rows):
         model.logits(params, ...)
     params = new_tokens.merged(params, rows)
 
-Low-rank additions to layers cannot teach a model a token that it has never seen: an embedding that no step changes stays where it began.
-Additions are {"embedding": [N, D]} and, where the head has a table of its own, {"head": [N, D]}, for the last N rows; they begin at zero.
+Low-rank additions to layers cannot teach a model a token that it has never seen: an embedding that
+no step changes stays where it began. Additions are {"embedding": [N, D]} and, where the head has a
+table of its own, {"head": [N, D]}, for the last N rows; they begin at zero.
 """
 
 from __future__ import annotations
@@ -40,9 +42,11 @@ def init(params: Any, count: int) -> dict[str, jax.Array]:
 
 @contextlib.contextmanager
 def added(rows: Rows) -> Iterator[None]:
-    """While active, all models read the last rows of their tables with these additions; without any, the tables as they are.
+    """While active, all models read the last rows of their tables with these additions; without
+    any, the tables as they are.
 
-    Only the additions have gradients. The frozen tables are not copied, and no gradient of their size is computed.
+    Only the additions have gradients. The frozen tables are not copied, and no gradient of their
+    size is computed.
     """
     if not rows:
         yield
@@ -54,7 +58,9 @@ def added(rows: Rows) -> Iterator[None]:
         if not isinstance(module, LanguageNetwork):
             return result
         if context.method_name == "table_rows":
-            return result + _embedded(rows[_EMBEDDING], arguments[0], module.config.vocab_size, result.dtype)
+            return result + _embedded(
+                rows[_EMBEDDING], arguments[0], module.config.vocab_size, result.dtype
+            )
         if context.method_name == "token_products":
             return _with_products(result, arguments[0], rows.get(_HEAD, rows[_EMBEDDING]))
         return result
@@ -64,14 +70,18 @@ def added(rows: Rows) -> Iterator[None]:
 
 
 def _embedded(rows: jax.Array, tokens: jax.Array, vocab_size: int, dtype: Any) -> jax.Array:
-    """The additions [..., D] to the embeddings of tokens int32 [...]; zero for tokens that are not new."""
+    """The additions [..., D] to the embeddings of tokens int32 [...]; zero for tokens that are not
+    new.
+    """
     first = vocab_size - len(rows)
     chosen = jnp.take(rows, jnp.maximum(tokens - first, 0), axis=0)
     return jnp.where((tokens >= first)[..., None], chosen, 0.0).astype(dtype)
 
 
 def _with_products(of_table: jax.Array, states: jax.Array, rows: jax.Array) -> jax.Array:
-    """Products float32 [..., V] of states [..., D] with all rows, the last ones with their additions [N, D]."""
+    """Products float32 [..., V] of states [..., D] with all rows, the last ones with their
+    additions [N, D].
+    """
     added_products = products.einsum_float32("...d,nd->...n", states, rows.astype(states.dtype))
     return of_table.at[..., -len(rows) :].add(added_products)
 

@@ -1,7 +1,9 @@
-"""Probabilities of the token right after prompts that begin alike: what several prompts begin with is run once.
+"""Probabilities of the token right after prompts that begin alike: what several prompts begin with
+is run once.
 
-The beginning that all prompts share is a prompt of one row (`LanguageModel.prefill`). The rest of the prompts is packed as trees
-(`prompt_trees`), which are its continuations (`LanguageModel.extend_trees`).
+The beginning that all prompts share is a prompt of one row (`LanguageModel.prefill`). The rest of
+the prompts is packed as trees (`prompt_trees`), which are its continuations
+(`LanguageModel.extend_trees`).
 """
 
 from __future__ import annotations
@@ -19,15 +21,18 @@ from motif_jax.lm.model import EncodedPrompt, LanguageModel
 from motif_jax.lm.prompt_trees import Pack, PackArrays, Tokens
 from motif_jax.lm.tokens import TOKENS_OF_BATCH, bucket, padded
 
-# Tokens of a pack, where a batch has as many. Wider packs share more, but a token's attention is computed over all tokens of its pack.
-# On NetHack's questions, of 38 tokens, a model of 135 million parameters takes as long with 192 and with 128; larger models spend less on
-# attention.
+# Tokens of a pack, where a batch has as many. Wider packs share more, but a token's attention is
+# computed over all tokens of its pack. On NetHack's questions, of 38 tokens, a model of 135 million
+# parameters takes as long with 192 and with 128; larger models spend less on attention.
 _PACK_WIDTH = 256
-# Packs of long prompts have room for two where that is no more than this; beyond it attention would cost more than the tokens it saves.
+# Packs of long prompts have room for two where that is no more than this; beyond it attention would
+# cost more than the tokens it saves.
 _WIDEST_OF_TWO = 1024
-# Logits are computed for so many places of a pack: one for every 16 tokens. Prompts that add fewer, on average, begin a new pack early.
+# Logits are computed for so many places of a pack: one for every 16 tokens. Prompts that add fewer,
+# on average, begin a new pack early.
 _TOKENS_OF_LOGITS = 16
-# A batch has so many tokens for each prompt that runs at a time: short questions have about as many of their own.
+# A batch has so many tokens for each prompt that runs at a time: short questions have about as many
+# of their own.
 _TOKENS_OF_PROMPT = 32
 
 
@@ -53,7 +58,8 @@ class NextTokens(NamedTuple):
     Attributes:
       positions: of the prompts in the caller's list.
       log_probs: float32 [positions, groups].
-      computed: for each prompt its tokens that were run; the others were run for a prompt before it.
+      computed: for each prompt its tokens that were run; the others were run for a prompt before
+          it.
     """
 
     positions: list[int]
@@ -62,7 +68,9 @@ class NextTokens(NamedTuple):
 
 
 def shared_beginning_length(rows: Sequence[Tokens]) -> int:
-    """The number of tokens at the beginning that all rows share; at least one token of each row is left to be its own."""
+    """The number of tokens at the beginning that all rows share; at least one token of each row is
+    left to be its own.
+    """
     return max(0, min(prompt_trees.shared_length(rows), min(map(len, rows)) - 1))
 
 
@@ -75,11 +83,14 @@ def pack_width(length: int, batch: int) -> int:
     return max(width, min(_PACK_WIDTH, bucket(batch_tokens)))
 
 
-def batches(prompts: Sequence[Tokens], batch: int, tokens_of_batch: int = TOKENS_OF_BATCH) -> list[PackBatch]:
-    """Puts prompts into packs, and packs into batches of `batch` prompts of 32 tokens, the longest prompts first.
+def batches(
+    prompts: Sequence[Tokens], batch: int, tokens_of_batch: int = TOKENS_OF_BATCH
+) -> list[PackBatch]:
+    """Puts prompts into packs, and packs into batches of `batch` prompts of 32 tokens, the longest
+    prompts first.
 
-    The longest come first, so that a device without room for them fails at once and not after hours. A batch has at most `tokens_of_batch`
-    tokens, or one pack.
+    The longest come first, so that a device without room for them fails at once and not after
+    hours. A batch has at most `tokens_of_batch` tokens, or one pack.
     """
     positions_of_width: dict[int, list[int]] = {}
     for position, prompt in enumerate(prompts):
@@ -90,10 +101,14 @@ def batches(prompts: Sequence[Tokens], batch: int, tokens_of_batch: int = TOKENS
         positions = positions_of_width[width]
         capacity = max(1, width // _TOKENS_OF_LOGITS)
         packs = prompt_trees.packed([prompts[position] for position in positions], width, capacity)
-        packs = [pack._replace(positions=[positions[index] for index in pack.positions]) for pack in packs]
+        packs = [
+            pack._replace(positions=[positions[index] for index in pack.positions])
+            for pack in packs
+        ]
         packs_of_batch = max(1, min(batch * _TOKENS_OF_PROMPT, tokens_of_batch) // width)
         while packs:
-            # Two sizes for each width: a program of a large model takes longer to compile than a batch takes to run.
+            # Two sizes for each width: a program of a large model takes longer to compile than a
+            # batch takes to run.
             size = packs_of_batch if 2 * len(packs) > packs_of_batch else 1
             parts.append(PackBatch(width, capacity, packs[:size], size))
             packs = packs[size:]
@@ -106,8 +121,10 @@ class NextToken:
     Args:
       params: of `model`, a decoder, on its device.
       groups: tokens whose probabilities are added; none may be empty.
-      shared: the tokens that prompts begin with. A prompt that begins otherwise is run from its first token.
-      batch: prompts that run at a time, if each adds 32 tokens; of shorter ones it is more, of longer ones fewer.
+      shared: the tokens that prompts begin with. A prompt that begins otherwise is run from its
+          first token.
+      batch: prompts that run at a time, if each adds 32 tokens; of shorter ones it is more, of
+          longer ones fewer.
     """
 
     def __init__(
@@ -156,7 +173,9 @@ class NextToken:
             [*part.packs, *spare], part.width, part.capacity, self._model.config.pad_id
         )
         log_probs = np.asarray(self._extend(self._params, prompt, arrays))
-        return np.concatenate([log_probs[n, : len(pack.positions)] for n, pack in enumerate(part.packs)])
+        return np.concatenate(
+            [log_probs[n, : len(pack.positions)] for n, pack in enumerate(part.packs)]
+        )
 
     def _log_probs(self, params: Any, prompt: EncodedPrompt | None, packs: PackArrays) -> jax.Array:
         """Log-probabilities float32 [N, Q, groups] after the prompts of N packs."""

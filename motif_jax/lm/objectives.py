@@ -1,10 +1,10 @@
 """Makes training batches (numpy) from rows of tokens.
 
 * causal: predict the next token; prompt tokens are not targets.
-* masked (Devlin et al. 2019, without the next sentence; Liu et al. 2019): predict 15 % of the tokens, of which 80 % are masked, 10 %
-  replaced and 10 % kept; prompt tokens are not targets.
-* spans (Raffel et al. 2020, section 3.1.4): sentinels replace spans of 3 tokens on average, 15 % in all, in the encoder's input; the
-  decoder predicts each sentinel and its span.
+* masked (Devlin et al. 2019, without the next sentence; Liu et al. 2019): predict 15 % of the
+  tokens, of which 80 % are masked, 10 % replaced and 10 % kept; prompt tokens are not targets.
+* spans (Raffel et al. 2020, section 3.1.4): sentinels replace spans of 3 tokens on average, 15 % in
+  all, in the encoder's input; the decoder predicts each sentinel and its span.
 * prefix: the encoder reads the prompt, or a part of random length; the decoder predicts the rest.
 """
 
@@ -50,7 +50,9 @@ class Tokens(NamedTuple):
 
 
 class ObjectiveRows(NamedTuple):
-    """Rows of tokens int32 [B, S], padded on the right where `valid` is False, and the lengths [B] of their prompts."""
+    """Rows of tokens int32 [B, S], padded on the right where `valid` is False, and the lengths [B]
+    of their prompts.
+    """
 
     tokens: np.ndarray
     valid: np.ndarray
@@ -66,7 +68,9 @@ def causal(rows: ObjectiveRows) -> TokenBatch:
 
 
 def masked(rows: ObjectiveRows, tokens: Tokens, rng: np.random.Generator) -> TokenBatch:
-    """Predicts a share of the tokens after prompts, at least one of each row; puts a start token in front of every row."""
+    """Predicts a share of the tokens after prompts, at least one of each row; puts a start token in
+    front of every row.
+    """
     first = np.full((len(rows.tokens), 1), tokens.start, np.int32)
     targets = np.concatenate([first, rows.tokens], axis=1)
     valid = np.concatenate([rows.valid.any(axis=1, keepdims=True), rows.valid], axis=1)
@@ -91,7 +95,8 @@ def span_counts(length: int) -> tuple[int, int]:
 
 
 def span_window(length: int) -> int:
-    """Length of the longest text whose encoder input has at most `length` tokens, sentinels and end included.
+    """Length of the longest text whose encoder input has at most `length` tokens, sentinels and end
+    included.
 
     Raises:
       UserError: no text fits.
@@ -107,7 +112,9 @@ def span_window(length: int) -> int:
 
 
 def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> TokenBatch:
-    """Replaces spans of rows int32 [B, S] without padding; all inputs have one length, and all targets another."""
+    """Replaces spans of rows int32 [B, S] without padding; all inputs have one length, and all
+    targets another.
+    """
     noise, count = span_counts(rows.shape[1])
     if count > len(tokens.sentinels):
         raise UserError(
@@ -125,7 +132,9 @@ def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> TokenBa
 
         prompt = []
         target = []
-        for sentinel, text, span in zip(tokens.sentinels[:count], pieces[0::2], pieces[1::2], strict=True):
+        for sentinel, text, span in zip(
+            tokens.sentinels[:count], pieces[0::2], pieces[1::2], strict=True
+        ):
             prompt += [text, [sentinel]]
             target += [[sentinel], span]
         prompts.append(np.concatenate([*prompt, [tokens.end]]))
@@ -147,7 +156,8 @@ def _random_lengths(total: int, count: int, rng: np.random.Generator) -> np.ndar
 def prefix(
     rows: ObjectiveRows, widths: tuple[int, int], tokens: Tokens, rng: np.random.Generator
 ) -> TokenBatch:
-    """Predicts each row after its prompt; a row without a prompt is divided at random between a quarter and three quarters.
+    """Predicts each row after its prompt; a row without a prompt is divided at random between a
+    quarter and three quarters.
 
     `widths` are the padded lengths of prompts and targets.
     """

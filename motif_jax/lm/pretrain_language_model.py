@@ -1,4 +1,6 @@
-"""Trains a language model on texts: a fresh one of any architecture or an existing one, whole or by low-rank additions."""
+"""Trains a language model on texts: a fresh one of any architecture or an existing one, whole or by
+low-rank additions.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def _check_model(config: LanguageModelConfig) -> None:
     checks.require_key(config, "packing", not span_items, allowed)
     trains_base = finetune_params.spec_of(config.lora) is None
     allowed = "'float32' without config.lora.patterns: what is learned is not frozen"
-    checks.require_key(config, "lora.base", config.lora.base == "float32" or not trains_base, allowed)
+    checks.require_key(
+        config, "lora.base", config.lora.base == "float32" or not trains_base, allowed
+    )
 
     model = language_run.settings_of(config, tokenizer_folder)
     if tokenizer_folder is not None:
@@ -102,7 +106,9 @@ def _check_tokens(config: LanguageModelConfig, tokenizer_folder: Path, objective
     longest = max(int(dataset.lengths.max(initial=0)) for dataset in datasets)
     if limit is not None and longest > limit:
         needed = config.length + longest - limit
-        allowed = f"at least {needed}: items of config.tokens={config.tokens} have up to {longest} tokens"
+        allowed = (
+            f"at least {needed}: items of config.tokens={config.tokens} have up to {longest} tokens"
+        )
         checks.require_key(config, "length", False, allowed)
 
 
@@ -127,4 +133,6 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
     config = read_section(LanguageModelConfig, config_tree)
     parallel = offline_run.devices_of(config)
     build = functools.partial(language_run.build, config, workdir, parallel)
-    return offline_run.run(config, config_tree.to_dict(), workdir, IDENTITY, language_run.PREPARED, build)
+    return offline_run.run(
+        config, config_tree.to_dict(), workdir, IDENTITY, language_run.PREPARED, build
+    )

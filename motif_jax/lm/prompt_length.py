@@ -20,9 +20,13 @@ def prompt_room(settings: ModelConfig, more: int) -> int | None:
 
 
 def require_prompts(
-    texts: Sequence[str], rows: Sequence[Sequence[int]], settings: ModelConfig, more: int | Sequence[int]
+    texts: Sequence[str],
+    rows: Sequence[Sequence[int]],
+    settings: ModelConfig,
+    more: int | Sequence[int],
 ) -> None:
-    """Raises UserError for a text without tokens, or without room for `more` tokens after it (of each text, or of all).
+    """Raises UserError for a text without tokens, or without room for `more` tokens after it (of
+    each text, or of all).
 
     `rows` are the texts' tokens.
     """
@@ -57,7 +61,8 @@ def require(
     max_new_tokens: int = 0,
     special: bool = True,
 ) -> None:
-    """Raises UserError where a prompt with its candidates, or with `max_new_tokens` new tokens, does not fit the model.
+    """Raises UserError where a prompt with its candidates, or with `max_new_tokens` new tokens,
+    does not fit the model.
 
     `special`: prompts have the special tokens that the tokenizer adds.
     """
@@ -66,7 +71,9 @@ def require(
         require_prompts(prompts, rows, settings, max_new_tokens)
         return
     encoded = encode(tokenizer, settings, prompts, candidates, special)
-    require_prompts(prompts, [rows.prompt for rows in encoded], settings, longest_candidates(encoded))
+    require_prompts(
+        prompts, [rows.prompt for rows in encoded], settings, longest_candidates(encoded)
+    )
 
 
 def longest_candidates(encoded: Sequence[JointRows]) -> list[int]:
@@ -81,7 +88,8 @@ def encode(
     candidates: Sequence[Sequence[str]],
     special: bool = True,
 ) -> list[JointRows]:
-    """The tokens of each prompt and of its candidates: tokenised together for a decoder, apart for an encoder and its decoder.
+    """The tokens of each prompt and of its candidates: tokenised together for a decoder, apart for
+    an encoder and its decoder.
 
     `special`: prompts have the special tokens that the tokenizer adds.
 

@@ -1,8 +1,10 @@
-"""Prompts that begin alike, packed as trees: a token that several prompts begin with is run once for all of them.
+"""Prompts that begin alike, packed as trees: a token that several prompts begin with is run once
+for all of them.
 
-A prompt here is what follows the beginning that all prompts share. Prompts are sorted, so that those with a common beginning are
-neighbours, and each adds what the one before it does not have. A pack has a fixed number of tokens, of one or several trees; a prompt that
-does not fit begins a new pack, where its beginning stands again.
+A prompt here is what follows the beginning that all prompts share. Prompts are sorted, so that
+those with a common beginning are neighbours, and each adds what the one before it does not have. A
+pack has a fixed number of tokens, of one or several trees; a prompt that does not fit begins a new
+pack, where its beginning stands again.
 """
 
 from __future__ import annotations
@@ -37,9 +39,11 @@ class PackArrays(NamedTuple):
     Attributes:
       tokens: int32 [N, S].
       depths: int32 [N, S], how many tokens of its prompt stand before a token.
-      subtree_ends: int32 [N, S], the place after the last token that comes after a token in some prompt. Prompts are added one after the
-        other, so token i looks at token j where j <= i < subtree_ends[j]. 0 for padding.
-      last_places: int32 [N, Q], the place of each prompt's last token; 0 where a pack has fewer prompts.
+      subtree_ends: int32 [N, S], the place after the last token that comes after a token in some
+        prompt. Prompts are added one after the other, so token i looks at token j where j <= i <
+        subtree_ends[j]. 0 for padding.
+      last_places: int32 [N, Q], the place of each prompt's last token; 0 where a pack has fewer
+          prompts.
     """
 
     tokens: Any
@@ -60,7 +64,9 @@ def shared_length(rows: Sequence[Tokens]) -> int:
 
 
 def packed(prompts: Sequence[Tokens], width: int, capacity: int) -> list[Pack]:
-    """Packs of at most `width` tokens and `capacity` prompts, of which none is empty or longer than `width`."""
+    """Packs of at most `width` tokens and `capacity` prompts, of which none is empty or longer than
+    `width`.
+    """
     assert all(0 < len(prompt) <= width for prompt in prompts)
     packs: list[Pack] = []
     for position in sorted(range(len(prompts)), key=lambda position: list(prompts[position])):

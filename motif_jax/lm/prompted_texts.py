@@ -1,4 +1,6 @@
-"""Scores candidate texts after prompts, or continues prompts, with a language model; one line for each prompt."""
+"""Scores candidate texts after prompts, or continues prompts, with a language model; one line for
+each prompt.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def _check_scores(config: ScoreTextConfig, tokenizer: Tokenizer, settings: Model
     rows = text_files.read_questions(config.file, "file")
     all_have_candidates = all(row.get("candidates") is not None for row in rows)
     allowed = f"texts with | between them: prompts of {config.file} have none of their own"
-    checks.require_key(config, "candidates", bool(config.candidates) or all_have_candidates, allowed)
+    checks.require_key(
+        config, "candidates", bool(config.candidates) or all_have_candidates, allowed
+    )
     questions = _with_candidates(config, rows)
     prompts, special = _written(config, questions)
     candidates = [question["candidates"] for question in questions]
@@ -74,7 +78,9 @@ def _prompts(
     config: PromptedTextsConfig, template: ChatTemplate | None, questions: Questions
 ) -> list[Prompt]:
     """The prompts of a file as the model gets them: texts, or turns (`config.chat`)."""
-    return chat_prompts.chosen(config.chat, template, [question["prompt"] for question in questions])
+    return chat_prompts.chosen(
+        config.chat, template, [question["prompt"] for question in questions]
+    )
 
 
 def _written(config: PromptedTextsConfig, questions: Questions) -> chat_prompts.WrittenPrompts:
@@ -86,7 +92,9 @@ def _written(config: PromptedTextsConfig, questions: Questions) -> chat_prompts.
 def _with_candidates(config: ScoreTextConfig, rows: Questions) -> Answers:
     """Prompts with their candidates, by default those of config.candidates."""
     shared = config.candidates.split("|") if config.candidates else []
-    return [{"prompt": row["prompt"], "candidates": row.get("candidates") or shared} for row in rows]
+    return [
+        {"prompt": row["prompt"], "candidates": row.get("candidates") or shared} for row in rows
+    ]
 
 
 def _score(config: ScoreTextConfig, model: TextModel, questions: Questions, start: int) -> Answers:
@@ -102,7 +110,9 @@ def _score(config: ScoreTextConfig, model: TextModel, questions: Questions, star
     return answers
 
 
-def _check_continuations(config: GenerateTextConfig, tokenizer: Tokenizer, settings: ModelConfig) -> None:
+def _check_continuations(
+    config: GenerateTextConfig, tokenizer: Tokenizer, settings: ModelConfig
+) -> None:
     try:
         Sampling(**vars(config.sampling))
     except UserError as error:
@@ -118,8 +128,12 @@ def _check_continuations(config: GenerateTextConfig, tokenizer: Tokenizer, setti
     checks.require_key(config, "stops", "" not in _stops(config), allowed)
     prompts, special = _written(config, text_files.read_questions(config.file, "file"))
     new_tokens = config.max_new_tokens
-    with _naming_file(config, f"give other prompts, or less than config.max_new_tokens={new_tokens}"):
-        prompt_length.require(tokenizer, settings, prompts, max_new_tokens=new_tokens, special=special)
+    with _naming_file(
+        config, f"give other prompts, or less than config.max_new_tokens={new_tokens}"
+    ):
+        prompt_length.require(
+            tokenizer, settings, prompts, max_new_tokens=new_tokens, special=special
+        )
 
 
 def _stops(config: GenerateTextConfig) -> tuple[str, ...]:
@@ -131,7 +145,9 @@ def _prompts_alone(config: GenerateTextConfig, rows: Questions) -> Answers:
     return [{"prompt": row["prompt"]} for row in rows]
 
 
-def _continue(config: GenerateTextConfig, model: TextModel, questions: Questions, start: int) -> Answers:
+def _continue(
+    config: GenerateTextConfig, model: TextModel, questions: Questions, start: int
+) -> Answers:
     texts = model.generate(
         _prompts(config, model.template, questions),
         max_new_tokens=config.max_new_tokens,
@@ -142,7 +158,9 @@ def _continue(config: GenerateTextConfig, model: TextModel, questions: Questions
         # A run that is resumed draws as one that was not stopped would.
         seed=seeds.derive(config.seed, "generate", start) % 2**31,
     )
-    return [{**question, "texts": written} for question, written in zip(questions, texts, strict=True)]
+    return [
+        {**question, "texts": written} for question, written in zip(questions, texts, strict=True)
+    ]
 
 
 C = TypeVar("C", bound=PromptedTextsConfig)
@@ -215,7 +233,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree, stage.identity)
     config = read_section(stage.section, config_tree)
     if not config.model:
-        raise UserError("config.model must name a folder with config.json, safetensors and tokenizer.json")
+        raise UserError(
+            "config.model must name a folder with config.json, safetensors and tokenizer.json"
+        )
     folder = fetch(config.model, "model")
     settings = weights.read_config(folder)
     configs.require_decoder(settings, stage.verb)
@@ -228,7 +248,10 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     config: PromptedTextsConfig = read_section(stage.section, config_tree)
     folder = fetch(config.model_name, "model")
     questions = stage.ask(config, text_files.read_questions(config.file, "file"))
-    with interruption.Interruption() as stop, run_folder.opened(workdir, config_tree, stage.identity):
+    with (
+        interruption.Interruption() as stop,
+        run_folder.opened(workdir, config_tree, stage.identity),
+    ):
         text_files.pin(workdir, folder, config.model_name)
         not_applied = generation_config.unused(folder)
         if not_applied is not None and isinstance(config, GenerateTextConfig):
@@ -276,7 +299,10 @@ def _candidate_texts(
         text = TokenText(
             title=f"{number}: {candidates[index]}",
             pieces=candidate.pieces,
-            rows={"log-probability (nats)": candidate.log_probs, "entropy (nats)": candidate.entropies},
+            rows={
+                "log-probability (nats)": candidate.log_probs,
+                "entropy (nats)": candidate.entropies,
+            },
             start=candidate.start,
             note=f"log-probability {totals[index]:.3f} after: {written}",
         )

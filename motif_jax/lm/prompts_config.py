@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from motif_jax.core import sections
-from motif_jax.schema import length_key, non_negative, one_of, plain_key, positive, section_class, subsection
+from motif_jax.schema import (
+    length_key,
+    non_negative,
+    one_of,
+    plain_key,
+    positive,
+    section_class,
+    subsection,
+)
 
 
 @section_class
@@ -42,7 +50,9 @@ class ScoreTextConfig(PromptedTextsConfig):
 class ContinuationSampling:
     """How tokens of continuations are drawn."""
 
-    greedy: bool = plain_key(True, "takes the most likely token; the other keys must keep their defaults")
+    greedy: bool = plain_key(
+        True, "takes the most likely token; the other keys must keep their defaults"
+    )
     temperature: float = plain_key(1.0, "temperature of sampling")
     top_k: int = plain_key(0, "tokens that may be drawn; 0: all")
     top_p: float = plain_key(1.0, "probability of the tokens that may be drawn")

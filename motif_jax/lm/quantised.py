@@ -7,8 +7,8 @@
 Each use of a layer decodes its kernel, which is not kept. Codes have no gradient.
 
 * int8: one float32 scale for each output of a layer, the largest absolute weight over 127.
-* nf4: 16 levels at the quantiles of a normal distribution (appendix E of the paper), two codes a byte, one float32 scale for every 64 weights
-  of an output.
+* nf4: 16 levels at the quantiles of a normal distribution (appendix E of the paper), two codes a
+  byte, one float32 scale for every 64 weights of an output.
 """
 
 from __future__ import annotations
@@ -37,24 +37,31 @@ _NF4 = np.array(
     np.float32,
 )  # fmt: skip
 
-# Codes and scales by the layer's path. The codes' dtype tells the kind: int8, or uint8 for two codes of nf4.
+# Codes and scales by the layer's path. The codes' dtype tells the kind: int8, or uint8 for two
+# codes of nf4.
 Kernels = Mapping[str, Mapping[str, Any]]
 
 
 def encode(kernel: np.ndarray, kind: str) -> dict[str, np.ndarray]:
     """Codes and scales of a kernel [in, out].
 
-    int8: `codes` int8 [in, out], `scales` float32 [out]. nf4, for multiples of 64 inputs: uint8 [in / 2, out] and float32 [in / 64, out].
+    int8: `codes` int8 [in, out], `scales` float32 [out]. nf4, for multiples of 64 inputs: uint8 [in
+    / 2, out] and float32 [in / 64, out].
     """
     kernel = np.asarray(kernel, np.float32)
     if kind == "int8":
         # A scale of 0 would divide by 0.
         scales = np.maximum(np.abs(kernel).max(axis=0), np.finfo(np.float32).tiny) / 127
-        return {"codes": np.rint(kernel / scales).astype(np.int8), "scales": scales.astype(np.float32)}
+        return {
+            "codes": np.rint(kernel / scales).astype(np.int8),
+            "scales": scales.astype(np.float32),
+        }
     blocks = kernel.reshape(-1, BLOCK, kernel.shape[1])
     scales = np.maximum(np.abs(blocks).max(axis=1), np.finfo(np.float32).tiny)
     middles = (_NF4[1:] + _NF4[:-1]) / 2
-    codes = np.searchsorted(middles, blocks / scales[:, None]).astype(np.uint8).reshape(kernel.shape)
+    codes = (
+        np.searchsorted(middles, blocks / scales[:, None]).astype(np.uint8).reshape(kernel.shape)
+    )
     return {"codes": codes[0::2] | codes[1::2] << 4, "scales": scales.astype(np.float32)}
 
 
@@ -70,8 +77,11 @@ def decode(encoded: Mapping[str, Any], dtype: Any = jnp.float32) -> jax.Array:
     return (levels * scales[:, None]).reshape(single_codes.shape).astype(dtype)
 
 
-def split(params: Any, kind: str, patterns: Sequence[str]) -> tuple[dict[str, dict[str, np.ndarray]], Any]:
-    """Quantises the matching layers; returns their codes and scales, and the parameters without their kernels.
+def split(
+    params: Any, kind: str, patterns: Sequence[str]
+) -> tuple[dict[str, dict[str, np.ndarray]], Any]:
+    """Quantises the matching layers; returns their codes and scales, and the parameters without
+    their kernels.
 
     Raises:
       UserError: a pattern matches no layer.
@@ -91,9 +101,13 @@ def joined(kernels: Kernels, rest: Any) -> Any:
 
 
 def read(kernels: Kernels) -> AbstractContextManager[None]:
-    """While active, layers of all models use these kernels instead of theirs; see `linear.computed_by`."""
+    """While active, layers of all models use these kernels instead of theirs; see
+    `linear.computed_by`.
+    """
 
-    def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], encoded: Any) -> jax.Array:
+    def layer(
+        module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], encoded: Any
+    ) -> jax.Array:
         dtype = module.dtype or x.dtype
         y = products.linear(x.astype(dtype), jax.lax.stop_gradient(decode(encoded, dtype)))
         if module.use_bias:

@@ -21,7 +21,8 @@ class Sampling:
       greedy: take the most likely token; the other fields are ignored.
       temperature: logits are divided by it.
       top_k: keep the k most likely tokens; 0 keeps all.
-      top_p: keep the fewest most likely tokens whose probabilities sum to at least this; 1 keeps all.
+      top_p: keep the fewest most likely tokens whose probabilities sum to at least this; 1 keeps
+          all.
     """
 
     greedy: bool = False
@@ -49,7 +50,9 @@ class Limits:
 
 
 def filtered(logits: jax.Array, sampling: Sampling) -> jax.Array:
-    """Logits float32 [..., V] divided by the temperature; -inf where top-k or top-p (Holtzman et al. 2020) drops a token."""
+    """Logits float32 [..., V] divided by the temperature; -inf where top-k or top-p (Holtzman et
+    al. 2020) drops a token.
+    """
     logits = logits.astype(jnp.float32) / sampling.temperature
     size = logits.shape[-1]
     if 0 < sampling.top_k < size:
@@ -69,7 +72,8 @@ def filtered(logits: jax.Array, sampling: Sampling) -> jax.Array:
 def draw(key: jax.Array, logits: jax.Array, sampling: Sampling) -> tuple[jax.Array, jax.Array]:
     """Draws a token from each row of logits [..., V], with one key for all, or one for each [...].
 
-    Returns tokens int32 [...], and their log-probabilities float32 [...] under the filtered logits (greedy: under all).
+    Returns tokens int32 [...], and their log-probabilities float32 [...] under the filtered logits
+    (greedy: under all).
     """
     chex.assert_rank(logits, {1, 2, 3})
     if sampling.greedy:

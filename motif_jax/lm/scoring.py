@@ -19,8 +19,10 @@ class CandidateScores(NamedTuple):
     """A model's scores of candidates."""
 
     total: jax.Array  # float32 [B, N], by default the log-probability of each candidate
-    tokens: jax.Array  # float32 [B, N, S], log-probabilities of tokens, 0 for padding and for the prompt's
-    states: jax.Array  # [B, D], the states after the last norm that predict the candidates' first tokens
+    # float32 [B, N, S], log-probabilities of tokens, 0 for padding and for the prompt's
+    tokens: jax.Array
+    # [B, D], the states after the last norm that predict the candidates' first tokens
+    states: jax.Array
 
 
 def score(
@@ -39,11 +41,12 @@ def score(
 
     Args:
       prompt, prompt_valid: int32 and bool [B, T], padded on either side.
-      candidates, candidate_valid: int32 and bool [B, N, S], padded on the right, or [N, S] where all prompts have the same.
+      candidates, candidate_valid: int32 and bool [B, N, S], padded on the right, or [N, S] where
+          all prompts have the same.
       by_length: divide each total by the candidate's number of tokens.
       form, pad_plus_one: see `candidate_scores`.
-      starts: int32 [B, N], the number of tokens at the beginning of each candidate's row that are the prompt's and not scored
-        (`joint_tokens.JointRows`); None: there are none.
+      starts: int32 [B, N], the number of tokens at the beginning of each candidate's row that are
+        the prompt's and not scored (`joint_tokens.JointRows`); None: there are none.
     """
     chex.assert_equal_shape([prompt, prompt_valid])
     chex.assert_equal_shape([candidates, candidate_valid])
@@ -80,9 +83,11 @@ def _predicting_states(
     candidates: jax.Array,
     candidate_valid: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """The states after the last norm that predict candidates' tokens: [B, D] of the first, [B, N, S - 1, D] of the later ones.
+    """The states after the last norm that predict candidates' tokens: [B, D] of the first, [B, N, S
+    - 1, D] of the later ones.
 
-    All candidates of a prompt, int32 and bool [B, N, S], have the same state before their first token.
+    All candidates of a prompt, int32 and bool [B, N, S], have the same state before their first
+    token.
     """
     prompt_states, context = model.prefill(params, prompt, prompt_valid)
     inputs = candidates[..., :-1]
@@ -105,7 +110,8 @@ def _logits_of_tokens(
     later_states: jax.Array,
     candidates: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """The logit of each token of candidates int32 [B, N, S], and the log of its normaliser; float32 [B, N, S] each.
+    """The logit of each token of candidates int32 [B, N, S], and the log of its normaliser; float32
+    [B, N, S] each.
 
     The log-probability of a token is the difference. States are those of `_predicting_states`.
     """
@@ -134,10 +140,11 @@ def token_log_probs(
     text_valid: jax.Array,
     chunk: int = 256,
 ) -> tuple[jax.Array, jax.Array]:
-    """Log-probabilities of texts int32 [B, S], padded on the right, and entropies (nats) of the predictions, float32 [B, S].
+    """Log-probabilities of texts int32 [B, S], padded on the right, and entropies (nats) of the
+    predictions, float32 [B, S].
 
-    The prompt int32 [B, T] is an encoder's input; a decoder alone ignores it, and does not predict its first token: ignore the numbers
-    there. `chunk` tokens' logits are in memory at once.
+    The prompt int32 [B, T] is an encoder's input; a decoder alone ignores it, and does not predict
+    its first token: ignore the numbers there. `chunk` tokens' logits are in memory at once.
     """
     chex.assert_equal_shape([text, text_valid])
     params = model.prepared(params)

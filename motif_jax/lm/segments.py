@@ -1,8 +1,9 @@
 """Generates text in segments and drops prompts whose texts have all ended between them.
 
-A segment's loop runs on the device without stopping. After it the host may end texts at stop texts of several tokens. When at most half
-of the prompts still run, they are moved into a smaller program. Programs are compiled for 1, 2, 4, ... prompts when they are needed.
-The texts do not depend on any of this.
+A segment's loop runs on the device without stopping. After it the host may end texts at stop texts
+of several tokens. When at most half of the prompts still run, they are moved into a smaller
+program. Programs are compiled for 1, 2, 4, ... prompts when they are needed. The texts do not
+depend on any of this.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class Segments:
         self._begin = jax.jit(begin, static_argnames=("branches", "capacity"))
         # Donation lets the program write the cache in place.
         self._write = jax.jit(
-            self._write_segment, static_argnames=("limits", "sampling"), donate_argnames=("cache", "logits")
+            self._write_segment,
+            static_argnames=("limits", "sampling"),
+            donate_argnames=("cache", "logits"),
         )
         self._pick = jax.jit(_Running.pick)
         self._prepare = jax.jit(model.prepared)
@@ -95,7 +98,9 @@ class Segments:
         shape = (len(tokens), branches)
         if self._model.looped:
             params = self._prepare(params)
-        prompt, cache, logits = self._begin(params, tokens, valid, branches=branches, capacity=capacity)
+        prompt, cache, logits = self._begin(
+            params, tokens, valid, branches=branches, capacity=capacity
+        )
         keys = key if key.ndim else jax.random.split(key, shape)
         running = _Running(prompt, cache, logits, keys, jnp.zeros(shape, bool))
 
@@ -104,10 +109,13 @@ class Segments:
             valid=np.zeros((*shape, capacity), bool),
             log_probs=np.zeros((*shape, capacity), np.float32),
         )
-        # Of each running prompt the row in `texts`; the program may have more rows, which are copies.
+        # Of each running prompt the row in `texts`; the program may have more rows, which are
+        # copies.
         rows = np.arange(len(tokens))
         for start in range(0, capacity, segment):
-            written = self._write(params, *running, limits=segment_limits, sampling=sampling, before=start)
+            written = self._write(
+                params, *running, limits=segment_limits, sampling=sampling, before=start
+            )
             columns = slice(start, start + segment)
             texts.tokens[rows, :, columns] = np.asarray(written.tokens)[: len(rows)]
             texts.valid[rows, :, columns] = np.asarray(written.valid)[: len(rows)]
@@ -118,7 +126,9 @@ class Segments:
             if ended.all():
                 break
             padded_ended = jnp.asarray(_pad_ended(ended, len(written.ended)))
-            running = _Running(running.prompt, written.carry, written.logits, running.keys, padded_ended)
+            running = _Running(
+                running.prompt, written.carry, written.logits, running.keys, padded_ended
+            )
             running, rows = self._narrow(running, ended, rows)
 
         length = limits.max_new_tokens
@@ -143,7 +153,9 @@ class Segments:
         pad = self._model.config.pad_id
         return generation.write(step, cache, logits, keys, limits, sampling, pad, ended, before)
 
-    def _narrow(self, running: _Running, ended: np.ndarray, rows: np.ndarray) -> tuple[_Running, np.ndarray]:
+    def _narrow(
+        self, running: _Running, ended: np.ndarray, rows: np.ndarray
+    ) -> tuple[_Running, np.ndarray]:
         """Drops prompts whose texts have all ended, if that halves the program at least."""
         alive = np.flatnonzero(~ended.all(axis=1))
         # The next power of two, so that few programs are compiled.

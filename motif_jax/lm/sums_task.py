@@ -1,4 +1,6 @@
-"""Base classes of tasks that train by gradients, and of those whose loss is a sum over a batch divided by a count."""
+"""Base classes of tasks that train by gradients, and of those whose loss is a sum over a batch
+divided by a count.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ class GradientTask(Task):
         self._key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
 
     def start(self) -> tuple[Any, Any, Any]:
-        """Trained parameters, the optimiser's state, and step 0; releases the parameters, so call it once."""
+        """Trained parameters, the optimiser's state, and step 0; releases the parameters, so call
+        it once.
+        """
         learned = self._start
         self._start = None
         # Not in jit, where each array of zeros would be compiled: here each shape is.
@@ -95,7 +99,9 @@ class GradientTask(Task):
     def batches(self, first: int, count: int) -> Any:
         micro_batches = self.config.accumulate
         batches = self._train.batches(first, count)
-        return jax.tree.map(lambda leaf: leaf.reshape(count, micro_batches, -1, *leaf.shape[2:]), batches)
+        return jax.tree.map(
+            lambda leaf: leaf.reshape(count, micro_batches, -1, *leaf.shape[2:]), batches
+        )
 
     def first_chunks(self) -> list[int]:
         if not isinstance(self._train, BucketBatches):
@@ -123,7 +129,9 @@ class GradientTask(Task):
 
 
 class HeldOutMeans(NamedTuple):
-    """Mean loss in nats and accuracy of the held-out part, and the number of items behind the accuracy."""
+    """Mean loss in nats and accuracy of the held-out part, and the number of items behind the
+    accuracy.
+    """
 
     loss: float
     accuracy: float
@@ -146,12 +154,15 @@ class SumsTask(GradientTask):
         super().__init__(config, parameters, data, parallel, drawn, updates)
         key = self.dropout_key if drawn else None
         self._sums = sums
-        self._update = training.make_update(sums, self.optimizer, lambda x: jax.lax.psum(x, AXIS), key)
+        self._update = training.make_update(
+            sums, self.optimizer, lambda x: jax.lax.psum(x, AXIS), key
+        )
 
         def measure(state: tuple[Any, Any], batch: Any) -> TokenSums:
             params, frozen = state
             micro_sums = jax.lax.map(
-                lambda micro_batch: sums(params, frozen, micro_batch, None), self.micro_batches(batch)
+                lambda micro_batch: sums(params, frozen, micro_batch, None),
+                self.micro_batches(batch),
             )
             device_sums = jax.tree.map(lambda leaf: leaf.sum(axis=0), micro_sums)
             return jax.lax.psum(device_sums, AXIS)
@@ -174,7 +185,9 @@ class SumsTask(GradientTask):
     ) -> tuple[LanguageTrainState, dict[str, jax.Array]]:
         return self._update(state, shared, batch)
 
-    def held_out(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> HeldOutMeans:
+    def held_out(
+        self, state: LanguageTrainState, shared: Any, position: TrainingPosition
+    ) -> HeldOutMeans:
         """Measures the held-out part; UserError if the loss is not finite."""
         # In float64, so that the sum does not depend on the number of batches.
         total: Any = 0.0
@@ -186,5 +199,7 @@ class SumsTask(GradientTask):
         loss, weight, correct, *counts = total.tolist()
         counted = counts[0] if counts else weight
         if not math.isfinite(loss):
-            raise diverged(f"the held-out loss after step {position.step:,} not finite", self.remedy)
+            raise diverged(
+                f"the held-out loss after step {position.step:,} not finite", self.remedy
+            )
         return HeldOutMeans(loss / weight, correct / counted, counted)

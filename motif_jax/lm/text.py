@@ -34,7 +34,9 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 
 class TokenLogProbs(NamedTuple):
-    """A text token by token; for a decoder the prompt's tokens come first, and the first has no prediction."""
+    """A text token by token; for a decoder the prompt's tokens come first, and the first has no
+    prediction.
+    """
 
     pieces: list[str]  # each token as text
     log_probs: np.ndarray  # float32 [tokens], NaN for a decoder's first token
@@ -48,14 +50,17 @@ def stop_tokens(tokenizer: Tokenizer, stops: Sequence[str]) -> list[int]:
     A tokenizer of bytes names some bytes by a letter: its token "é" is a part of other letters.
     """
     named = [(stop, tokenizer.find(stop)) for stop in stops]
-    return [token for stop, token in named if token is not None and tokenizer.pieces([token]) == [stop]]
+    return [
+        token for stop, token in named if token is not None and tokenizer.pieces([token]) == [stop]
+    ]
 
 
 class TextModel:
-    """A network, its parameters and its tokenizer; at most `batch` prompts of like length run at once.
+    """A network, its parameters and its tokenizer; at most `batch` prompts of like length run at
+    once.
 
-    A prompt is a text, or turns {"role": ..., "content": ...} of a conversation where the model has a chat template: its answer
-    follows, and no blank stands before it.
+    A prompt is a text, or turns {"role": ..., "content": ...} of a conversation where the model has
+    a chat template: its answer follows, and no blank stands before it.
     """
 
     def __init__(
@@ -82,24 +87,28 @@ class TextModel:
         candidates: Sequence[str] | Sequence[Sequence[str]],
         by_length: bool = False,
     ) -> list[np.ndarray]:
-        """Log-probabilities of candidates, the same for all prompts or a list for each: for each prompt float32 [candidates].
+        """Log-probabilities of candidates, the same for all prompts or a list for each: for each
+        prompt float32 [candidates].
 
-        An encoder reads the prompt, and its decoder begins a text of its own: the candidate is tokenised alone. A decoder reads prompt
-        and candidate as one text, and they are tokenised together: a candidate has the blank that stands between the words
-        ("The door is", " open"). Its tokens are those after the longest common beginning of the prompt's tokens and those of both;
-        where the tokenizer merges letters across the place where they meet, the tokens that differ from the prompt's are scored as
-        the candidate's (`core.joint_tokens`).
+        An encoder reads the prompt, and its decoder begins a text of its own: the candidate is
+        tokenised alone. A decoder reads prompt and candidate as one text, and they are tokenised
+        together: a candidate has the blank that stands between the words ("The door is", " open").
+        Its tokens are those after the longest common beginning of the prompt's tokens and those of
+        both; where the tokenizer merges letters across the place where they meet, the tokens that
+        differ from the prompt's are scored as the candidate's (`core.joint_tokens`).
 
         `by_length` divides by the candidate's number of tokens.
 
         Raises:
-          UserError: two candidates have the same tokens, one has none, or a text is too long for the model; or a score is no
-            number, since the weights hold values that are not finite.
+          UserError: two candidates have the same tokens, one has none, or a text is too long for
+            the model; or a score is no number, since the weights hold values that are not finite.
         """
         config.require_decoder(self.model.config, "scores")
         prompts, special = chat_prompts.write(prompts, self.template)
         names_of = prompt_length.each_prompts(prompts, candidates)
-        encoded = prompt_length.encode(self.tokenizer, self.model.config, prompts, names_of, special)
+        encoded = prompt_length.encode(
+            self.tokenizer, self.model.config, prompts, names_of, special
+        )
         longest = max((len(row) for rows in encoded for row in rows.candidates), default=0)
         count = max((len(rows.candidates) for rows in encoded), default=0)
         scores: dict[int, np.ndarray] = {}
@@ -108,14 +117,17 @@ class TextModel:
             chosen = [encoded[position] for position in positions]
             candidate_lengths = prompt_length.longest_candidates(chosen)
             rows = self._rows(part, candidate_lengths, [options.prompt for options in chosen])
-            # Prompts with fewer candidates, and batches with fewer prompts, are filled with the first ones.
+            # Prompts with fewer candidates, and batches with fewer prompts, are filled with the
+            # first ones.
             batch = [*chosen, *[chosen[0]] * (len(rows.tokens) - len(part))]
             filled = [_filled(options.candidates, count) for options in batch]
             flat = padded([row for options in filled for row in options], longest)
             shape = (len(filled), count, longest)
             inputs = (*rows, flat.tokens.reshape(shape), flat.valid.reshape(shape))
             starts = np.array([_filled(options.starts, count) for options in batch], np.int32)
-            totals = np.asarray(self._score(self.params, *inputs, by_length=by_length, starts=starts).total)
+            totals = np.asarray(
+                self._score(self.params, *inputs, by_length=by_length, starts=starts).total
+            )
             if np.isnan(totals[: len(part)]).any():
                 raise UserError(
                     "the model's scores are not numbers: its weights hold values that are not finite, so that no text is the best; "
@@ -144,15 +156,18 @@ class TextModel:
           seed: of the draws, which depend on it and the prompt's index alone.
 
         Raises:
-          UserError: a text is too long for the model, the model has no decoder, `max_new_tokens` or `count` is below 1, a stop is empty, or
-            `sampling` or `count` are for draws where nothing is drawn.
+          UserError: a text is too long for the model, the model has no decoder, `max_new_tokens` or
+            `count` is below 1, a stop is empty, or `sampling` or `count` are for draws where
+            nothing is drawn.
         """
         config.require_decoder(self.model.config, "writes")
         for name, number in (("max_new_tokens", max_new_tokens), ("count", count)):
             if number < 1:
                 raise UserError(f"{name}={number}: must be at least 1")
         if search and sampling is not None:
-            raise UserError("sampling beside search=True: a search draws nothing; leave one of them out")
+            raise UserError(
+                "sampling beside search=True: a search draws nothing; leave one of them out"
+            )
         if count > 1 and not search and (sampling is None or sampling.greedy):
             raise UserError(
                 f"count={count} without draws: all continuations would be the same; give sampling=Sampling() or search=True"
@@ -162,16 +177,23 @@ class TextModel:
         if "" in stops:
             raise UserError("a stop is empty: it would end every text")
         sampling = sampling or Sampling(greedy=True)
-        limits = Limits(max_new_tokens, (*self.model.config.end_ids, *stop_tokens(self.tokenizer, stops)))
-        of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(prompts)))
+        limits = Limits(
+            max_new_tokens, (*self.model.config.end_ids, *stop_tokens(self.tokenizer, stops))
+        )
+        of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(
+            jax.random.key(seed), jnp.arange(len(prompts))
+        )
         keys = jax.vmap(lambda key: jax.random.split(key, count))(of_prompt)
-        # A decoder goes on with the prompt: a token that the tokenizer adds after a text would end it before its answer.
+        # A decoder goes on with the prompt: a token that the tokenizer adds after a text would end
+        # it before its answer.
         closed = self.model.config.encoder_layers > 0
         prompt_rows = self.tokenizer.encode(prompts, special, closed)
         written: dict[int, list[str]] = {}
         for positions in self._batches(prompt_rows, max_new_tokens):
             part = [prompts[position] for position in positions]
-            rows = self._rows(part, max_new_tokens, [prompt_rows[position] for position in positions])
+            rows = self._rows(
+                part, max_new_tokens, [prompt_rows[position] for position in positions]
+            )
             if search:
                 tokens, valid = self._search(self.params, *rows, limits=limits, beams=count)[:2]
             else:
@@ -184,15 +206,20 @@ class TextModel:
             for position, row, is_token in zip(
                 positions, np.asarray(tokens), np.asarray(valid), strict=False
             ):
-                texts = (x[y & ~np.isin(x, limits.stops)] for x, y in zip(row, is_token, strict=True))
+                texts = (
+                    x[y & ~np.isin(x, limits.stops)] for x, y in zip(row, is_token, strict=True)
+                )
                 written[position] = [_before(self.tokenizer.decode(text), stops) for text in texts]
         return [written[position] for position in range(len(prompts))]
 
     def _says(self, stops: Sequence[str], tokens: Sequence[int]) -> bool:
         return any(stop in self.tokenizer.decode(tokens) for stop in stops)
 
-    def token_log_probs(self, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[TokenLogProbs]:
-        """The model's log-probabilities and entropies at each token of texts after their prompts; see `display.token_page`.
+    def token_log_probs(
+        self, prompts: Sequence[Prompt], texts: Sequence[str]
+    ) -> list[TokenLogProbs]:
+        """The model's log-probabilities and entropies at each token of texts after their prompts;
+        see `display.token_page`.
 
         For a decoder alone a prompt may be empty.
 
@@ -216,7 +243,9 @@ class TextModel:
                 rows = self._rows(read_prompts, 0, self.tokenizer.encode(read_prompts, special))
                 more = self._rows(answers, 0, shown)
             else:
-                joint = self.tokenizer.encode_joint(read_prompts, [[answer] for answer in answers], special)
+                joint = self.tokenizer.encode_joint(
+                    read_prompts, [[answer] for answer in answers], special
+                )
                 shown = [[*one.prompt, *one.candidates[0]] for one in joint]
                 starts = [len(one.prompt) for one in joint]
                 rows = more = self._rows([both[position] for position in positions], 0, shown)
@@ -228,11 +257,15 @@ class TextModel:
                 entropies[:, 0] = np.nan
             for i, (row, start) in enumerate(zip(shown, starts, strict=True)):
                 numbers = (log_probs[i, : len(row)], entropies[i, : len(row)])
-                log_probs_of[positions[i]] = TokenLogProbs(self.tokenizer.pieces(row), *numbers, start)
+                log_probs_of[positions[i]] = TokenLogProbs(
+                    self.tokenizer.pieces(row), *numbers, start
+                )
         return [log_probs_of[position] for position in range(len(texts))]
 
     def states(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Hidden states float32 [tokens, D] of texts, after the last norm (an encoder's where there is one)."""
+        """Hidden states float32 [tokens, D] of texts, after the last norm (an encoder's where there
+        is one).
+        """
         chat_prompts.require_list(texts, "texts")
         text_rows = self.tokenizer.encode(list(texts))
         states_of: dict[int, np.ndarray] = {}
@@ -245,11 +278,14 @@ class TextModel:
         return [states_of[position] for position in range(len(texts))]
 
     def _batches(self, rows: Sequence[Sequence[int]], more: int) -> list[list[int]]:
-        """Positions of the texts that run together (`batches_of_like_length`); `more` tokens follow each of `rows`."""
+        """Positions of the texts that run together (`batches_of_like_length`); `more` tokens follow
+        each of `rows`.
+        """
         return batches_of_like_length([len(row) + more for row in rows], self._batch)
 
     def _rows(self, texts: list[str], more: int | list[int], encoded: list[list[int]]) -> TokenRows:
-        """Pads texts to a bucket's length and to a full batch, so that one program serves every part of a list.
+        """Pads texts to a bucket's length and to a full batch, so that one program serves every
+        part of a list.
 
         `more` tokens follow each text, or all of them.
         """
@@ -273,17 +309,18 @@ def _before(text: str, stops: Sequence[str]) -> str:
 
 
 def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextModel:
-    """Loads a checkpoint in the layout of transformers (config.json, safetensors, tokenizer.json), or a GGUF file.
+    """Loads a checkpoint in the layout of transformers (config.json, safetensors, tokenizer.json),
+    or a GGUF file.
 
     Args:
-      folder: of the checkpoint, a GGUF file, or a model on the Hugging Face hub: OWNER/NAME, hf://OWNER/NAME@REVISION, or
-        hf://OWNER/NAME/FILE.gguf.
+      folder: of the checkpoint, a GGUF file, or a model on the Hugging Face hub: OWNER/NAME,
+        hf://OWNER/NAME@REVISION, or hf://OWNER/NAME/FILE.gguf.
       dtype: of parameters and computation.
       batch: so many prompts run at once, at most.
 
     Raises:
-      UserError: a file is missing, its content is unknown, or files do not fit together; `batch` is below 1; or `dtype` is none of
-        `DTYPES`.
+      UserError: a file is missing, its content is unknown, or files do not fit together; `batch` is
+        below 1; or `dtype` is none of `DTYPES`.
     """
     if batch < 1:
         raise UserError(f"batch={batch}: must be at least 1")
@@ -292,7 +329,9 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
     settings = weights.read_config(path)
     tokenizer = Tokenizer.read(path, settings.vocab_size)
     params = weights.load(path, settings, dtype, jax.device_put)
-    return TextModel(LanguageModel(settings, dtype), params, tokenizer, batch, chat_template.read(path))
+    return TextModel(
+        LanguageModel(settings, dtype), params, tokenizer, batch, chat_template.read(path)
+    )
 
 
 def _require_dtype(dtype: Any) -> None:
@@ -306,10 +345,12 @@ def _require_dtype(dtype: Any) -> None:
 
 
 def fetch(name: str | Path, key: str = "") -> Path:
-    """The folder of a checkpoint: `name` itself, one that stands for a GGUF file, or a copy of the hub's model.
+    """The folder of a checkpoint: `name` itself, one that stands for a GGUF file, or a copy of the
+    hub's model.
 
     Raises:
-      UserError: there is no such folder, file or model, or the GGUF file cannot be used; it names `key` of the config.
+      UserError: there is no such folder, file or model, or the GGUF file cannot be used; it names
+          `key` of the config.
     """
     where = f"config.{key}={name}" if key else str(name)
     if hub.is_named(name):

@@ -21,7 +21,9 @@ from motif_jax.lm.training import TokenBatch
 
 
 def refuse_prompts(packing: str, where: str | Path) -> None:
-    """Refuses texts with prompts, in `where`, for windows, which predict all tokens and do not know where a prompt ends."""
+    """Refuses texts with prompts, in `where`, for windows, which predict all tokens and do not know
+    where a prompt ends.
+    """
     if packing == "windows":
         raise UserError(
             f"config.packing=windows: must be 'items' (of a T5 with config.objective=prefix): {where} has prompts, and a window would learn "
@@ -39,14 +41,17 @@ class TextRows(NamedTuple):
     """How rows are made."""
 
     objective: str  # see `objectives`
-    packing: str  # 'windows' of `length` tokens over items end to end, or 'items', each in a row of its own
+    # 'windows' of `length` tokens over items end to end, or 'items', each in a row of its own
+    packing: str
     length: int  # most tokens of a row
     tokens: Tokens  # special tokens
 
     def batch(
         self, rows: objectives.ObjectiveRows, widths: tuple[int, int], rng: np.random.Generator
     ) -> TokenBatch:
-        """Makes inputs and targets; `widths` are the padded lengths of prompts and targets for objective 'prefix'."""
+        """Makes inputs and targets; `widths` are the padded lengths of prompts and targets for
+        objective 'prefix'.
+        """
         if self.objective == "causal":
             return objectives.causal(rows)
         if self.objective == "masked":
@@ -57,7 +62,9 @@ class TextRows(NamedTuple):
 
 
 class WindowBatches:
-    """Windows over a dataset's items end to end; UserError if it is shorter than a window, or has prompts."""
+    """Windows over a dataset's items end to end; UserError if it is shorter than a window, or has
+    prompts.
+    """
 
     def __init__(self, dataset: TokensDataset, rows: TextRows, batch_size: int, seed: int) -> None:
         check_prompts(rows.packing, dataset)
@@ -83,11 +90,17 @@ class WindowBatches:
         return stacked(batches)
 
     def _batch(self, tokens: np.ndarray, step: int) -> TokenBatch:
-        rows = objectives.ObjectiveRows(tokens, np.ones(tokens.shape, bool), np.zeros(len(tokens), np.int64))
-        return self._rows.batch(rows, objectives.prefix_widths(self.width), _noise_rng(self._seed, step))
+        rows = objectives.ObjectiveRows(
+            tokens, np.ones(tokens.shape, bool), np.zeros(len(tokens), np.int64)
+        )
+        return self._rows.batch(
+            rows, objectives.prefix_widths(self.width), _noise_rng(self._seed, step)
+        )
 
     def all_batches(self, max_batches: int) -> list[TokenBatch]:
-        """The dataset in at most `max_batches` batches [batch_size, ...]; rows of weight 0 fill the last one."""
+        """The dataset in at most `max_batches` batches [batch_size, ...]; rows of weight 0 fill the
+        last one.
+        """
         size = self._batch_size
         batches = []
         for number in range(min(max_batches, math.ceil(self.steps_per_pass))):
@@ -143,7 +156,9 @@ def _noise_rng(seed: int, step: int) -> np.random.Generator:
 
 
 def _prompt_widths(rows: list[objectives.ObjectiveRows]) -> tuple[int, int]:
-    """Padded lengths of prompts and targets for objective 'prefix': few values, so that few programs are compiled."""
+    """Padded lengths of prompts and targets for objective 'prefix': few values, so that few
+    programs are compiled.
+    """
     width = rows[0].tokens.shape[1]
     prompts = np.concatenate([row.prompt for row in rows])
     targets = np.concatenate([row.valid.sum(axis=1) for row in rows]) - prompts

@@ -23,7 +23,9 @@ _CHECKED = 64
 
 
 def check_first_texts(config: LanguageModelConfig) -> None:
-    """Checks the first texts of each file; UserError for an invalid one, or for a prompt that `config.packing` does not allow."""
+    """Checks the first texts of each file; UserError for an invalid one, or for a prompt that
+    `config.packing` does not allow.
+    """
     paths = []
     if config.texts:
         paths += corpus.find(config.texts, "texts")
@@ -72,8 +74,12 @@ def _pieces(item: Item) -> Sequence[str]:
     return item.parts or (item.text,)
 
 
-def open_tokens(folder: str | Path, tokenizer: Path, key: str) -> tuple[TokensDataset, TokensDataset]:
-    """The two datasets below a folder, the value of the config's `key`; UserError if another tokenizer made them."""
+def open_tokens(
+    folder: str | Path, tokenizer: Path, key: str
+) -> tuple[TokensDataset, TokensDataset]:
+    """The two datasets below a folder, the value of the config's `key`; UserError if another
+    tokenizer made them.
+    """
     datasets = (TokensDataset(Path(folder) / TRAIN), TokensDataset(Path(folder) / HELD_OUT))
     for dataset in datasets:
         if dataset.manifest["tokenizer"] != digests.of_file(tokenizer / FILE):
@@ -93,13 +99,15 @@ def prepare(
     whole_prompts: bool = False,
     begins: bool = False,
 ) -> dict[str, TokensDataset] | None:
-    """Tokenises the texts into `workdir`/tokens, or resumes: the parts `TRAIN` and `HELD_OUT`, None after a request to stop.
+    """Tokenises the texts into `workdir`/tokens, or resumes: the parts `TRAIN` and `HELD_OUT`, None
+    after a request to stop.
 
     Args:
       end: the token after every item.
       longest: most tokens of an item, its end included; longer ones are cut. None: no limit.
       whole_prompts: prompts get the tokenizer's special tokens, for an encoder.
-      begins: items begin with the special tokens that the tokenizer puts in front of a text, as prompts of a decoder do.
+      begins: items begin with the special tokens that the tokenizer puts in front of a text, as
+          prompts of a decoder do.
     """
     if config.tokens:
         train, held_out = open_tokens(config.tokens, tokenizer_folder, "tokens")
@@ -145,7 +153,9 @@ def prepare(
 def _items_by_part(
     config: LanguageModelConfig, paths: list[Path], held_out_paths: list[Path], share: HeldOut
 ) -> Iterator[tuple[str, Item]]:
-    """The items of all files, each with `TRAIN` or `HELD_OUT`; `share` is held out where no files are."""
+    """The items of all files, each with `TRAIN` or `HELD_OUT`; `share` is held out where no files
+    are.
+    """
     for index, item in enumerate(_read_items(config, paths)):
         is_held_out = not held_out_paths and share.holds(index)
         yield HELD_OUT if is_held_out else TRAIN, item
@@ -155,7 +165,9 @@ def _items_by_part(
 
 @dataclasses.dataclass(frozen=True)
 class _ItemWriter:
-    """Writes items as tokens; `beginning` is what stands before each, the other attributes are arguments of `prepare`."""
+    """Writes items as tokens; `beginning` is what stands before each, the other attributes are
+    arguments of `prepare`.
+    """
 
     tokenizer: Tokenizer
     beginning: list[int]
@@ -166,7 +178,8 @@ class _ItemWriter:
     def add(self, writer: TokensWriter, items: Sequence[Item]) -> None:
         """Writes items; UserError for a prompt that leaves no token to learn."""
         for item, item_prompt, text in _tokenise(self.tokenizer, items, self.whole_prompts):
-            # Items of their own begin after it. In a window of several items it is learned as every token: it says that a text begins.
+            # Items of their own begin after it. In a window of several items it is learned as every
+            # token: it says that a text begins.
             prompt = [*self.beginning, *item_prompt]
             tokens = [*prompt, *text, self.end][: self.longest]
             if len(prompt) >= len(tokens):
@@ -182,7 +195,9 @@ def _tokenise(
     """Items with the tokens of their prompts and of their texts."""
     # All in two calls: the tokenizer splits each call over the processor's cores.
     prompts = tokenizer.encode([item.prompt for item in items], special=whole_prompts)
-    pieces = iter(tokenizer.encode([piece for item in items for piece in _pieces(item)], special=False))
+    pieces = iter(
+        tokenizer.encode([piece for item in items for piece in _pieces(item)], special=False)
+    )
     for item, prompt in zip(items, prompts, strict=True):
         text: list[int] = []
         for piece in itertools.islice(pieces, len(_pieces(item))):

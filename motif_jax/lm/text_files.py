@@ -17,28 +17,37 @@ PLAN = "plan.json"
 
 
 def read_questions(path: str | Path | None, key: str) -> list[dict[str, Any]]:
-    """Reads an object for each prompt of a .jsonl file of objects with `prompt` (and `candidates`, a list of texts), or of a text file.
+    """Reads an object for each prompt of a .jsonl file of objects with `prompt` (and `candidates`,
+    a list of texts), or of a text file.
 
-    A prompt is a text, or turns {"role": ..., "content": ...} of a conversation. A text file has a prompt a line.
+    A prompt is a text, or turns {"role": ..., "content": ...} of a conversation. A text file has a
+    prompt a line.
 
     Raises:
-      UserError: no file is named, it is missing or has no prompt, or a line is invalid; the error names `key` of the config.
+      UserError: no file is named, it is missing or has no prompt, or a line is invalid; the error
+          names `key` of the config.
     """
     if not path:
-        raise UserError(f"config.{key} must name a file of prompts: .jsonl, or a text file with one a line")
+        raise UserError(
+            f"config.{key} must name a file of prompts: .jsonl, or a text file with one a line"
+        )
     path = Path(path)
     try:
         # Not splitlines, which also splits at characters that may be part of a text.
         lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except FileNotFoundError:
-        raise UserError(f"config.{key}={path}: there is no such file; give one that exists") from None
+        raise UserError(
+            f"config.{key}={path}: there is no such file; give one that exists"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"config.{key}={path} cannot be read: {error}") from None
     questions: list[dict[str, Any]]
     if path.suffix != ".jsonl" or lines == [""]:
         questions = [{"prompt": line} for line in lines if line.strip()]
     else:
-        questions = [_question(line, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
+        questions = [
+            _question(line, f"{path} line {number}") for number, line in enumerate(lines, start=1)
+        ]
     if not questions:
         raise UserError(f"config.{key}={path}: holds no prompt")
     return questions
@@ -57,7 +66,9 @@ def _question(line: str, where: str) -> dict[str, Any]:
     texts = [prompt] if isinstance(prompt, str) else [turn["content"] for turn in row["prompt"]]
     candidates = row.get("candidates")
     if candidates is not None:
-        are_texts = isinstance(candidates, list) and all(isinstance(text, str) for text in candidates)
+        are_texts = isinstance(candidates, list) and all(
+            isinstance(text, str) for text in candidates
+        )
         if not candidates or not are_texts:
             raise UserError(f'{where}: "candidates" must be a list of texts')
     files.require_whole_characters("".join((*texts, *(candidates or ()))), where)
@@ -77,7 +88,9 @@ def _are_turns(value: Any) -> bool:
 
 
 def pin(workdir: Path, folder: Path, name: str) -> None:
-    """Records digests of the model, so that all answers of a resumed run are of one model; UserError where it started with another."""
+    """Records digests of the model, so that all answers of a resumed run are of one model;
+    UserError where it started with another.
+    """
     path = workdir / PLAN
     remedy = "restore a copy of it, or choose another --workdir"
     read = {
@@ -85,7 +98,11 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
         configs.FILE: digests.of_file(folder / configs.FILE),
         tokens.FILE: digests.of_file(folder / tokens.FILE),
     }
-    for name_of_file in (generation_config.FILE, chat_template.CONFIG_FILE, chat_template.TEMPLATE_FILE):
+    for name_of_file in (
+        generation_config.FILE,
+        chat_template.CONFIG_FILE,
+        chat_template.TEMPLATE_FILE,
+    ):
         if (folder / name_of_file).is_file():
             read[name_of_file] = digests.of_file(folder / name_of_file)
 
@@ -104,7 +121,8 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
 
 
 class AnswerFile:
-    """A .jsonl file with a line for each question, whose fields it repeats, in order; `done` is the number of its lines.
+    """A .jsonl file with a line for each question, whose fields it repeats, in order; `done` is the
+    number of its lines.
 
     A batch of answers that a kill cut off is written again.
 
@@ -116,7 +134,9 @@ class AnswerFile:
         rows = list(files.read_json_lines(path, remedy="remove the file, it is written again"))
         for number, row in enumerate(rows, start=1):
             if number > len(questions) or {**row, **questions[number - 1]} != row:
-                raise UserError(f"{path} line {number} answers another question: choose another --workdir")
+                raise UserError(
+                    f"{path} line {number} answers another question: choose another --workdir"
+                )
         self.done = len(rows)
         if len(rows) < len(questions):
             # Draws depend on the batch, so a resumed run starts with a whole one.

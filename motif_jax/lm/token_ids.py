@@ -29,13 +29,18 @@ def read(
 def pad_within(pad_id: int, vocab_size: int) -> int:
     """The padding token, or 0 where it is not in the table.
 
-    A row outside the table is NaN, which no mask removes. Padding is masked, so that any row will do.
+    A row outside the table is NaN, which no mask removes. Padding is masked, so that any row will
+    do.
     """
     return pad_id if 0 <= pad_id < vocab_size else 0
 
 
-def require(start_id: int, end_ids: Sequence[int], vocab_size: int, start_key: str, source: str) -> None:
-    """Raises UserError where the token that begins texts (of the entry `start_key`), or one that ends them, is not in the table."""
+def require(
+    start_id: int, end_ids: Sequence[int], vocab_size: int, start_key: str, source: str
+) -> None:
+    """Raises UserError where the token that begins texts (of the entry `start_key`), or one that
+    ends them, is not in the table.
+    """
     for token in (start_id, *end_ids):
         if not 0 <= token < vocab_size:
             raise UserError(

@@ -43,9 +43,15 @@ class Tokenisation(Generic[Item]):
     amount: Callable[[Item], int] = lambda item: 1  # units of an item
 
     def split(
-        self, folder: Path, items: Iterable[tuple[str, Item]], total: int, stopped: Callable[[], bool]
+        self,
+        folder: Path,
+        items: Iterable[tuple[str, Item]],
+        total: int,
+        stopped: Callable[[], bool],
     ) -> dict[str, TokensDataset] | None:
-        """Writes (part, item) pairs below `folder`, unless both parts exist; the datasets by part, None after a request to stop."""
+        """Writes (part, item) pairs below `folder`, unless both parts exist; the datasets by part,
+        None after a request to stop.
+        """
         complete = all((folder / part / layout.MANIFEST).is_file() for part in PARTS)
         if not complete and not self._write(folder, items, total, stopped):
             return None
@@ -63,9 +69,15 @@ class Tokenisation(Generic[Item]):
         return datasets
 
     def _write(
-        self, folder: Path, items: Iterable[tuple[str, Item]], total: int, stopped: Callable[[], bool]
+        self,
+        folder: Path,
+        items: Iterable[tuple[str, Item]],
+        total: int,
+        stopped: Callable[[], bool],
     ) -> bool:
-        """Writes the datasets that are not complete; False after a request to stop, with all saved."""
+        """Writes the datasets that are not complete; False after a request to stop, with all
+        saved.
+        """
         with ExitStack() as stack:
             writers = self._open_writers(folder, stack)
             progress = stack.enter_context(Progress(total, self.unit, "tokenise"))
@@ -93,7 +105,9 @@ class Tokenisation(Generic[Item]):
 
             for part, writer in writers.items():
                 if not counts[part]:
-                    raise UserError(self.too_few.format("to learn from" if part == TRAIN else "to hold out"))
+                    raise UserError(
+                        self.too_few.format("to learn from" if part == TRAIN else "to hold out")
+                    )
                 writer.commit()
         return True
 
@@ -108,7 +122,12 @@ class Tokenisation(Generic[Item]):
                 # The missing part would be of another split.
                 shutil.rmtree(folder / part)
             writer = TokensWriter(
-                folder / part, self.vocab_size, self.tokenizer, self.token_columns, self.item_columns, source
+                folder / part,
+                self.vocab_size,
+                self.tokenizer,
+                self.token_columns,
+                self.item_columns,
+                source,
             )
             writers[part] = stack.enter_context(writer)
         return writers

@@ -1,4 +1,6 @@
-"""Converts texts to tokens and back by a checkpoint's tokenizer.json, and rows of tokens to padded arrays."""
+"""Converts texts to tokens and back by a checkpoint's tokenizer.json, and rows of tokens to padded
+arrays.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from motif_jax.core.joint_tokens import JointRows
 FILE = "tokenizer.json"
 # Smallest padded length of `bucket`.
 _SMALLEST = 16
-# Most tokens of a batch, padding included: attention of 32 long prompts at a time would take gigabytes.
+# Most tokens of a batch, padding included: attention of 32 long prompts at a time would take
+# gigabytes.
 TOKENS_OF_BATCH = 4096
 
 
@@ -41,9 +44,11 @@ class Tokenizer:
 
     @classmethod
     def read(cls, folder: str | Path, vocab_size: int | None = None) -> Tokenizer:
-        """Reads tokenizer.json; UserError where it is missing or damaged, or has more tokens than the model's `vocab_size`.
+        """Reads tokenizer.json; UserError where it is missing or damaged, or has more tokens than
+        the model's `vocab_size`.
 
-        Special tokens may lie beyond, as that of pictures does in Gemma 3: a text that has one is refused.
+        Special tokens may lie beyond, as that of pictures does in Gemma 3: a text that has one is
+        refused.
         """
         path = Path(folder) / FILE
         if not path.is_file():
@@ -55,7 +60,9 @@ class Tokenizer:
             return tokenizer
         added = tokenizer._backend.get_added_tokens_decoder()
         tokenizer._without_row = {
-            number: token.content for number, token in added.items() if token.special and number >= vocab_size
+            number: token.content
+            for number, token in added.items()
+            if token.special and number >= vocab_size
         }
         if tokenizer.size - len(tokenizer._without_row) > vocab_size:
             raise UserError(
@@ -68,10 +75,13 @@ class Tokenizer:
         """Number of tokens, added ones included."""
         return self._backend.get_vocab_size(with_added_tokens=True)
 
-    def encode(self, texts: Sequence[str], special: bool = True, closed: bool = True) -> list[list[int]]:
+    def encode(
+        self, texts: Sequence[str], special: bool = True, closed: bool = True
+    ) -> list[list[int]]:
         """Tokens of each text.
 
-        A text that spells the tokenizer's first special token itself, as chat templates do, has it once.
+        A text that spells the tokenizer's first special token itself, as chat templates do, has it
+        once.
 
         Args:
           special: with the special tokens that the tokenizer adds.
@@ -79,7 +89,8 @@ class Tokenizer:
         """
         opening = 0 if closed else len(self.beginning())
         return [
-            joint_tokens.tokens_of(encoding, closed, opening) for encoding in self._encodings(texts, special)
+            joint_tokens.tokens_of(encoding, closed, opening)
+            for encoding in self._encodings(texts, special)
         ]
 
     def beginning(self) -> list[int]:
@@ -89,11 +100,15 @@ class Tokenizer:
         return encoding.ids[: is_added.index(0)]
 
     def _encodings(self, texts: Sequence[str], special: bool) -> list[Encoding]:
-        """Raises UserError where a text has half of a character, or a token without a row in the model's table."""
+        """Raises UserError where a text has half of a character, or a token without a row in the
+        model's table.
+        """
         for text in texts:
             require_whole_characters(text, f"{text[:40]!r}")
         with tokenizer_files.working(self._source):
-            encodings: list[Encoding] = self._backend.encode_batch(list(texts), add_special_tokens=special)
+            encodings: list[Encoding] = self._backend.encode_batch(
+                list(texts), add_special_tokens=special
+            )
         for encoding in encodings if self._without_row else ():
             for token in self._without_row.keys() & set(encoding.ids):
                 raise UserError(
@@ -104,12 +119,15 @@ class Tokenizer:
     def encode_joint(
         self, prompts: Sequence[str], candidates: Sequence[Sequence[str]], special: bool = True
     ) -> list[JointRows]:
-        """Tokens of each prompt and its candidates, each candidate tokenised together with its prompt (`joint_tokens.split`).
+        """Tokens of each prompt and its candidates, each candidate tokenised together with its
+        prompt (`joint_tokens.split`).
 
-        `special`: with the special tokens that the tokenizer adds in front of a text; those after it are left out.
+        `special`: with the special tokens that the tokenizer adds in front of a text; those after
+        it are left out.
 
         Raises:
-          UserError: a prompt has no candidates, a candidate no tokens, two have the same, or one shares no token with its prompt.
+          UserError: a prompt has no candidates, a candidate no tokens, two have the same, or one
+              shares no token with its prompt.
         """
         texts = []
         for prompt, names in zip(prompts, candidates, strict=True):
@@ -117,7 +135,10 @@ class Tokenizer:
         encodings = self._encodings(texts, special)
         opening = len(self.beginning()) if special else 0
         rows = iter(
-            [joint_tokens.tokens_of(encoding, closed=False, opening=opening) for encoding in encodings]
+            [
+                joint_tokens.tokens_of(encoding, closed=False, opening=opening)
+                for encoding in encodings
+            ]
         )
         joint = []
         for prompt, names in zip(prompts, candidates, strict=True):
@@ -138,15 +159,20 @@ class Tokenizer:
         return self._backend.token_to_id(text)
 
     def token(self, text: str) -> int:
-        """The number of the token `text`, special or not; UserError where there is no such token."""
+        """The number of the token `text`, special or not; UserError where there is no such
+        token.
+        """
         number = self.find(text)
         if number is None:
             raise UserError(f"{self._source} has no token {text!r}")
         return number
 
 
-def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str], special: bool = False) -> list[list[int]]:
-    """Tokens of candidates without their prompts; `special`: with the special tokens that the tokenizer adds.
+def candidate_rows(
+    tokenizer: Tokenizer, texts: Sequence[str], special: bool = False
+) -> list[list[int]]:
+    """Tokens of candidates without their prompts; `special`: with the special tokens that the
+    tokenizer adds.
 
     Raises:
       UserError: there are no candidates, one has no tokens, or two have the same.
@@ -165,7 +191,9 @@ def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str], special: bool = F
 
 
 def bucket(length: int, maximum: int | None = None) -> int:
-    """The padded length for rows of `length` tokens: 16, 24, 32, 48, 64, 96, ..., at most `maximum`. Few lengths mean few programs."""
+    """The padded length for rows of `length` tokens: 16, 24, 32, 48, 64, 96, ..., at most
+    `maximum`. Few lengths mean few programs.
+    """
     size = _SMALLEST
     while size < length:
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
@@ -175,9 +203,11 @@ def bucket(length: int, maximum: int | None = None) -> int:
 def batches_of_like_length(
     lengths: Sequence[int], maximum: int, tokens_of_batch: int = TOKENS_OF_BATCH
 ) -> list[list[int]]:
-    """Positions of rows that run together: the longest first, at most `maximum` rows and `tokens_of_batch` tokens with their padding.
+    """Positions of rows that run together: the longest first, at most `maximum` rows and
+    `tokens_of_batch` tokens with their padding.
 
-    Attention of a batch takes rows times the square of the longest: one row of 3,000 tokens beside nine short ones took 6 GB.
+    Attention of a batch takes rows times the square of the longest: one row of 3,000 tokens beside
+    nine short ones took 6 GB.
     """
     order = sorted(range(len(lengths)), key=lambda position: -lengths[position])
     parts: list[list[int]] = []
@@ -190,7 +220,9 @@ def batches_of_like_length(
     return parts
 
 
-def padded(rows: Sequence[Sequence[int] | np.ndarray], length: int | None = None, pad: int = 0) -> TokenRows:
+def padded(
+    rows: Sequence[Sequence[int] | np.ndarray], length: int | None = None, pad: int = 0
+) -> TokenRows:
     """Pads rows on the right to `length`, by default to the longest."""
     width = max((len(row) for row in rows), default=0) if length is None else length
     tokens = np.full((len(rows), width), pad, np.int32)

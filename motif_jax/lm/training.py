@@ -1,7 +1,9 @@
-"""Trains token prediction: losses as sums and weights, gradients added over micro-batches, one update.
+"""Trains token prediction: losses as sums and weights, gradients added over micro-batches, one
+update.
 
-Functions are pure and work on one device's part of a batch. Micro-batches and devices add sums (`TokenSums`, and the gradient of the summed
-loss), and the total is divided once by the weights' sum. So the result does not depend on how a batch is divided.
+Functions are pure and work on one device's part of a batch. Micro-batches and devices add sums
+(`TokenSums`, and the gradient of the summed loss), and the total is divided once by the weights'
+sum. So the result does not depend on how a batch is divided.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ class TokenBatch(NamedTuple):
     """Rows of tokens and their targets; numpy or jax arrays.
 
     Attributes:
-      tokens, valid: int32 and bool [..., B, S], the decoder's input, or the encoder's without a decoder.
+      tokens, valid: int32 and bool [..., B, S], the decoder's input, or the encoder's without a
+          decoder.
       targets: int32 [..., B, S], the token to predict at each position.
       weights: float32 [..., B, S], of the targets; 0 where nothing is predicted.
-      prompt, prompt_valid: int32 and bool [..., B, P], input of the encoder before a decoder; None without one.
+      prompt, prompt_valid: int32 and bool [..., B, P], input of the encoder before a decoder; None
+          without one.
     """
 
     tokens: Any
@@ -58,7 +62,9 @@ class LanguageTrainState(NamedTuple):
 # (trained parameters, frozen parameters, batch, dropout key or None) -> sums
 SumsOf = Callable[[Any, Any, TokenBatch, Any], TokenSums]
 # (state, frozen parameters, micro-batches) -> (state, metrics)
-TokenUpdate = Callable[[LanguageTrainState, Any, TokenBatch], tuple[LanguageTrainState, dict[str, jax.Array]]]
+TokenUpdate = Callable[
+    [LanguageTrainState, Any, TokenBatch], tuple[LanguageTrainState, dict[str, jax.Array]]
+]
 
 
 def states_of(model: LanguageModel, params: Any, batch: TokenBatch) -> jax.Array:
@@ -80,9 +86,11 @@ def token_sums(
     weights: jax.Array,
     chunk: int | None = None,
 ) -> TokenSums:
-    """Cross-entropy of targets int32 [B, S] after states [B, S, D], computed in float32 with weights [B, S].
+    """Cross-entropy of targets int32 [B, S] after states [B, S, D], computed in float32 with
+    weights [B, S].
 
-    `chunk` tokens' logits, by `logits_of`, are in memory at once, see `chunks.in_chunks`; None: all.
+    `chunk` tokens' logits, by `logits_of`, are in memory at once, see `chunks.in_chunks`; None:
+    all.
     """
     chex.assert_equal_shape([targets, weights])
     chex.assert_equal_shape_prefix([states, targets], 2)
@@ -105,12 +113,17 @@ def token_sums(
 
 
 def gradient_sums(
-    sums_of: Callable[[Any, Any, Any, Any], Any], params: Any, frozen: Any, batches: Any, key: Any = None
+    sums_of: Callable[[Any, Any, Any, Any], Any],
+    params: Any,
+    frozen: Any,
+    batches: Any,
+    key: Any = None,
 ) -> tuple[Any, Any]:
     """The gradient of the summed loss of all micro-batches, and their sums.
 
     Args:
-      sums_of: of one micro-batch, such as a `SumsOf`; sums have a `loss`, and `spread.added` adds them.
+      sums_of: of one micro-batch, such as a `SumsOf`; sums have a `loss`, and `spread.added` adds
+          them.
       batches: leaves [A, B, ...], A micro-batches, run one after the other in the memory of one.
       key: of dropout, folded for each micro-batch; None: no dropout.
     """
@@ -146,12 +159,14 @@ def make_update(
 
     Args:
       optimizer: receives the gradient of the mean loss a token.
-      reduce: adds a tree over devices: `psum` under pmap or shard_map, the identity under jit over sharded arrays.
+      reduce: adds a tree over devices: `psum` under pmap or shard_map, the identity under jit over
+          sharded arrays.
       key_of: (step) -> dropout key, different on each device; None: no dropout.
 
     Returns:
-      `update(state, frozen, batches) -> (state, metrics)`; for `batches` see `gradient_sums`. Metrics: the mean `loss` a token,
-      `accuracy`, the sum of the weights (`tokens`), `gradient_norm` before any clip.
+      `update(state, frozen, batches) -> (state, metrics)`; for `batches` see `gradient_sums`.
+      Metrics: the mean `loss` a token, `accuracy`, the sum of the weights (`tokens`),
+      `gradient_norm` before any clip.
     """
 
     def update(

@@ -20,7 +20,10 @@ class HeldOutTexts:
     """Texts to measure with."""
 
     share: float = plain_key(
-        0.02, "share of the items, evenly spread, on which perplexity is measured", above=0, maximum=0.5
+        0.02,
+        "share of the items, evenly spread, on which perplexity is measured",
+        above=0,
+        maximum=0.5,
     )
     texts: str | None = plain_key(None, "files of held-out text, in place of a share")
 
@@ -33,7 +36,9 @@ class FreshModel(sections.ModelSizes):
         None, "fine-tunes this folder or hub model; keys below are those of a fresh one"
     )
     architecture: str = one_of(("gpt2", "t5", "llama", "qwen2", "roberta"), "'t5' as version 1.1")
-    key_value_heads: int | None = positive(None, "fewer than heads in 'llama' and 'qwen2'; None: as many")
+    key_value_heads: int | None = positive(
+        None, "fewer than heads in 'llama' and 'qwen2'; None: as many"
+    )
     feed_forward: int | None = layer_size_key(
         None, "width of the feed-forward layers; None: 4 times the width"
     )
@@ -63,7 +68,8 @@ class LanguageModelConfig(TextDatasetConfig):
 
     texts: str | None = plain_key(None, "files and folders, with commas between them")
     text_item: str = one_of(
-        ("paragraph", "line", "file"), "what is one text in .txt and .md files; empty lines divide paragraphs"
+        ("paragraph", "line", "file"),
+        "what is one text in .txt and .md files; empty lines divide paragraphs",
     )
     tokens: str | None = plain_key(
         None, "tokens/ of another run, in place of texts; its tokenizer is named below"

@@ -17,9 +17,10 @@ def extend(
 ) -> tuple[ModelConfig, Any]:
     """Adds rows for new tokens; old rows and their logits stay as they are.
 
-    A new row is that of the token `like`, or the mean of the old ones, plus noise with a tenth of their spread. At the mean an untrained
-    token is neither the most likely nor out of reach (Hewitt 2021, on new word embeddings of pretrained models), but the mean of a table
-    is a word that no text has: delimiters learn sooner from the row of the end of text.
+    A new row is that of the token `like`, or the mean of the old ones, plus noise with a tenth of
+    their spread. At the mean an untrained token is neither the most likely nor out of reach (Hewitt
+    2021, on new word embeddings of pretrained models), but the mean of a table is a word that no
+    text has: delimiters learn sooner from the row of the end of text.
 
     Arrays that stay are shared. UserError where the model has more than `size` tokens.
     """
@@ -39,7 +40,9 @@ def extend(
 
 
 def cut(config: ModelConfig, params: Any, size: int) -> tuple[ModelConfig, Any]:
-    """Keeps the first `size` rows, since a checkpoint may have more rows than its tokenizer has tokens; other arrays are shared."""
+    """Keeps the first `size` rows, since a checkpoint may have more rows than its tokenizer has
+    tokens; other arrays are shared.
+    """
     if size == config.vocab_size:
         return config, params
     fewer = {**params, "embedding": params["embedding"][:size]}

@@ -1,7 +1,8 @@
-"""Reads and writes parameters as safetensors files under transformers' names, in shards if they are large; reads GGUF files.
+"""Reads and writes parameters as safetensors files under transformers' names, in shards if they are
+large; reads GGUF files.
 
-A table for each architecture maps tensors to parameters. Linear layers are transposed in the files ([out, in] in PyTorch), except
-GPT-2's, whose queries, keys and values are one tensor.
+A table for each architecture maps tensors to parameters. Linear layers are transposed in the files
+([out, in] in PyTorch), except GPT-2's, whose queries, keys and values are one tensor.
 """
 
 from __future__ import annotations
@@ -79,14 +80,18 @@ def _t5(config: ModelConfig) -> Iterator[WeightEntry]:
                 attentions.append(("cross_attention", "cross_norm", "EncDecAttention"))
             for number, (ours, norm, theirs) in enumerate(attentions):
                 for part in ("query", "key", "value", "output"):
-                    yield from _linear((*path, ours, part), f"{name}.{number}.{theirs}.{part[0]}", False)
+                    yield from _linear(
+                        (*path, ours, part), f"{name}.{number}.{theirs}.{part[0]}", False
+                    )
                 yield WeightEntry((*path, norm, "scale"), f"{name}.{number}.layer_norm.weight")
             last = len(attentions)
             names = {"activated": "wi_0", "factor": "wi_1"} if config.gated else {"activated": "wi"}
             for ours, theirs in {**names, "down": "wo"}.items():
                 inner = f"{name}.{last}.DenseReluDense.{theirs}"
                 yield from _linear((*path, "feed_forward", ours), inner, False)
-            yield WeightEntry((*path, "feed_forward_norm", "scale"), f"{name}.{last}.layer_norm.weight")
+            yield WeightEntry(
+                (*path, "feed_forward_norm", "scale"), f"{name}.{last}.layer_norm.weight"
+            )
 
 
 def _gpt2(config: ModelConfig) -> Iterator[WeightEntry]:
@@ -112,7 +117,8 @@ def _llama(config: ModelConfig) -> Iterator[WeightEntry]:
         path = ("decoder", f"block_{layer}")
         name = f"model.layers.{layer}"
         yield WeightEntry((*path, "attention_norm", "scale"), f"{name}.input_layernorm.weight")
-        # Gemma's name for the norm before the feed-forward layer is Llama's for the one after attention.
+        # Gemma's name for the norm before the feed-forward layer is Llama's for the one after
+        # attention.
         before = "pre_feedforward_layernorm" if config.output_norms else "post_attention_layernorm"
         yield WeightEntry((*path, "feed_forward_norm", "scale"), f"{name}.{before}.weight")
         if config.output_norms:
@@ -120,15 +126,24 @@ def _llama(config: ModelConfig) -> Iterator[WeightEntry]:
                 (*path, "attention_output_norm", "scale"), f"{name}.post_attention_layernorm.weight"
             )
             yield WeightEntry(
-                (*path, "feed_forward_output_norm", "scale"), f"{name}.post_feedforward_layernorm.weight"
+                (*path, "feed_forward_output_norm", "scale"),
+                f"{name}.post_feedforward_layernorm.weight",
             )
         if config.query_key_norm:
-            yield WeightEntry((*path, "attention", "query_norm", "scale"), f"{name}.self_attn.q_norm.weight")
-            yield WeightEntry((*path, "attention", "key_norm", "scale"), f"{name}.self_attn.k_norm.weight")
+            yield WeightEntry(
+                (*path, "attention", "query_norm", "scale"), f"{name}.self_attn.q_norm.weight"
+            )
+            yield WeightEntry(
+                (*path, "attention", "key_norm", "scale"), f"{name}.self_attn.k_norm.weight"
+            )
         for part in ("query", "key", "value", "output"):
             bias = config.output_bias if part == "output" else config.attention_bias
             yield from _linear((*path, "attention", part), f"{name}.self_attn.{part[0]}_proj", bias)
-        for ours, theirs in {"activated": "gate_proj", "factor": "up_proj", "down": "down_proj"}.items():
+        for ours, theirs in {
+            "activated": "gate_proj",
+            "factor": "up_proj",
+            "down": "down_proj",
+        }.items():
             yield from _linear(
                 (*path, "feed_forward", ours), f"{name}.mlp.{theirs}", config.feed_forward_bias
             )
@@ -168,7 +183,9 @@ def there(folder: str | Path) -> bool:
 
 
 def read_config(folder: str | Path) -> ModelConfig:
-    """A folder's config; T5's `tied` is that of its weights, since transformers 5 writes every T5 as tied."""
+    """A folder's config; T5's `tied` is that of its weights, since transformers 5 writes every T5
+    as tied.
+    """
     settings = read(folder)
     if settings.architecture != "t5" or not there(folder):
         return settings
@@ -176,7 +193,9 @@ def read_config(folder: str | Path) -> ModelConfig:
 
 
 def load_pooler(folder: str | Path) -> dict[str, np.ndarray] | None:
-    """RoBERTa's pooler, kernel and bias float32, as the first hidden layer (tanh) of a head; None where the file has none."""
+    """RoBERTa's pooler, kernel and bias float32, as the first hidden layer (tanh) of a head; None
+    where the file has none.
+    """
     tensors = Tensors(folder)
     kernel = tensors.find("roberta.pooler.dense.weight")
     bias = tensors.find("roberta.pooler.dense.bias")
@@ -191,7 +210,9 @@ def check(folder: str | Path, config: ModelConfig) -> None:
 
 
 def _require(tensors: NamedTensors, folder: str | Path, config: ModelConfig) -> list[str]:
-    """Raises UserError where the tensors do not fit the model; returns the names of those that are not used."""
+    """Raises UserError where the tensors do not fit the model; returns the names of those that are
+    not used.
+    """
     table = entries(config)
     shapes = flatten_dict(param_shapes(config))
     expected_shapes = {entry.name: _file_shape(entry, shapes[entry.path].shape) for entry in table}
@@ -212,12 +233,15 @@ def load(
     dtype: Any = None,
     put: Callable[[np.ndarray], Any] = np.asarray,
 ) -> Any:
-    """Reads the parameters of a checkpoint folder, arrays of `dtype` (None: float32), one tensor at a time.
+    """Reads the parameters of a checkpoint folder, arrays of `dtype` (None: float32), one tensor at
+    a time.
 
-    `put` puts a parameter where it stays, as `jax.device_put` does: the host then holds one tensor besides.
+    `put` puts a parameter where it stays, as `jax.device_put` does: the host then holds one tensor
+    besides.
 
     Raises:
-      UserError: a tensor is missing, has another shape or dtype, is not used, or has numbers that are not finite.
+      UserError: a tensor is missing, has another shape or dtype, is not used, or has numbers that
+          are not finite.
     """
     tensors = open_tensors(folder)
     checkpoint_fit.say_unused(folder, _require(tensors, folder, config))
@@ -237,7 +261,8 @@ def collect(
     `find` has None for a missing tensor; `put` as in `load`.
 
     Raises:
-      UserError: tensors are missing, have another shape, or have numbers that are not finite; all of them are named.
+      UserError: tensors are missing, have another shape, or have numbers that are not finite; all
+          of them are named.
     """
     shapes = flatten_dict(param_shapes(config))
     flat: dict[tuple[str, ...], Any] = {}
@@ -250,7 +275,9 @@ def collect(
             continue
         expected_shape = _file_shape(entry, shapes[entry.path].shape)
         if tensor.shape != expected_shape:
-            raise UserError(f"{source}: {checkpoint_fit.misfit(entry.name, tensor.shape, expected_shape)}")
+            raise UserError(
+                f"{source}: {checkpoint_fit.misfit(entry.name, tensor.shape, expected_shape)}"
+            )
         if entry.part is not None:
             tensor = np.split(tensor, 3, axis=-1)[entry.part]
         array = np.asarray(tensor.T if entry.transposed else tensor, dtype or np.float32)
@@ -267,12 +294,15 @@ def collect(
 
 
 def _is_finite(array: np.ndarray) -> bool:
-    """Whether no number is NaN or infinite; looks at a part of the rows at a time, so that a table needs no second one."""
+    """Whether no number is NaN or infinite; looks at a part of the rows at a time, so that a table
+    needs no second one.
+    """
     return all(np.isfinite(array[row : row + _ROWS]).all() for row in range(0, len(array), _ROWS))
 
 
 def save(folder: str | Path, params: Any, config: ModelConfig) -> None:
-    """Writes parameters as transformers opens them: one file, or shards of at most `SHARD_BYTES` with their index.
+    """Writes parameters as transformers opens them: one file, or shards of at most `SHARD_BYTES`
+    with their index.
 
     The host holds one shard at a time. Weights that were in the folder are replaced.
     """
@@ -284,7 +314,9 @@ def save(folder: str | Path, params: Any, config: ModelConfig) -> None:
     sources: dict[str, list[WeightEntry]] = {}
     for entry in entries(config):
         sources.setdefault(entry.name, []).append(entry)
-    sizes = {name: sum(flat[entry.path].nbytes for entry in parts) for name, parts in sources.items()}
+    sizes = {
+        name: sum(flat[entry.path].nbytes for entry in parts) for name, parts in sources.items()
+    }
     shards: list[list[str]] = [[]]
     for name, size in sizes.items():
         if shards[-1] and sum(sizes[x] for x in shards[-1]) + size > SHARD_BYTES:
@@ -292,7 +324,9 @@ def save(folder: str | Path, params: Any, config: ModelConfig) -> None:
         shards[-1].append(name)
     file_of: dict[str, str] = {}
     for number, names in enumerate(shards, start=1):
-        file = SINGLE if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        file = (
+            SINGLE if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        )
         tensors = {name: _tensor(sources[name], flat) for name in names}
         tensor_files.save(tensors, folder / file, metadata={"format": "pt"})
         file_of |= dict.fromkeys(names, file)
@@ -303,5 +337,9 @@ def save(folder: str | Path, params: Any, config: ModelConfig) -> None:
 
 def _tensor(parts: Sequence[WeightEntry], flat: Mapping[tuple[str, ...], Any]) -> np.ndarray:
     values = [np.asarray(flat[entry.path]) for entry in parts]
-    values = [value.T if entry.transposed else value for entry, value in zip(parts, values, strict=True)]
-    return np.ascontiguousarray(values[0] if parts[0].part is None else np.concatenate(values, axis=-1))
+    values = [
+        value.T if entry.transposed else value for entry, value in zip(parts, values, strict=True)
+    ]
+    return np.ascontiguousarray(
+        values[0] if parts[0].part is None else np.concatenate(values, axis=-1)
+    )

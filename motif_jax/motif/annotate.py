@@ -42,11 +42,15 @@ from motif_jax.schema import read_open_section
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
-    """Raises UserError where the config, the dataset or the annotator cannot be used; asks nothing."""
+    """Raises UserError where the config, the dataset or the annotator cannot be used; asks
+    nothing.
+    """
     run_folder.check_identity(workdir, config_tree)
     config = _annotation_config(config_tree)
     in_range = 0 <= config.shard_index < config.num_shards
-    checks.require_key(config, "shard_index", in_range, f"from 0 to num_shards - 1 = {config.num_shards - 1}")
+    checks.require_key(
+        config, "shard_index", in_range, f"from 0 to num_shards - 1 = {config.num_shards - 1}"
+    )
     shows_something = config.captions.messages or config.captions.status
     checks.require(shows_something, "captions.messages", False, "True unless captions.status is")
     if config.name:
@@ -93,7 +97,9 @@ def _check_measures(config: AnnotationConfig) -> None:
 
     if config.agreement_with:
         path = shards.Annotation(Path(config.dataset_dir), config.agreement_with).preference_path
-        checks.require_key(config, "agreement_with", path.is_file(), f"a label file: there is no {path}")
+        checks.require_key(
+            config, "agreement_with", path.is_file(), f"a label file: there is no {path}"
+        )
         PairsDataset.open(config.dataset_dir).preference(config.agreement_with)
 
     if config.correct_position_bias:
@@ -136,8 +142,12 @@ def _open_dataset(config: AnnotationConfig) -> PairsDataset:
     return PairsDataset.open(config.dataset_dir, need=arrays)
 
 
-def _list_questions(config: AnnotationConfig, dataset: PairsDataset, annotator: Annotator) -> QuestionList:
-    """The distinct questions of the dataset: captions, or the pairs' numbers for an annotator that reads no texts."""
+def _list_questions(
+    config: AnnotationConfig, dataset: PairsDataset, annotator: Annotator
+) -> QuestionList:
+    """The distinct questions of the dataset: captions, or the pairs' numbers for an annotator that
+    reads no texts.
+    """
     hasher = QuestionHasher(annotator.identity)
     if not annotator.reads_items:
         return pair_questions(dataset.num_pairs, hasher)
@@ -149,7 +159,9 @@ def _list_questions(config: AnnotationConfig, dataset: PairsDataset, annotator: 
 def _manifest(
     config: AnnotationConfig, dataset: PairsDataset, annotator: Annotator, questions: QuestionList
 ) -> dict:
-    """All that the answers depend on; shards whose manifests differ in it are not merged (`shards.BINDING`)."""
+    """All that the answers depend on; shards whose manifests differ in it are not merged
+    (`shards.BINDING`).
+    """
     subject: dict[str, Any] = {"about": "pairs"}
     if annotator.reads_items:
         subject = {
@@ -160,7 +172,8 @@ def _manifest(
     return {
         "format": shards.MANIFEST_FORMAT,
         "name": config.name or annotator.short_name,
-        # Through JSON, as it is compared with manifests that were read from files, where tuples are lists.
+        # Through JSON, as it is compared with manifests that were read from files, where tuples are
+        # lists.
         "annotator": json.loads(json.dumps(dict(annotator.identity))),
         "dataset": {
             "pairs": dataset.num_pairs,
@@ -179,7 +192,9 @@ def _annotate(
     annotator: Annotator,
     questions: QuestionList,
 ) -> int:
-    """Asks the questions of this command's shard; merges the labels if it was the last. Returns the exit status."""
+    """Asks the questions of this command's shard; merges the labels if it was the last. Returns the
+    exit status.
+    """
     manifest = _manifest(config, dataset, annotator, questions)
     name = manifest["name"]
     index = config.shard_index
@@ -219,8 +234,9 @@ def _annotate(
         try:
             summary["finished"] = _ask(config, session, questions.shard(index, count), shard, stop)
         except BaseException:
-            # The summary says how far the run came. If it cannot be written either, because the disk is full, the user still
-            # sees the error that ended the run, and not that of the summary.
+            # The summary says how far the run came. If it cannot be written either, because the
+            # disk is full, the user still sees the error that ended the run, and not that of the
+            # summary.
             with contextlib.suppress(OSError, UserError):
                 atomic_write_json(workdir / "summary.json", summary | session.summary())
             raise
@@ -246,7 +262,9 @@ def _ask(
     shard: shards.Shard,
     stop: interruption.Interruption,
 ) -> bool:
-    """Settles the shard's questions from the store, then asks the rest; returns whether all are settled."""
+    """Settles the shard's questions from the store, then asks the rest; returns whether all are
+    settled.
+    """
     known = session.recall(questions, shard.answers(), shard.add)
     if not session.unsettled(questions, known):
         return True

@@ -31,7 +31,8 @@ from motif_jax.schema import read_section
 UNIFORM = "uniform"
 AGENTS = "agents"
 SCRIPTED = "scripted"
-# Which checkpoints 'latest' and the like meant when the collection was started, in the staging folder.
+# Which checkpoints 'latest' and the like meant when the collection was started, in the staging
+# folder.
 _CHECKPOINTS = "agents.json"
 # Everything that decides what the dataset holds; only the number of workers may change.
 IDENTITY = (
@@ -61,7 +62,9 @@ def _environment_options(config: CollectConfig) -> dict[str, Any]:
 
 
 def recorded_fields(config: CollectConfig, spec: EnvironmentSpec) -> tuple[str, ...]:
-    """The observation fields besides the message that the dataset keeps: those that the environment has in the right shape."""
+    """The observation fields besides the message that the dataset keeps: those that the environment
+    has in the right shape.
+    """
     requested = ["blstats"]
     if config.screens:
         requested += ["tty_chars", "tty_colors"]
@@ -76,7 +79,9 @@ def recorded_fields(config: CollectConfig, spec: EnvironmentSpec) -> tuple[str, 
 
 
 def player_weights(config: CollectConfig, spec: EnvironmentSpec) -> dict[str, float]:
-    """Kind of player -> how often it plays, relative to the others; AGENTS and SCRIPTED stand for all of their kind."""
+    """Kind of player -> how often it plays, relative to the others; AGENTS and SCRIPTED stand for
+    all of their kind.
+    """
     if config.policy != "mixture":
         return {UNIFORM if config.policy == "random" else config.policy: 1.0}
     weights = {name: float(weight) for name, weight in vars(config.mixture).items() if weight > 0}
@@ -87,16 +92,22 @@ def player_weights(config: CollectConfig, spec: EnvironmentSpec) -> dict[str, fl
 
 
 def _scripted(config: CollectConfig, spec: EnvironmentSpec) -> dict[str, Any]:
-    """The players of `config.scripted` by name. Raises UserError: one cannot be loaded, or needs a device."""
+    """The players of `config.scripted` by name. Raises UserError: one cannot be loaded, or needs a
+    device.
+    """
     names = checks.listed(config.scripted)
     players = {name: policies.load_user_policy(name, spec, "scripted") for name in names}
     for name, policy in players.items():
-        checks.require(policy.in_workers, "scripted", name, "a player that needs no device (in_workers=True)")
+        checks.require(
+            policy.in_workers, "scripted", name, "a player that needs no device (in_workers=True)"
+        )
     return players
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
-    """Raises UserError where the config, the players or the work folder cannot be used; plays nothing."""
+    """Raises UserError where the config, the players or the work folder cannot be used; plays
+    nothing.
+    """
     run_folder.check_identity(workdir, config_tree, IDENTITY)
     config = read_section(CollectConfig, config_tree)
     capacity.require_workers("workers", config.workers)
@@ -117,14 +128,18 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
 
     is_collection = (workdir / layout.META).exists() or (workdir / layout.STAGING).exists()
     if (workdir / "data").exists() and not ((workdir / "config.json").exists() and is_collection):
-        raise UserError(f"{workdir} holds a dataset that was not collected here: choose another --workdir")
+        raise UserError(
+            f"{workdir} holds a dataset that was not collected here: choose another --workdir"
+        )
     if not (workdir / layout.META).exists():
         require_disk_space(config, workdir, spec)
         _agents(config, workdir / layout.STAGING / _CHECKPOINTS)
 
 
 def _check_fields(config: CollectConfig, spec: EnvironmentSpec) -> None:
-    """Raises UserError unless the environment has a text that fits a dataset, and the pictures that the config wants."""
+    """Raises UserError unless the environment has a text that fits a dataset, and the pictures that
+    the config wants.
+    """
     name = config.environment.name
     limit = layout.MESSAGE_BYTES
     text = registry.require_text(name, spec.text_field)
@@ -135,14 +150,18 @@ def _check_fields(config: CollectConfig, spec: EnvironmentSpec) -> None:
 
 
 def _check_players(config: CollectConfig, spec: EnvironmentSpec) -> None:
-    """Raises UserError unless the players are named where they play, and can play this environment."""
+    """Raises UserError unless the players are named where they play, and can play this
+    environment.
+    """
     weights = player_weights(config, spec)
     checks.require(bool(weights), "mixture", "all 0", "at least one weight above 0")
     for key in (AGENTS, SCRIPTED):
         allowed = f"left empty, or given with config.policy={key} or config.mixture.{key} above 0"
         checks.require_key(config, key, key in weights or not getattr(config, key), allowed)
 
-    errands = [name for name in ERRANDS if config.policy == "mixture" and getattr(config.mixture, name) > 0]
+    errands = [
+        name for name in ERRANDS if config.policy == "mixture" and getattr(config.mixture, name) > 0
+    ]
     for name in errands:
         allowed = f"0: {name} plays NetHack, not {config.environment.name}"
         checks.require_key(config, f"mixture.{name}", has_habits(spec), allowed)
@@ -150,14 +169,18 @@ def _check_players(config: CollectConfig, spec: EnvironmentSpec) -> None:
     checks.require(can_read_screen, "screens", False, f"True: {', '.join(errands)} read the screen")
 
     can_play = SCRIPTED not in weights or bool(_scripted(config, spec))
-    checks.require_key(config, "scripted", can_play, "module:Class of scripted players, with commas between")
+    checks.require_key(
+        config, "scripted", can_play, "module:Class of scripted players, with commas between"
+    )
 
 
 def require_disk_space(config: CollectConfig, workdir: Path, spec: EnvironmentSpec) -> None:
     """Raises UserError where the disk has no room for a collection that is about to start."""
     if (workdir / layout.STAGING).exists():
         return
-    folder = next(path for path in (workdir.absolute(), *workdir.absolute().parents) if path.exists())
+    folder = next(
+        path for path in (workdir.absolute(), *workdir.absolute().parents) if path.exists()
+    )
     fields = ("message", "rewards", *recorded_fields(config, spec))
     step_bytes = sum(layout.DATA_ARRAYS[name].step_bytes() for name in fields)
     dataset_bytes = step_bytes * config.length * 2 * config.num_pairs
@@ -172,7 +195,9 @@ def require_disk_space(config: CollectConfig, workdir: Path, spec: EnvironmentSp
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int | None:
-    """Collects the pairs, or resumes where an earlier command was stopped; returns the exit status."""
+    """Collects the pairs, or resumes where an earlier command was stopped; returns the exit
+    status.
+    """
     config = read_section(CollectConfig, config_tree)
     staging = workdir / layout.STAGING
     with run_folder.opened(workdir, config_tree, IDENTITY):
@@ -219,7 +244,9 @@ def _plan(config: CollectConfig, spec: EnvironmentSpec, chunks: Path) -> Samplin
 
 
 def _players(config: CollectConfig, spec: EnvironmentSpec, agents: Mapping[str, Any]) -> Players:
-    """All players by name; the weight of AGENTS and that of SCRIPTED is shared among those of the kind."""
+    """All players by name; the weight of AGENTS and that of SCRIPTED is shared among those of the
+    kind.
+    """
     weights = player_weights(config, spec)
     scripted = _scripted(config, spec)
     for kind, names in ((AGENTS, agents), (SCRIPTED, scripted)):
@@ -243,7 +270,8 @@ def _meta(config_tree: ConfigDict) -> dict[str, Any]:
 
 
 def _agents(config: CollectConfig, checkpoints: Path) -> dict[str, Any]:
-    """The agents that play, by name: those of the file `checkpoints`, else those that `config.agents` means now.
+    """The agents that play, by name: those of the file `checkpoints`, else those that
+    `config.agents` means now.
 
     Raises UserError: one is missing, or was trained again since the file was written.
     """
@@ -261,7 +289,9 @@ def _agents(config: CollectConfig, checkpoints: Path) -> dict[str, Any]:
     remedy = f"remove {checkpoints.parent} and collect again"
     entries = read_json(checkpoints, remedy, kind=list)
     try:
-        stored = [agents.CollectingAgent(str(entry["folder"]), int(entry["step"])) for entry in entries]
+        stored = [
+            agents.CollectingAgent(str(entry["folder"]), int(entry["step"])) for entry in entries
+        ]
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{checkpoints} is damaged: {remedy}") from None
     for entry, agent in zip(entries, stored, strict=True):

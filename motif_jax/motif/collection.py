@@ -33,11 +33,12 @@ MAX_EQUAL_SEQUENCES = 10_000
 class Collection:
     """Plays, pairs and writes; episodes with a chunk are not played again.
 
-    Every draw depends on the seed and the episode's index alone, so that a collection that was stopped, or ran with other
-    workers, writes the same dataset.
+    Every draw depends on the seed and the episode's index alone, so that a collection that was
+    stopped, or ran with other workers, writes the same dataset.
 
     Args:
-      plan: its seed decides every draw; the parent of its folder holds chunks and agents' actions, and is removed at the end.
+      plan: its seed decides every draw; the parent of its folder holds chunks and agents' actions,
+          and is removed at the end.
       agents: name -> checkpoint (`agents.CollectingAgent`) of the players that are agents.
       folder: of the dataset.
     """
@@ -65,7 +66,8 @@ class Collection:
         self._actions = self._staging / "tapes"
         self._chunks.mkdir(parents=True, exist_ok=True)
 
-        # Episode -> its number of sub-sequences, of all episodes with a chunk; their sum; steps played by this command.
+        # Episode -> its number of sub-sequences, of all episodes with a chunk; their sum; steps
+        # played by this command.
         self._counts = chunks.scan(self._chunks)
         self._drawn = sum(self._counts.values())
         self._steps = 0
@@ -74,10 +76,12 @@ class Collection:
             self._count_captions(episode)
 
     def run(self, meta: Mapping[str, Any]) -> bool:
-        """Plays until there are enough pairs and writes them with `meta`; False when stopped before that.
+        """Plays until there are enough pairs and writes them with `meta`; False when stopped before
+        that.
 
         Raises:
-          UserError: all of the first games are shorter than a sub-sequence, or all captions are equal and such pairs are dropped.
+          UserError: all of the first games are shorter than a sub-sequence, or all captions are
+              equal and such pairs are dropped.
         """
         num_pairs = self._num_pairs
         rows = 2 * num_pairs
@@ -94,7 +98,9 @@ class Collection:
                         f"config.drop_equal_captions=True: leaves out every pair, since all {self._drawn:,} sub-sequences have equal "
                         "captions; give False, or an environment or players that show more, with another --workdir"
                     )
-                progress.log(f"{num_usable:,} of {num_pairs:,} pairs have two different captions: playing on")
+                progress.log(
+                    f"{num_usable:,} of {num_pairs:,} pairs have two different captions: playing on"
+                )
                 rows = assemble.more_rows(rows, num_pairs, num_usable)
             progress.update(num_pairs, episodes=episodes)
 
@@ -104,7 +110,9 @@ class Collection:
         return True
 
     def _play(self, rows: int, progress: Progress) -> int | None:
-        """Records episodes until the first ones hold `rows` sub-sequences; their number, None when stopped."""
+        """Records episodes until the first ones hold `rows` sub-sequences; their number, None when
+        stopped.
+        """
         while True:
             episodes = assemble.enough_episodes(self._counts.get, rows)
             if episodes is not None:
@@ -114,13 +122,17 @@ class Collection:
                 return None
             jobs = self._jobs(rows, end)
             has_episodes = bool(self._counts)
-            for sampled in sampling.record(jobs, self._plan, self._config.workers, self._stop, has_episodes):
+            for sampled in sampling.record(
+                jobs, self._plan, self._config.workers, self._stop, has_episodes
+            ):
                 self._count(sampled, rows, progress)
             if self._stop.requested:
                 return None
 
     def _count(self, sampled: sampling.Sampled, rows: int, progress: Progress) -> None:
-        """Counts a recorded episode. Raises UserError: none of the first games was as long as a sub-sequence."""
+        """Counts a recorded episode. Raises UserError: none of the first games was as long as a
+        sub-sequence.
+        """
         self._counts[sampled.job.index] = sampled.count
         self._drawn += sampled.count
         self._steps += sampled.steps
@@ -147,9 +159,11 @@ class Collection:
         return assemble.pairs_done(self._drawn, rows, self._num_pairs, self._usable.value)
 
     def _jobs(self, rows: int, end: int | None) -> Iterator[EpisodeJob]:
-        """The episodes below `end` that have no chunk, in order, until the chunks hold `rows` sub-sequences.
+        """The episodes below `end` that have no chunk, in order, until the chunks hold `rows`
+        sub-sequences.
 
-        Episodes before one that was recorded are all played: the dataset is made of the first ones, without a gap.
+        Episodes before one that was recorded are all played: the dataset is made of the first ones,
+        without a gap.
         """
         last = max(self._counts, default=-1)
         index = 0
@@ -165,14 +179,17 @@ class Collection:
         return self._actions / f"{episode:08d}.npy"
 
     def _play_agents(self, rows: int, progress: Progress) -> int:
-        """Plays the agents' next episodes on the device and writes their actions; the end of the episodes that may be recorded."""
+        """Plays the agents' next episodes on the device and writes their actions; the end of the
+        episodes that may be recorded.
+        """
         # jax is needed from here on, and only for agents.
         from motif_jax.play import agents
         from motif_jax.play.episodes import PlaySettings
 
         end = self._ahead(rows)
         game_seeds = [self._players.seed(episode) for episode in range(end)]
-        # The additional fields are for the recording; an agent plays with those that it was trained on.
+        # The additional fields are for the recording; an agent plays with those that it was trained
+        # on.
         options = {key: value for key, value in self._plan.options.items() if key != "fields"}
         for name, agent in self._agents.items():
             unplayed = [
@@ -196,14 +213,18 @@ class Collection:
             )
             for number, _ in enumerate(played, 1):
                 progress.update(
-                    self._pairs_done(rows), agent=name, agent_episodes=f"{number} of {len(unplayed)}"
+                    self._pairs_done(rows),
+                    agent=name,
+                    agent_episodes=f"{number} of {len(unplayed)}",
                 )
             if self._stop.requested:
                 break
         return end
 
     def _ahead(self, rows: int) -> int:
-        """The end of the episodes that agents play now: about as many as are still needed, by the mean of those recorded."""
+        """The end of the episodes that agents play now: about as many as are still needed, by the
+        mean of those recorded.
+        """
         if not self._drawn:
             # No mean yet: as many as the device plays at a time.
             return max(self._counts, default=-1) + 1 + self._config.lanes
@@ -211,7 +232,9 @@ class Collection:
         return max(self._counts) + 1 + min(max(needed, _FEWEST_AHEAD), _MAX_AHEAD)
 
     def _pair(self, episodes: int) -> tuple[np.ndarray, int]:
-        """Which sub-sequences of the first episodes form which pair, int64 [pairs, 2], and how many pairs are usable."""
+        """Which sub-sequences of the first episodes form which pair, int64 [pairs, 2], and how many
+        pairs are usable.
+        """
         rows = sum(self._counts[episode] for episode in range(episodes))
         keys = None
         if self._config.drop_equal_captions:
@@ -224,7 +247,9 @@ class Collection:
         return chunks.load(self._chunks, episode, self._counts[episode])
 
     def _write(self, pairs: np.ndarray, episodes: int, meta: Mapping[str, Any]) -> bool:
-        """Copies the chunks into the dataset and writes a line for each episode; False when stopped."""
+        """Copies the chunks into the dataset and writes a line for each episode; False when
+        stopped.
+        """
         counts = [self._counts[episode] for episode in range(episodes)]
         rows: list[dict[str, Any]] = []
 
@@ -261,7 +286,9 @@ class Collection:
                     **meta,
                     "players": list(self._players.names),
                     "episodes": len(counts),
-                    "left_out_episodes": [episode for episode, count in enumerate(counts) if not count],
+                    "left_out_episodes": [
+                        episode for episode, count in enumerate(counts) if not count
+                    ],
                     "length": self._plan.length,
                 }
             )

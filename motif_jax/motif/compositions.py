@@ -1,9 +1,10 @@
 """Finds messages that a reward pays although one of their sentences is among what it likes least.
 
-A game joins what happened in a step to one message: "You faint from lack of food.  You regain consciousness." A reward that
-likes the second sentence may pay for the first, and each joined message counts as a new one, so that its pay is not divided by
-how often its sentences were seen. An agent learns to seek what it should avoid (Klissarov, D'Oro et al. 2024 call it misalignment
-by composition).
+A game joins what happened in a step to one message: "You faint from lack of food.  You regain
+consciousness." A reward that likes the second sentence may pay for the first, and each joined
+message counts as a new one, so that its pay is not divided by how often its sentences were seen. An
+agent learns to seek what it should avoid (Klissarov, D'Oro et al. 2024 call it misalignment by
+composition).
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def find_compositions(
     reward: ExplainedReward,
     rate_texts: Callable[[list[str]], np.ndarray],
 ) -> list[Composition]:
-    """The paid messages with a sentence that alone is below most of the dataset's messages, the most frequent ones first.
+    """The paid messages with a sentence that alone is below most of the dataset's messages, the
+    most frequent ones first.
 
     Args:
         messages: N distinct messages of a dataset.
@@ -41,7 +43,9 @@ def find_compositions(
         parts = split(messages[index])
         if len(parts) > 1:
             sentences_of[index] = parts
-    distinct = list(dict.fromkeys(sentence for parts in sentences_of.values() for sentence in parts))
+    distinct = list(
+        dict.fromkeys(sentence for parts in sentences_of.values() for sentence in parts)
+    )
     if not distinct:
         return []
     value_of = dict(zip(distinct, rate_texts(distinct).tolist(), strict=True))

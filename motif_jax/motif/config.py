@@ -1,4 +1,6 @@
-"""The configs of Motif's commands besides annotating and training: collecting, merging, joining, serving, explaining."""
+"""The configs of Motif's commands besides annotating and training: collecting, merging, joining,
+serving, explaining.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class CollectConfig:
 
     seed: int = sections.seed(1)
     num_pairs: int = positive(500_000, "number of pairs of the dataset")
-    drop_equal_captions: bool = plain_key(False, "leaves out pairs with two equal captions, which are ties")
+    drop_equal_captions: bool = plain_key(
+        False, "leaves out pairs with two equal captions, which are ties"
+    )
     lanes: int = LANES
     # The process that collects only hands out episodes, so all cores play.
     workers: int = positive(available_cores(), "number of processes that play")
@@ -77,9 +81,12 @@ class CollectConfig:
     )
     mixture: PlayerWeights = subsection(PlayerWeights)
     agents: str = plain_key(
-        "", "runs of train_agent, with commas between: RUN (the newest), RUN@STEP, RUN@best, RUN@all"
+        "",
+        "runs of train_agent, with commas between: RUN (the newest), RUN@STEP, RUN@best, RUN@all",
     )
-    scripted: str = plain_key("", "players of your own, module:Class (play/policies.py), with commas between")
+    scripted: str = plain_key(
+        "", "players of your own, module:Class (play/policies.py), with commas between"
+    )
     screens: bool = plain_key(
         True, "writes data/tty_chars and data/tty_colors, to look at: most of a dataset's size"
     )
@@ -92,13 +99,17 @@ class MergeAnnotationsConfig:
 
     seed: int = sections.SEED
     dataset_dir: str = plain_key("", "folder of a pairs dataset")
-    names: str = plain_key("", "label files to combine, with commas between; empty: all of the dataset")
+    names: str = plain_key(
+        "", "label files to combine, with commas between; empty: all of the dataset"
+    )
     name: str = plain_key("", "name of the label file to write; empty: only the tables")
     method: str = one_of(
         ("majority", "mean"),
         "majority: the verdict with most votes, a draw is a tie. mean: of the probabilities, where annotators keep them",
     )
-    restart: bool = plain_key(False, "replaces a label file of that name, and annotate's answers for it")
+    restart: bool = plain_key(
+        False, "replaces a label file of that name, and annotate's answers for it"
+    )
 
 
 @section_class
@@ -107,14 +118,18 @@ class JoinDatasetsConfig:
 
     seed: int = sections.SEED
     dataset_dirs: str = plain_key("", "folders of pairs datasets, with commas between")
-    names: str = plain_key("", "label files to join, with commas between; empty: all that every dataset has")
+    names: str = plain_key(
+        "", "label files to join, with commas between; empty: all that every dataset has"
+    )
 
 
 @section_class
 class ServeAnnotatorConfig:
     """An annotator behind the OpenAI protocol."""
 
-    annotator: str = plain_key("lexicon", "annotator: lexicon, or module:Class of your own, without a prompt")
+    annotator: str = plain_key(
+        "lexicon", "annotator: lexicon, or module:Class of your own, without a prompt"
+    )
     model: str = plain_key("lexicon", "the name that clients ask for")
     host: str = plain_key("127.0.0.1", "one that other machines reach needs a key, or open_to_all")
     key_variable: str = plain_key(
@@ -156,6 +171,12 @@ class ExplainRewardConfig:
         None, "whose messages are shown; None: those that the reward was trained on"
     )
     text: str = plain_key("", "messages to rate, with | between them")
-    max_evaluations: int = positive(12, "evaluations that show the change over training, spread evenly")
-    max_rows: int = positive(5000, "messages on the page, the most frequent ones; messages.csv has all")
-    max_steps: int = positive(200_000, "steps to average a reward over that reads more than the message")
+    max_evaluations: int = positive(
+        12, "evaluations that show the change over training, spread evenly"
+    )
+    max_rows: int = positive(
+        5000, "messages on the page, the most frequent ones; messages.csv has all"
+    )
+    max_steps: int = positive(
+        200_000, "steps to average a reward over that reads more than the message"
+    )

@@ -37,7 +37,8 @@ from motif_jax.schema import read_section
 
 # Best and worst messages that the terminal and the summary show.
 _MESSAGES_AN_END = 10
-# Paid messages with a sentence that the reward does not like, which the terminal shows; the page has all.
+# Paid messages with a sentence that the reward does not like, which the terminal shows; the page
+# has all.
 _SHOWN_COMPOSITIONS = 5
 PAGE = "explain.html"
 TABLE = "messages.csv"
@@ -49,7 +50,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree)
     config = read_section(ExplainRewardConfig, config_tree)
     is_named = bool(config.reward.dir)
-    checks.require_key(config, "reward.dir", is_named, "a reward: give it with --config.reward.dir=DIR")
+    checks.require_key(
+        config, "reward.dir", is_named, "a reward: give it with --config.reward.dir=DIR"
+    )
     for key, path in {"reward.dir": config.reward.dir, "other.dir": config.other.dir}.items():
         exists = not path or Path(path).exists()
         checks.require(exists, key, path, "a run folder or a .safetensors file")
@@ -114,7 +117,9 @@ def _rows_of_texts(config: ExplainRewardConfig, models: list[Any]) -> np.ndarray
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> None:
-    """Rates the messages and the texts of the config; writes the page, the tables and the summary."""
+    """Rates the messages and the texts of the config; writes the page, the tables and the
+    summary.
+    """
     config = read_section(ExplainRewardConfig, config_tree)
     with run_folder.opened(workdir, config_tree):
         models = _open_models(config)
@@ -135,12 +140,16 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
         else:
             for reward in explanation.rewards:
                 print(_overview(explanation.messages, explanation.counts, reward))
-            for reward, compositions in zip(explanation.rewards, explanation.compositions, strict=True):
+            for reward, compositions in zip(
+                explanation.rewards, explanation.compositions, strict=True
+            ):
                 if compositions:
                     print(_warning_of(reward.name, compositions))
             # Of an earlier call, maybe of another reward.
             (workdir / TEXTS).unlink(missing_ok=True)
-        page = explanation_page.render(explanation, time.strftime("%Y-%m-%d %H:%M"), config.max_rows)
+        page = explanation_page.render(
+            explanation, time.strftime("%Y-%m-%d %H:%M"), config.max_rows
+        )
         atomic_write_text(workdir / PAGE, page)
         atomic_write_json(workdir / "summary.json", summary_of(explanation))
 
@@ -166,24 +175,32 @@ def _explanation(
     compositions = []
     for model, name in zip(models, names_of(models), strict=True):
         rating = reward_ratings.rate_dataset(model, data, config.max_steps)
-        history, evaluations = reward_ratings.history(model, data, config.max_evaluations, config.max_steps)
+        history, evaluations = reward_ratings.history(
+            model, data, config.max_evaluations, config.max_steps
+        )
         reward = _explained_reward(config, model, name, rating, history, evaluations)
         rewards.append(reward)
         compositions.append(_compositions(model, messages, data.counts, reward))
         if texts:
             text_rating = reward_ratings.rate(model, model.members_of_messages(model.params, rows))
             text_history = text_rating.normalised[None]
-            typed.append(_explained_reward(config, model, name, text_rating, text_history, [model.step]))
+            typed.append(
+                _explained_reward(config, model, name, text_rating, text_history, [model.step])
+            )
 
     source = str(folder or f"the training in {models[0].folder}")
     text_counts = counts_of_texts(rows, data.messages, data.counts)
-    return Explanation(messages, data.counts, rewards, texts, typed, source, text_counts, compositions)
+    return Explanation(
+        messages, data.counts, rewards, texts, typed, source, text_counts, compositions
+    )
 
 
 def _compositions(
     model: Any, messages: list[str], counts: np.ndarray, reward: ExplainedReward
 ) -> list[Composition]:
-    """The messages that are paid in spite of a sentence; [] where the reward reads more than the message."""
+    """The messages that are paid in spite of a sentence; [] where the reward reads more than the
+    message.
+    """
     if not model.network.architecture.message_only:
         return []
 
@@ -228,7 +245,9 @@ def _explained_reward(
 
 
 def messages_table(messages: Any, counts: Any, rewards: Sequence[Any]) -> str:
-    """CSV, greatest reward first: message, count, and the columns of each reward, empty where it has none."""
+    """CSV, greatest reward first: message, count, and the columns of each reward, empty where it
+    has none.
+    """
     columns: dict[str, Any] = {"message": list(map(csv_cell, messages)), "count": counts}
     for reward, letter in zip(rewards, "AB", strict=False):
         prefix = f"{letter}_" if len(rewards) > 1 else ""
@@ -240,12 +259,18 @@ def messages_table(messages: Any, counts: Any, rewards: Sequence[Any]) -> str:
         for evaluation, values in zip(reward.evaluations, reward.history, strict=True):
             columns[f"{prefix}normalised_at_{evaluation}"] = values
     order = np.argsort(-rewards[0].normalised, kind="stable")
-    table = pd.DataFrame(columns).iloc[order].to_csv(index=False, float_format="%.7g", lineterminator="\n")
+    table = (
+        pd.DataFrame(columns)
+        .iloc[order]
+        .to_csv(index=False, float_format="%.7g", lineterminator="\n")
+    )
     return str(table)
 
 
 def _overview(messages: Sequence[str], counts: np.ndarray, reward: Any) -> str:
-    """Lines for the terminal: the best and the worst messages, the threshold and the share of the steps that it pays."""
+    """Lines for the terminal: the best and the worst messages, the threshold and the share of the
+    steps that it pays.
+    """
     order = _best_first(reward)
     if order.size <= 2 * _MESSAGES_AN_END:
         groups = {f"all {order.size}": order}
@@ -280,13 +305,19 @@ def _warning_of(name: str, compositions: Sequence[Composition]) -> str:
 
 
 def _best_first(reward: Any) -> np.ndarray:
-    """Indices of the messages that have a reward, greatest first. NaN, the reward of the others, is sorted to the end."""
+    """Indices of the messages that have a reward, greatest first. NaN, the reward of the others, is
+    sorted to the end.
+    """
     return np.argsort(-reward.normalised, kind="stable")[: reward.rated.sum()]
 
 
 def counts_of_texts(rows: np.ndarray, messages: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """How many steps of the dataset show each text of `rows`, int64; 0 for a text that it does not have."""
-    count_of = {message.tobytes(): int(count) for message, count in zip(messages, counts, strict=True)}
+    """How many steps of the dataset show each text of `rows`, int64; 0 for a text that it does not
+    have.
+    """
+    count_of = {
+        message.tobytes(): int(count) for message, count in zip(messages, counts, strict=True)
+    }
     return np.array([count_of.get(row.tobytes(), 0) for row in rows], int)
 
 
@@ -317,7 +348,9 @@ def summary_of(explanation: Any) -> dict[str, Any]:
                 "unrated_messages": int((~reward.rated).sum()),
                 "most_liked": [explanation.messages[i] for i in order[:_MESSAGES_AN_END]],
                 "least_liked": [explanation.messages[i] for i in order[::-1][:_MESSAGES_AN_END]],
-                "paid_in_spite_of_a_sentence": [composition._asdict() for composition in compositions],
+                "paid_in_spite_of_a_sentence": [
+                    composition._asdict() for composition in compositions
+                ],
             }
         )
     if len(rewards) == 2:

@@ -11,8 +11,9 @@ import numpy as np
 class ExplainedReward(NamedTuple):
     """One reward model's values of N messages; NaN for a message without a value.
 
-    `disagreement` [N] is the standard deviation of an ensemble's normalised rewards, `history` [E, N] the normalised rewards at
-    the E `evaluations`, oldest first, `curve` their metrics, and `facts` has (label, value, note).
+    `disagreement` [N] is the standard deviation of an ensemble's normalised rewards, `history` [E,
+    N] the normalised rewards at the E `evaluations`, oldest first, `curve` their metrics, and
+    `facts` has (label, value, note).
     """
 
     name: str
@@ -36,7 +37,9 @@ class ExplainedReward(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """A message that is paid although one of its sentences, alone, is among what the reward likes least."""
+    """A message that is paid although one of its sentences, alone, is among what the reward likes
+    least.
+    """
 
     message: str
     steps: int  # of the dataset, that show it
@@ -46,7 +49,8 @@ class Composition(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Rewards of one or two models for a dataset's messages [N] with their `counts`, and for the user's texts (`typed`).
+    """Rewards of one or two models for a dataset's messages [N] with their `counts`, and for the
+    user's texts (`typed`).
 
     `compositions` has a list for each reward.
     """
@@ -67,7 +71,9 @@ def occurrences_text(count: int) -> str:
 
 
 def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Spearman's rank correlation of two arrays [N] without pairs that have a NaN; NaN if an array has no two values."""
+    """Spearman's rank correlation of two arrays [N] without pairs that have a NaN; NaN if an array
+    has no two values.
+    """
     from scipy.stats import spearmanr
 
     both = np.isfinite(first) & np.isfinite(second)

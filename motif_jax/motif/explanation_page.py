@@ -35,9 +35,11 @@ SHOWN = 100
 
 
 def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) -> str:
-    """Bars of the normalised reward, each message with its weight [N], and a line at the threshold, as inline SVG.
+    """Bars of the normalised reward, each message with its weight [N], and a line at the threshold,
+    as inline SVG.
 
-    What is paid is dark; a bar around the threshold is dark above and pale below, by what of it is paid.
+    What is paid is dark; a bar around the threshold is dark above and pale below, by what of it is
+    paid.
     """
     values = reward.normalised[reward.rated]
     weights = weights[reward.rated]
@@ -74,12 +76,16 @@ def _draw_bars(
         if share == 0:
             continue
         width = 0.9 * (right - left)
-        (bar,) = axes.bar(left, share, width, bottom, align="edge", color=charts.COLOURS[0], alpha=alpha)
+        (bar,) = axes.bar(
+            left, share, width, bottom, align="edge", color=charts.COLOURS[0], alpha=alpha
+        )
         charts.set_title(bar, f"{left:.2f} to {right:.2f}: {share:.2f} % {name}")
 
 
 def scatter(explanation: Explanation) -> str:
-    """The most frequent messages as dots: normalised reward under one model against the other, as inline SVG."""
+    """The most frequent messages as dots: normalised reward under one model against the other, as
+    inline SVG.
+    """
     first, second = explanation.rewards
     both = np.flatnonzero(first.rated & second.rated)
     if not both.size:
@@ -92,7 +98,9 @@ def scatter(explanation: Explanation) -> str:
     return charts.inline(figure, "rewards of both models")
 
 
-def _cells(rewards: Sequence[ExplainedReward], index: int, history: bool = False) -> list[TableCell]:
+def _cells(
+    rewards: Sequence[ExplainedReward], index: int, history: bool = False
+) -> list[TableCell]:
     """The cells of a message, under the titles of `_titles`."""
     cells: list[TableCell] = []
     for reward in rewards:
@@ -106,7 +114,9 @@ def _cells(rewards: Sequence[ExplainedReward], index: int, history: bool = False
             change = float(reward.history[-1, index]) - float(reward.history[0, index])
             cells.append(number_cell(change, "+.3f"))
     if len(rewards) == 2:
-        cells.append(number_cell(rewards[1].normalised[index] - rewards[0].normalised[index], "+.3f"))
+        cells.append(
+            number_cell(rewards[1].normalised[index] - rewards[0].normalised[index], "+.3f")
+        )
     return cells
 
 
@@ -120,9 +130,13 @@ def _overview(reward: ExplainedReward, counts: np.ndarray) -> str:
         *reward.facts,
     ]
     if unrated.any():
-        tiles.append(("not rated", f"{unrated.sum():,}", "messages on none of the steps that were looked at"))
+        tiles.append(
+            ("not rated", f"{unrated.sum():,}", "messages on none of the steps that were looked at")
+        )
     if reward.disagreement is not None and not unrated.all():
-        mean = float(np.average(reward.disagreement[~unrated], weights=np.maximum(counts[~unrated], 1)))
+        mean = float(
+            np.average(reward.disagreement[~unrated], weights=np.maximum(counts[~unrated], 1))
+        )
         tiles.append(("disagreement", f"{mean:.3f}", "mean over the dataset's steps"))
     return html.tiles(tiles)
 
@@ -134,11 +148,17 @@ def _training(reward: ExplainedReward) -> list[Plot]:
         values = np.array([row.get(key, np.nan) for row in reward.curve], float)
         return Series(name, epochs, scale * values, dashed=dashed)
 
-    parts = {"training": "train", "validation": "validation", "new messages only": "validation_unseen"}
+    parts = {
+        "training": "train",
+        "validation": "validation",
+        "new messages only": "validation_unseen",
+    }
     accuracies = [line(name, f"{part}/accuracy", 100) for name, part in parts.items()]
     accuracies.append(line("against score", "validation/score_accuracy", 100, True))
     losses = [line("training", "train/loss"), line("validation", "validation/loss")]
-    quantiles = [line(f"{level} %", f"reward/quantile_{level:02d}") for level in (5, 25, 50, 75, 95)]
+    quantiles = [
+        line(f"{level} %", f"reward/quantile_{level:02d}") for level in (5, 25, 50, 75, 95)
+    ]
     chance = "0.693 for a model that knows nothing"
     return [
         Plot("accuracy without ties", "epoch", "correct (%)", accuracies),
@@ -165,7 +185,9 @@ def _calibration(reward: ExplainedReward) -> Plot:
             Series("model", confidence, accuracy, low, high, bars=True),
             Series("perfect", diagonal, diagonal, dashed=True),
         ]
-        caption = f"bars: Wilson's 95 % intervals; n = {sum(pairs['pairs'] for pairs in bins):,} pairs"
+        caption = (
+            f"bars: Wilson's 95 % intervals; n = {sum(pairs['pairs'] for pairs in bins):,} pairs"
+        )
     error = last.get("validation/calibration_error")
     if error is not None and not np.isnan(error):
         caption += f"; expected calibration error {100 * error:.1f} points"
@@ -176,10 +198,14 @@ def _calibration(reward: ExplainedReward) -> Plot:
 def _typed(explanation: Explanation) -> Section:
     header = ["text", "seen", *_titles(explanation.typed, False)]
     rows = []
-    for index, (text, count) in enumerate(zip(explanation.texts, explanation.text_counts, strict=True)):
+    for index, (text, count) in enumerate(
+        zip(explanation.texts, explanation.text_counts, strict=True)
+    ):
         cells = _cells(explanation.typed, index)
         rows.append([message_cell(text), TableCell(occurrences_text(count), count), *cells])
-    return Section("Texts that were asked for", "texts", [_fitted(Table("typed", header, rows), explanation)])
+    return Section(
+        "Texts that were asked for", "texts", [_fitted(Table("typed", header, rows), explanation)]
+    )
 
 
 def _side_by_side(explanation: Explanation) -> Section:
@@ -222,13 +248,21 @@ def _compositions_table(name: str, compositions: Sequence[Composition]) -> Table
                 number_cell(composition.sentence_reward, "+.3f"),
             ]
         )
-    header = ["message", "seen (times)", "paid first time", "its worst sentence", "normalised, alone"]
+    header = [
+        "message",
+        "seen (times)",
+        "paid first time",
+        "its worst sentence",
+        "normalised, alone",
+    ]
     return Table(name, header, rows, limit=SHOWN)
 
 
 def _fitted(table: Table, explanation: Explanation) -> str:
     """The table as HTML, in small letters where it has the columns of two rewards."""
-    return f'<div class="wide">{table.html()}</div>' if len(explanation.rewards) > 1 else table.html()
+    return (
+        f'<div class="wide">{table.html()}</div>' if len(explanation.rewards) > 1 else table.html()
+    )
 
 
 def _messages_note(explanation: Explanation, max_rows: int) -> str:
@@ -285,12 +319,16 @@ def render(explanation: Explanation, written: str, max_rows: int) -> str:
             "each message as often as it was seen",
         )
         parts = [_overview(reward, counts), html.grid(over_messages, over_steps)]
-        training = _training(reward) if len(reward.curve) > 1 else [html.nothing("only one evaluation")]
+        training = (
+            _training(reward) if len(reward.curve) > 1 else [html.nothing("only one evaluation")]
+        )
         sections.append(Section(title, f"reward-{number}", parts))
         sections.append(Section(f"{title} over the training", f"training-{number}", training))
     if len(rewards) == 2:
         sections.append(_side_by_side(explanation))
-    for number, (reward, compositions) in enumerate(zip(rewards, explanation.compositions, strict=False)):
+    for number, (reward, compositions) in enumerate(
+        zip(rewards, explanation.compositions, strict=False)
+    ):
         if compositions:
             title = "Paid in spite of a sentence"
             title = f"{title}: {reward.name}" if len(rewards) > 1 else title
@@ -298,4 +336,6 @@ def render(explanation: Explanation, written: str, max_rows: int) -> str:
             sections.append(Section(title, f"composed-{number}", [table], COMPOSITIONS_NOTE))
     sections.append(_messages(explanation, max_rows))
     names = " and ".join(reward.name for reward in rewards)
-    return page.render("What the reward likes", f"{names} · {explanation.source} · {written}", sections)
+    return page.render(
+        "What the reward likes", f"{names} · {explanation.source} · {written}", sections
+    )

@@ -24,11 +24,15 @@ _PLAYERS = "players"
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
-    """Raises UserError where the datasets do not fit each other, or one lacks a label file of `config.names`."""
+    """Raises UserError where the datasets do not fit each other, or one lacks a label file of
+    `config.names`.
+    """
     run_folder.check_identity(workdir, config_tree, IDENTITY)
     config = read_section(JoinDatasetsConfig, config_tree)
     folders = checks.listed(config.dataset_dirs)
-    checks.require_key(config, "dataset_dirs", len(folders) > 1, "at least two folders, with commas between")
+    checks.require_key(
+        config, "dataset_dirs", len(folders) > 1, "at least two folders, with commas between"
+    )
     distinct = {Path(folder).resolve() for folder in folders}
     checks.require_key(config, "dataset_dirs", len(distinct) == len(folders), "different folders")
     datasets = [PairsDataset.open(folder) for folder in folders]
@@ -62,7 +66,8 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
             for name in arrays:
                 parts = [dataset.array(name) for dataset in datasets]
                 dtype = np.result_type(*parts)
-                # The longer where statuses of older engines lack the last number, which is 0 for them.
+                # The longer where statuses of older engines lack the last number, which is 0 for
+                # them.
                 shape = max(part.shape[2:] for part in parts)
                 _fill(joined.create(name, shape, dtype), parts)
             _number_datasets(joined.create("info/dataset", (), np.int64), datasets)
@@ -85,15 +90,23 @@ def _is_complete(workdir: Path) -> bool:
     return (workdir / layout.META).exists()
 
 
-def _refuse_changed(joined: PairsDataset, datasets: Sequence[PairsDataset], names: Sequence[str]) -> None:
-    """Raises UserError where the datasets, or their labels, are others than when they were joined."""
+def _refuse_changed(
+    joined: PairsDataset, datasets: Sequence[PairsDataset], names: Sequence[str]
+) -> None:
+    """Raises UserError where the datasets, or their labels, are others than when they were
+    joined.
+    """
     remedy = "join into another --workdir"
     for dataset, source in zip(datasets, joined.meta["sources"], strict=True):
         if source["content_hash"] != dataset.content_hash():
-            raise UserError(f"{joined.folder} was made when {dataset.folder} had other pairs: {remedy}")
+            raise UserError(
+                f"{joined.folder} was made when {dataset.folder} had other pairs: {remedy}"
+            )
     for name in names:
         labels = np.concatenate([dataset.preference(name) for dataset in datasets])
-        if name not in joined.preference_names() or not np.array_equal(joined.preference(name), labels):
+        if name not in joined.preference_names() or not np.array_equal(
+            joined.preference(name), labels
+        ):
             raise UserError(
                 f"{joined.folder} was made before the labels {name} were what they are now: {remedy}"
             )
@@ -104,7 +117,9 @@ def _array_names(dataset: PairsDataset) -> list[str]:
 
 
 def _shared_arrays(datasets: Sequence[PairsDataset]) -> list[str]:
-    """The arrays that all datasets have. Raises UserError: steps of an array, or sub-sequences, are of different shapes."""
+    """The arrays that all datasets have. Raises UserError: steps of an array, or sub-sequences, are
+    of different shapes.
+    """
     first = datasets[0]
     for dataset in datasets[1:]:
         if dataset.length != first.length:
@@ -112,7 +127,9 @@ def _shared_arrays(datasets: Sequence[PairsDataset]) -> list[str]:
                 f"config.dataset_dirs: {first.folder} has sub-sequences of {first.length} steps, {dataset.folder} of {dataset.length}"
             )
     shared = [
-        name for name in _array_names(first) if all(name in _array_names(other) for other in datasets[1:])
+        name
+        for name in _array_names(first)
+        if all(name in _array_names(other) for other in datasets[1:])
     ]
     for name in shared:
         for dataset in datasets[1:]:
@@ -149,12 +166,16 @@ def _names(config: JoinDatasetsConfig, datasets: Sequence[PairsDataset]) -> list
 
 
 def _refuse_other_annotators(datasets: Sequence[PairsDataset], name: str) -> None:
-    """Raises UserError where shards say that the labels `name` of two datasets come from different annotators, prompts or goals."""
+    """Raises UserError where shards say that the labels `name` of two datasets come from different
+    annotators, prompts or goals.
+    """
     annotators = _annotators(datasets, name)
     folders = list(annotators)
     for folder in folders[1:]:
         first = annotators[folders[0]]
-        differing = [line.partition(":")[0] for line in differences(first, annotators[folder], first)]
+        differing = [
+            line.partition(":")[0] for line in differences(first, annotators[folder], first)
+        ]
         if differing:
             raise UserError(
                 f"config.names: the labels {name} of {folders[0]} and {folder} come from annotators that differ in "
@@ -171,12 +192,17 @@ def _annotators(datasets: Sequence[PairsDataset], name: str) -> dict[str, dict[s
         if manifest is not None:
             questions = manifest.get("questions", {})
             wording = {key: questions[key] for key in ("orders", "captions") if key in questions}
-            annotators[str(dataset.folder)] = {"annotator": manifest["annotator"], "questions": wording}
+            annotators[str(dataset.folder)] = {
+                "annotator": manifest["annotator"],
+                "questions": wording,
+            }
     return annotators
 
 
 def _fill(joined: np.ndarray, parts: Sequence[np.ndarray]) -> None:
-    """Writes arrays one after the other; where their steps have fewer numbers than those of `joined`, the last ones stay 0."""
+    """Writes arrays one after the other; where their steps have fewer numbers than those of
+    `joined`, the last ones stay 0.
+    """
     start = 0
     for part in parts:
         within = tuple(slice(length) for length in part.shape[1:])
@@ -194,7 +220,9 @@ def _number_datasets(joined: np.ndarray, datasets: Sequence[PairsDataset]) -> No
 
 def _add_labels(joined: writer.PairsWriter, datasets: Sequence[PairsDataset], name: str) -> None:
     """Joins the labels of an annotation, and its probabilities where all datasets have them."""
-    joined.add(f"preference/{name}", np.concatenate([dataset.preference(name) for dataset in datasets]))
+    joined.add(
+        f"preference/{name}", np.concatenate([dataset.preference(name) for dataset in datasets])
+    )
     if _all_soft(datasets, name):
         probabilities = [targets.read_probabilities(dataset, name) for dataset in datasets]
         joined.add(f"annotations/{name}/probabilities", np.concatenate(probabilities))
@@ -206,7 +234,9 @@ def _sources(datasets: Sequence[PairsDataset], names: Sequence[str]) -> list[dic
     sources: list[dict[str, object]] = []
     for dataset in datasets:
         folder = str(dataset.folder)
-        labels = {name: of_folder[folder] for name, of_folder in annotators.items() if folder in of_folder}
+        labels = {
+            name: of_folder[folder] for name, of_folder in annotators.items() if folder in of_folder
+        }
         sources.append(
             {
                 "folder": folder,

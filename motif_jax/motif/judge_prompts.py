@@ -1,6 +1,8 @@
-"""Prompts of the judge in this process: turns as text, the beginning of the answer, and the tokens that say each verdict.
+"""Prompts of the judge in this process: turns as text, the beginning of the answer, and the tokens
+that say each verdict.
 
-It needs a model's tokenizer and chat template, and none of its weights: a command checks them before it begins.
+It needs a model's tokenizer and chat template, and none of its weights: a command checks them
+before it begins.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class JudgePrompts:
     def in_words(self) -> str:
         """One line: how the prompts are written."""
         if self._template is None:
-            return "prompts: plain text, an empty line between turns (the model has no chat template)"
+            return (
+                "prompts: plain text, an empty line between turns (the model has no chat template)"
+            )
         return "prompts: turns by the model's own chat template"
 
     def prompt(self, turns: Sequence[Turn]) -> str:
@@ -80,10 +84,14 @@ class JudgePrompts:
         except UserError as error:
             if turns[0]["role"] != "system" or not self._can_write(turns[1:], beginning):
                 raise
-            raise UserError(f"{error}; give a prompt file without `system` (config.prompt.file)") from None
+            raise UserError(
+                f"{error}; give a prompt file without `system` (config.prompt.file)"
+            ) from None
 
     def tokens(self, prompt: str) -> list[int]:
-        """Tokens of a prompt, with special tokens in front of it and none after it: the answer goes on."""
+        """Tokens of a prompt, with special tokens in front of it and none after it: the answer goes
+        on.
+        """
         # A template writes the special tokens itself.
         has_special = self._template is None
         (row,) = self.tokenizer.encode([prompt], special=has_special, closed=False)
@@ -106,9 +114,11 @@ class JudgePrompts:
 
 
 def find_prefill(prompts: JudgePrompts) -> Prefill:
-    """The beginning of an answer after which one token tells the verdicts apart, with the tokens of each verdict.
+    """The beginning of an answer after which one token tells the verdicts apart, with the tokens of
+    each verdict.
 
-    As a server's reply is read, all tokens count that say a verdict's word, in small or capital letters, with a blank or without.
+    As a server's reply is read, all tokens count that say a verdict's word, in small or capital
+    letters, with a blank or without.
 
     Raises:
       UserError: two verdicts begin with the same token, or one has none.

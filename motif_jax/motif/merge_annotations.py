@@ -18,7 +18,9 @@ from motif_jax.schema import read_section
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
-    """Raises UserError unless the label files exist and fit the dataset, and the new name is free."""
+    """Raises UserError unless the label files exist and fit the dataset, and the new name is
+    free.
+    """
     run_folder.check_identity(workdir, config_tree)
     config = read_section(MergeAnnotationsConfig, config_tree)
     checks.existing_folder(config, "dataset_dir")
@@ -32,7 +34,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     if config.name:
         shards.check_name(config.name)
         checks.require_key(config, "name", config.name not in names, "none of config.names")
-        checks.require_key(config, "names", len(names) > 1, "at least two label files, separated by commas")
+        checks.require_key(
+            config, "names", len(names) > 1, "at least two label files, separated by commas"
+        )
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> None:
@@ -41,20 +45,25 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
     dataset = PairsDataset.open(config.dataset_dir, need=())
     with run_folder.opened(workdir, config_tree):
         names = _names(config, dataset)
-        votes = [ensembles.read_votes(dataset.folder, name, dataset.preference(name)) for name in names]
+        votes = [
+            ensembles.read_votes(dataset.folder, name, dataset.preference(name)) for name in names
+        ]
         tables = ensembles.tables(votes)
         print(tables, flush=True)
         atomic_write_text(workdir / "agreement.txt", tables + "\n")
         summary = {"names": names, "agreement": ensembles.agreement(votes)}
         if config.name:
             merged = ensembles.combine(votes, config.method)
-            # By their content, so that the same command may be given again, but not after one of them has changed.
+            # By their content, so that the same command may be given again, but not after one of
+            # them has changed.
             source_digests = {}
             for vote in votes:
                 content = vote.labels.tobytes() + vote.probabilities.tobytes()
                 source_digests[vote.name] = digests.of_bytes(content)
             sources = {"method": config.method, "labels": source_digests}
-            path = ensembles.write_ensemble(dataset.folder, config.name, merged, sources, config.restart)
+            path = ensembles.write_ensemble(
+                dataset.folder, config.name, merged, sources, config.restart
+            )
 
             label_counts = counts(merged.labels)
             totals = ", ".join(f"{count:,} {label}" for label, count in label_counts.items())
@@ -64,10 +73,14 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
 
 
 def _names(config: MergeAnnotationsConfig, dataset: PairsDataset) -> list[str]:
-    """The label files to compare: those of `config.names`, else all of the dataset but the one that is written."""
+    """The label files to compare: those of `config.names`, else all of the dataset but the one that
+    is written.
+    """
     names = checks.listed(config.names)
     if not names:
         names = [name for name in dataset.preference_names() if name != config.name]
     if not names:
-        raise UserError(f"config.dataset_dir={config.dataset_dir}: has no label files in preference/")
+        raise UserError(
+            f"config.dataset_dir={config.dataset_dir}: has no label files in preference/"
+        )
     return names

@@ -1,4 +1,6 @@
-"""The end of an annotation: merges its finished shards into labels, and says how the annotator judged."""
+"""The end of an annotation: merges its finished shards into labels, and says how the annotator
+judged.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +47,11 @@ def merge(
     manifest: Mapping[str, Any],
     dataset: PairsDataset,
 ) -> Merge | None:
-    """Writes the labels if all shards are finished; None where some are not, after a line that names them.
+    """Writes the labels if all shards are finished; None where some are not, after a line that
+    names them.
 
-    The lock of `merging` is for two commands that finish their shards at the same time: both merge, one after the other, and
-    write the same labels.
+    The lock of `merging` is for two commands that finish their shards at the same time: both merge,
+    one after the other, and write the same labels.
     """
     with annotation.merging():
         answers, unfinished = annotation.read_answers(
@@ -65,7 +68,9 @@ def merge(
         )
         ranked = []
         if figures:
-            captions = dataset_captions(dataset.data, config.captions.messages, config.captions.status)
+            captions = dataset_captions(
+                dataset.data, config.captions.messages, config.captions.status
+            )
             ranked = judge_figures.rank_captions(captions, labels.probabilities)
         reference_labels = None
         if config.agreement_with:
@@ -98,10 +103,14 @@ def report(
     dataset: PairsDataset,
     merged: Merge,
 ) -> None:
-    """Prints what the labels say, and writes the page of the most frequent pairs for a judge that reads captions."""
+    """Prints what the labels say, and writes the page of the most frequent pairs for a judge that
+    reads captions.
+    """
     print(f"{annotation.preference_path}: {_sentence(merged.summary)}", flush=True)
     if merged.figures:
-        print(f"{judge_figures.describe_order(merged.ranked)}\n{merged.figures['advice']}", flush=True)
+        print(
+            f"{judge_figures.describe_order(merged.ranked)}\n{merged.figures['advice']}", flush=True
+        )
         pairs = answers_page.judged_pairs(
             dataset_captions(dataset.data, config.captions.messages, config.captions.status),
             questions,

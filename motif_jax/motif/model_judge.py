@@ -1,7 +1,9 @@
-"""A language model in this process as the annotator: one token's probabilities, by `lm/`, on a CPU or a GPU.
+"""A language model in this process as the annotator: one token's probabilities, by `lm/`, on a CPU
+or a GPU.
 
-It answers in mode `soft` alone. A question is the model's chat template with the beginning of the answer in it (`judge_prompts.py`);
-the answer is the probabilities of the verdicts' tokens right after it. `openai` in this mode asks a server the same.
+It answers in mode `soft` alone. A question is the model's chat template with the beginning of the
+answer in it (`judge_prompts.py`); the answer is the probabilities of the verdicts' tokens right
+after it. `openai` in this mode asks a server the same.
 """
 
 from __future__ import annotations
@@ -29,11 +31,14 @@ from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.prompts import PromptTexts
 from motif_jax.motif.judge_prompts import JudgePrompts
 
-# Texts of made-up questions: what their prompts share at the beginning, the prompts of all questions share.
+# Texts of made-up questions: what their prompts share at the beginning, the prompts of all
+# questions share.
 _PROBING_TEXTS = ("", "A", "You see here a key.", "1", "(", "\n")
-# A batch has so many times 32 tokens, and no more than lm.tokens.TOKENS_OF_BATCH: beyond it attention would take gigabytes.
+# A batch has so many times 32 tokens, and no more than lm.tokens.TOKENS_OF_BATCH: beyond it
+# attention would take gigabytes.
 _LARGEST_BATCH = 128
-# Questions that are tokenised and sorted at a time: the tokens of a million questions would take gigabytes.
+# Questions that are tokenised and sorted at a time: the tokens of a million questions would take
+# gigabytes.
 _SORTED_TOGETHER = 2048
 
 
@@ -82,7 +87,9 @@ class ModelAnnotator(chat.ChatAnnotator):
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
         texts = chat.check_chat(config, form)
         mode = config.answer.mode
-        checks.require(mode in cls.modes, "answer.mode", mode, "soft, or auto, with annotator=model")
+        checks.require(
+            mode in cls.modes, "answer.mode", mode, "soft, or auto, with annotator=model"
+        )
         batch = config.model.batch
         allowed = f"at most {_LARGEST_BATCH}: a batch holds {TOKENS_OF_BATCH:,} tokens at most, 32 for each question"
         checks.require(batch <= _LARGEST_BATCH, "model.batch", batch, allowed)
@@ -90,7 +97,8 @@ class ModelAnnotator(chat.ChatAnnotator):
         if hub.is_named(model):
             return
         model_files.check_model(_file_or_name(model), "model.model")
-        # A model that the hub names is fetched and read by the constructor: a check downloads nothing.
+        # A model that the hub names is fetched and read by the constructor: a check downloads
+        # nothing.
         if model_files.is_path(model):
             _read_prompts(text.fetch(model, "model.model"), texts, model)
 
@@ -107,7 +115,9 @@ class ModelAnnotator(chat.ChatAnnotator):
         for start in range(0, len(questions), _SORTED_TOGETHER):
             part = questions[start : start + _SORTED_TOGETHER]
             positioned = enumerate(part, start=start)
-            yield from self._answers([self.open(question, position) for position, question in positioned])
+            yield from self._answers(
+                [self.open(question, position) for position, question in positioned]
+            )
             yield None
 
     def _answers(self, conversations: Sequence[Conversation]) -> Iterator[tuple[int, Answer]]:
@@ -118,7 +128,10 @@ class ModelAnnotator(chat.ChatAnnotator):
         fitting = []
         for index, row in enumerate(rows):
             if self._max_tokens is not None and len(row) > self._max_tokens:
-                yield conversations[index].position, conversations[index].answer(UNKNOWN, note=chat.TOO_LONG)
+                yield (
+                    conversations[index].position,
+                    conversations[index].answer(UNKNOWN, note=chat.TOO_LONG),
+                )
             else:
                 fitting.append(index)
         for answered in self._scorer([rows[index] for index in fitting]):
@@ -147,8 +160,8 @@ def _read_prompts(folder: Path, texts: PromptTexts, model: str) -> JudgePrompts:
     """The prompts of a model that can judge, of which no tensor is read.
 
     Raises:
-      UserError: its config, weights, tokenizer or chat template cannot be used, it is no decoder, or none of its tokens
-        distinguishes the verdicts; the message names config.model.model.
+      UserError: its config, weights, tokenizer or chat template cannot be used, it is no decoder,
+        or none of its tokens distinguishes the verdicts; the message names config.model.model.
     """
     try:
         settings = weights.read_config(folder)

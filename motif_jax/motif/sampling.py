@@ -1,7 +1,8 @@
-"""Records episodes for the pairs dataset on all cores: who plays, the chunk of each, the worker process. No jax.
+"""Records episodes for the pairs dataset on all cores: who plays, the chunk of each, the worker
+process. No jax.
 
-Agents need the device, so that they play first and write down their actions; the recording plays their episodes again from
-seeds and actions, on the cores, as it plays those of all other players.
+Agents need the device, so that they play first and write down their actions; the recording plays
+their episodes again from seeds and actions, on the cores, as it plays those of all other players.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ STATUS_INFO = {
     "experience_level": status.LEVEL,
     "turns": status.TIME,
 }
-# The hero of NetHack's tasks, nle's default: a male human neutral monk; what info/character.npy says.
+# The hero of NetHack's tasks, nle's default: a male human neutral monk; what info/character.npy
+# says.
 CHARACTER = "mon-hum-neu-mal"
-# Rows of the arrays for an episode, doubled when one is longer: 5,000 steps and the last observation.
+# Rows of the arrays for an episode, doubled when one is longer: 5,000 steps and the last
+# observation.
 FIRST_CAPACITY = 5001
 
 
@@ -45,9 +48,11 @@ class SamplingPlan:
     """The recording settings of a collection.
 
     Attributes:
-      fields: observation fields that become data/FIELD.npy; 'message' is the environment's field `text`.
+      fields: observation fields that become data/FIELD.npy; 'message' is the environment's field
+          `text`.
       share: part of the published number of start points (steps / length) that is kept.
-      even: each distinct message of an episode is as likely to be drawn as any other; else each step.
+      even: each distinct message of an episode is as likely to be drawn as any other; else each
+          step.
     """
 
     environment: str
@@ -73,7 +78,9 @@ class ReplayedActions:
 
 @dataclass(frozen=True)
 class EpisodeJob:
-    """One episode to record: its index, the seed of its game, its player's number, and who chooses actions."""
+    """One episode to record: its index, the seed of its game, its player's number, and who chooses
+    actions.
+    """
 
     index: int
     seed: int
@@ -120,21 +127,26 @@ class Players:
 
 
 class History:
-    """The observations of the episode that is played, in arrays that are used again for the next."""
+    """The observations of the episode that is played, in arrays that are used again for the
+    next.
+    """
 
     def __init__(self, environment: Any) -> None:
         self._environment = environment
         self._arrays = empty_observation(environment.spec, (FIRST_CAPACITY,))
         self._rewards = np.zeros(FIRST_CAPACITY, np.float32)
-        # Making the views of a row costs as much as a step of the game; the next episode writes into the same rows.
+        # Making the views of a row costs as much as a step of the game; the next episode writes
+        # into the same rows.
         self._rows: list[Row] = []
 
     def play(self, seed: int, policy: Any) -> tuple[dict[str, np.ndarray], int, int]:
-        """Plays one episode; returns name -> array [rows, ...], the number of its steps, and how it ended.
+        """Plays one episode; returns name -> array [rows, ...], the number of its steps, and how it
+        ended.
 
-        The arrays are views that the next episode overwrites. Row t is the observation on which action t was chosen, with the
-        reward that came with it (0 in row 0); the final observation has a row where the environment's `last_text` says so.
-        Raises EngineError: the policy has no more actions before the episode ends.
+        The arrays are views that the next episode overwrites. Row t is the observation on which
+        action t was chosen, with the reward that came with it (0 in row 0); the final observation
+        has a row where the environment's `last_text` says so. Raises EngineError: the policy has no
+        more actions before the episode ends.
         """
         choose = policy.player(seed, self._environment.spec)
         for step, moment in enumerate(play(self._environment, seed, choose, self._row)):
@@ -147,11 +159,14 @@ class History:
         return {**history, "rewards": self._rewards[:rows]}, step, moment.end
 
     def _row(self, step: int) -> Row:
-        """The views into which the environment writes the observation of a step; doubles the arrays when they are full."""
+        """The views into which the environment writes the observation of a step; doubles the arrays
+        when they are full.
+        """
         if step == len(self._rewards):
             self._arrays = {name: _doubled(array) for name, array in self._arrays.items()}
             self._rewards = _doubled(self._rewards)
-            # The views of the old arrays would keep them alive, and lose what is written from now on.
+            # The views of the old arrays would keep them alive, and lose what is written from now
+            # on.
             self._rows = [row(self._arrays, index) for index in range(len(self._rows))]
         if step == len(self._rows):
             self._rows.append(row(self._arrays, step))
@@ -163,7 +178,9 @@ def _doubled(array: np.ndarray) -> np.ndarray:
 
 
 def caption_keys(messages: np.ndarray) -> np.ndarray:
-    """Keys of the captions of sub-sequences uint8 [rows, length, bytes]: uint64 [rows], equal for equal captions."""
+    """Keys of the captions of sub-sequences uint8 [rows, length, bytes]: uint64 [rows], equal for
+    equal captions.
+    """
     keys: dict[bytes, int] = {}
     for message in messages:
         raw = message.tobytes()
@@ -180,7 +197,9 @@ def chunk_arrays(
     plan: SamplingPlan,
     info: Mapping[str, float],
 ) -> dict[str, np.ndarray]:
-    """The arrays of the chunk of an episode of `steps`: 'data/NAME' [rows, length, ...], 'info/NAME' [rows], caption keys."""
+    """The arrays of the chunk of an episode of `steps`: 'data/NAME' [rows, length, ...],
+    'info/NAME' [rows], caption keys.
+    """
     rows = len(history["rewards"])
     length = plan.length
 
@@ -193,7 +212,9 @@ def chunk_arrays(
     weights = chunks.evenly(history["message"], length) if plan.even else None
     rng = seeds.rng(plan.seed, "starts", job.index)
     starts = chunks.draw_starts(rows, length, plan.share, rng, weights)
-    data = chunks.gather({name: history[name] for name in (*plan.fields, "rewards")}, starts, length)
+    data = chunks.gather(
+        {name: history[name] for name in (*plan.fields, "rewards")}, starts, length
+    )
     arrays = {f"data/{name}": array for name, array in data.items()}
     constants: dict[str, Any] = {}
     if "blstats" in plan.fields:
@@ -216,9 +237,11 @@ def chunk_arrays(
 
 
 class Sampler:
-    """A worker process that plays an `EpisodeJob` and writes its chunk; it answers (sub-sequences drawn, steps played).
+    """A worker process that plays an `EpisodeJob` and writes its chunk; it answers (sub-sequences
+    drawn, steps played).
 
-    It fails where the player runs out of actions, and where given ones continue after the episode's end.
+    It fails where the player runs out of actions, and where given ones continue after the episode's
+    end.
     """
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
@@ -234,7 +257,9 @@ class Sampler:
         try:
             history, steps, end = self._history.play(job.seed, job.policy)
             if is_replay and len(job.policy.taken) != steps:
-                raise EngineError(f"episode {job.index} ended after {steps} steps, more actions were given")
+                raise EngineError(
+                    f"episode {job.index} ended after {steps} steps, more actions were given"
+                )
         except EngineError as error:
             # With a cause, the environment itself failed.
             differs = is_replay and error.__cause__ is None
@@ -261,7 +286,8 @@ class Sampler:
         return count, steps
 
     def _not_repeatable(self, job: EpisodeJob, error: EngineError) -> UserError:
-        """The error of a user's environment that plays an agent's episode otherwise the second time.
+        """The error of a user's environment that plays an agent's episode otherwise the second
+        time.
 
         A UserError, as the next process would fail in the same way.
         """
@@ -277,7 +303,9 @@ class Sampler:
 
 @dataclass(frozen=True)
 class Sampled:
-    """One finished job: its number of sub-sequences and steps; `left_out` if every process died of it."""
+    """One finished job: its number of sub-sequences and steps; `left_out` if every process died of
+    it.
+    """
 
     job: EpisodeJob
     count: int
@@ -286,12 +314,17 @@ class Sampled:
 
 
 def record(
-    jobs: Iterable[EpisodeJob], plan: SamplingPlan, workers: int, stop: Any, has_episodes: bool = False
+    jobs: Iterable[EpisodeJob],
+    plan: SamplingPlan,
+    workers: int,
+    stop: Any,
+    has_episodes: bool = False,
 ) -> Generator[Sampled, None, None]:
-    """Yields jobs as `run_jobs` records them into chunk files; an episode in which several processes die is left out.
+    """Yields jobs as `run_jobs` records them into chunk files; an episode in which several
+    processes die is left out.
 
-    Raises UserError if they die before the first episode is played, for then it is hardly the episode's fault; `has_episodes`
-    says that an earlier command or call has played one.
+    Raises UserError if they die before the first episode is played, for then it is hardly the
+    episode's fault; `has_episodes` says that an earlier command or call has played one.
     """
 
     def check_lost(job: EpisodeJob) -> None:
@@ -300,7 +333,9 @@ def record(
                 "the recording processes die before they have played one episode: see their output above"
             )
 
-    with contextlib.closing(run_jobs(Sampler, {"plan": plan}, jobs, workers, stop, check_lost)) as answers:
+    with contextlib.closing(
+        run_jobs(Sampler, {"plan": plan}, jobs, workers, stop, check_lost)
+    ) as answers:
         for job, answer in answers:
             if answer is None:
                 chunks.save(plan.folder, job.index, 0, {})

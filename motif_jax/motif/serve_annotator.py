@@ -21,15 +21,21 @@ NEEDS_WORKDIR = False
 
 
 def check(config_tree: ConfigDict, workdir: Path | None) -> None:
-    """Raises UserError unless the annotator judges texts without a language model, and can be served at this address."""
+    """Raises UserError unless the annotator judges texts without a language model, and can be
+    served at this address.
+    """
     del workdir
     config = read_section(ServeAnnotatorConfig, config_tree)
-    checks.require_key(config, "host", bool(config.host.strip()), "an address or name, such as 127.0.0.1")
+    checks.require_key(
+        config, "host", bool(config.host.strip()), "an address or name, such as 127.0.0.1"
+    )
     _key(config)
     checks.require_key(config, "model", bool(config.model), "the name that clients ask for")
     annotator = annotator_class(config.annotator)
     can_be_served = annotator.reads_items and not annotator.reads_prompt
-    checks.require_key(config, "annotator", can_be_served, "one that judges texts without a language model")
+    checks.require_key(
+        config, "annotator", can_be_served, "one that judges texts without a language model"
+    )
     for form in annotator.forms:
         check_annotator(_annotator_config(config_tree), form)
     if config.prompt_file:
@@ -43,7 +49,9 @@ def run(config_tree: ConfigDict, workdir: Path | None) -> int:
     del workdir
     config = read_section(ServeAnnotatorConfig, config_tree)
     key = _key(config)
-    forms = ", ".join(form.name for form in FORMS if form in annotator_class(config.annotator).forms)
+    forms = ", ".join(
+        form.name for form in FORMS if form in annotator_class(config.annotator).forms
+    )
 
     def print_address(port: int) -> None:
         # The port is known only now where config.port=0 leaves it to the system.
@@ -54,7 +62,9 @@ def run(config_tree: ConfigDict, workdir: Path | None) -> int:
         elif config.open_to_all:
             access = "; open to all: it asks for no key"
         url = f"http://{host}:{port}/v1"
-        print(f"{config.annotator} answers as {config.model} ({forms}) at {url}{access}", flush=True)
+        print(
+            f"{config.annotator} answers as {config.model} ({forms}) at {url}{access}", flush=True
+        )
 
     judge = ChatJudge(_annotator_config(config_tree), config.model, config.prompt_file)
     serving = http_server.serve(
@@ -76,7 +86,9 @@ def _annotator_config(config_tree: ConfigDict) -> AnnotatorConfig:
 
 
 def _key(config: ServeAnnotatorConfig) -> str:
-    """The key that clients must send, '' for none. Raises UserError: the variable is named, but holds no usable key."""
+    """The key that clients must send, '' for none. Raises UserError: the variable is named, but
+    holds no usable key.
+    """
     key = os.environ.get(config.key_variable, "").strip()
     is_usable = not config.key_variable or (bool(key) and key.isprintable())
     allowed = "the name of an environment variable that holds a key, or empty"

@@ -41,7 +41,8 @@ IDENTITY = (
     "compat",
 )
 
-# `reward.quantile` of train_agent's configs, for which the end of the training prints what an agent would be paid.
+# `reward.quantile` of train_agent's configs, for which the end of the training prints what an agent
+# would be paid.
 DEFAULT_QUANTILE = 0.5
 
 # A batch of up to this size may be larger than the dataset: the rest of it is padding.
@@ -49,7 +50,9 @@ MAX_PADDED = 1 << 16
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
-    """Raises UserError where the config, the dataset or its labels cannot be used; trains nothing."""
+    """Raises UserError where the config, the dataset or its labels cannot be used; trains
+    nothing.
+    """
     run_folder.check_identity(workdir, config_tree, IDENTITY)
     config = read_section(RewardConfig, config_tree)
     offline_run.check(config, None)
@@ -78,7 +81,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int:
-    """Trains to the end, or resumes where an earlier command was stopped; returns the exit status."""
+    """Trains to the end, or resumes where an earlier command was stopped; returns the exit
+    status.
+    """
     config = read_section(RewardConfig, config_tree)
     parallel = DataParallel(training_devices(config.num_devices))
 

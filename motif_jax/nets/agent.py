@@ -45,19 +45,25 @@ NETHACK_FIELDS = ("window_chars", "window_colors", "blstats", "message")
 
 
 class Prepared(NamedTuple):
-    """Parameters in the dtypes in which `apply` reads them, and arrays derived from them; see `AgentNetwork.prepare`."""
+    """Parameters in the dtypes in which `apply` reads them, and arrays derived from them; see
+    `AgentNetwork.prepare`.
+    """
 
     params: Params
     tables: Any
 
 
 class Trunk(nn.Module):
-    """Encoder and core: observation [T, B, ...] -> features [T, B, H] and the state [B, S] after row T-1."""
+    """Encoder and core: observation [T, B, ...] -> features [T, B, H] and the state [B, S] after
+    row T-1.
+    """
 
     encoder: nn.Module
     core: nn.Module
 
-    def __call__(self, observation: Mapping[str, Array], state: Array, first: Array) -> tuple[Array, Array]:
+    def __call__(
+        self, observation: Mapping[str, Array], state: Array, first: Array
+    ) -> tuple[Array, Array]:
         length, batch = first.shape
         rows = {name: x.reshape(length * batch, *x.shape[2:]) for name, x in observation.items()}
         # A batch norm needs to know which rows are of one step.
@@ -72,7 +78,8 @@ class ActorCritic(nn.Module):
     Attributes:
       policy_size: width of the policy's head.
       actor: the trunk, shared by both heads if `critic` is None.
-      critic: a separate trunk for the value, or None. With it the recurrent state is the actor's followed by the critic's.
+      critic: a separate trunk for the value, or None. With it the recurrent state is the actor's
+          followed by the critic's.
       mask_field: the observation field that is 0 for invalid actions; their logits are `MASKED`.
       head_sizes: widths of the tanh layers before each head.
     """
@@ -88,7 +95,9 @@ class ActorCritic(nn.Module):
     def __call__(
         self, observation: Mapping[str, Array], state: Array, first: Array
     ) -> tuple[Array, Array, Array]:
-        """Returns logits or other outputs of the policy float32 [T, B, A], values float32 [T, B] and the state after row T-1."""
+        """Returns logits or other outputs of the policy float32 [T, B, A], values float32 [T, B]
+        and the state after row T-1.
+        """
         if self.critic is None:
             policy_features, new_state = self.actor(observation, state, first)
             value_features = policy_features
@@ -142,10 +151,15 @@ class AgentNetwork:
         return film.cropped(observation) if self._reads_instructions else observation
 
     def with_input_statistics(self, params: Params, observation: Mapping[str, Array]) -> Params:
-        """See `policy.with_input_statistics`: moves the statistics of what the encoder reads by rows [T, B, ...], where it keeps any."""
+        """See `policy.with_input_statistics`: moves the statistics of what the encoder reads by
+        rows [T, B, ...], where it keeps any.
+        """
         if not self._keeps_statistics:
             return params
-        rows = {name: observation[name].reshape(1, -1, *observation[name].shape[2:]) for name in self.fields}
+        rows = {
+            name: observation[name].reshape(1, -1, *observation[name].shape[2:])
+            for name in self.fields
+        }
         count = math.prod(observation[self.fields[0]].shape[:2])
         first = jnp.zeros((1, count), bool)
         _, collections = self.module.apply(
@@ -155,10 +169,14 @@ class AgentNetwork:
             first,
             mutable=[running_statistics.STATISTICS],
         )
-        return running_statistics.with_statistics(params, collections[running_statistics.STATISTICS])
+        return running_statistics.with_statistics(
+            params, collections[running_statistics.STATISTICS]
+        )
 
     def prepare(self, params: Params) -> Prepared:
-        """Computes arrays that `apply` would derive from the parameters at every call; the result replaces the parameters there."""
+        """Computes arrays that `apply` would derive from the parameters at every call; the result
+        replaces the parameters there.
+        """
         row = self._one_row()
         _, collections = self.module.apply({"params": params}, *row, mutable=["tables"])
         tables = collections.get("tables", {})
@@ -171,13 +189,21 @@ class AgentNetwork:
     def _one_row(self) -> tuple[dict[str, Array], Array, Array]:
         """Zeros of the shapes of one row of one environment: observation, state, first."""
         read = {name: self.spec.observation[name] for name in self.fields}
-        observation = {name: jnp.zeros((1, 1, *field.shape), field.dtype) for name, field in read.items()}
+        observation = {
+            name: jnp.zeros((1, 1, *field.shape), field.dtype) for name, field in read.items()
+        }
         return observation, self.initial_state(1), jnp.zeros((1, 1), bool)
 
     def apply(
-        self, params: Params | Prepared, observation: Mapping[str, Array], state: Array, first: Array
+        self,
+        params: Params | Prepared,
+        observation: Mapping[str, Array],
+        state: Array,
+        first: Array,
     ) -> tuple[Array, Array, Array]:
-        """See `PolicyNetwork.apply`; the state is float32 [B, state_size], and other fields of the observation are ignored."""
+        """See `PolicyNetwork.apply`; the state is float32 [B, state_size], and other fields of the
+        observation are ignored.
+        """
         chex.assert_rank(first, 2)
         chex.assert_shape(state, (first.shape[1], self.state_size))
         read = {name: observation[name] for name in self.fields}
@@ -197,8 +223,8 @@ def make_agent_network(
     `batch_statistics` is `of_batch` of a `film` encoder's `film.BatchNorm`.
 
     Raises:
-      UserError: the environment lacks a field of the NetHack or BabyAI encoder, or another encoder than the flat one is to
-        normalise observations.
+      UserError: the environment lacks a field of the NetHack or BabyAI encoder, or another encoder
+        than the flat one is to normalise observations.
     """
     kind = config.encoder
     if kind == AUTO:
@@ -235,7 +261,9 @@ def make_agent_network(
 
 
 def _encoder_fields(kind: str, config: GameNetwork, spec: EnvironmentSpec) -> tuple[str, ...]:
-    """The observation fields that an encoder reads, in its order; UserError if the environment lacks one."""
+    """The observation fields that an encoder reads, in its order; UserError if the environment
+    lacks one.
+    """
     if kind == FLAT:
         unread = {spec.count_field, spec.mask_field}
         if not (spec.observed_text or config.read_text):
@@ -259,12 +287,18 @@ def _encoder_fields(kind: str, config: GameNetwork, spec: EnvironmentSpec) -> tu
 
 
 def _numbers(fields: tuple[str, ...], spec: EnvironmentSpec) -> tuple[str, ...]:
-    """Those of `fields` that hold numbers of any size: no bytes, which are pictures, captions and one-hot values."""
+    """Those of `fields` that hold numbers of any size: no bytes, which are pictures, captions and
+    one-hot values.
+    """
     return tuple(name for name in fields if spec.observation[name].dtype != "uint8")
 
 
 def _make_trunk(
-    kind: str, fields: tuple[str, ...], config: GameNetwork, spec: EnvironmentSpec, batch_statistics: bool
+    kind: str,
+    fields: tuple[str, ...],
+    config: GameNetwork,
+    spec: EnvironmentSpec,
+    batch_statistics: bool,
 ) -> nn.Module:
     """A new encoder and core; modules are cheap, parameters are made by `init`."""
     dtype = jnp.dtype(config.dtype)
@@ -274,7 +308,9 @@ def _make_trunk(
     core = Core(config.core, config.hidden_size, config.core_layers, dtype, unroll, name="core")
 
     if kind == FILM:
-        encoder = film.FilmEncoder(config.image_features, config.message_features, batch_statistics, dtype)
+        encoder = film.FilmEncoder(
+            config.image_features, config.message_features, batch_statistics, dtype
+        )
         return Trunk(encoder, core)
     if kind == FLAT:
         flat = FlatEncoder(
@@ -284,14 +320,20 @@ def _make_trunk(
             image_features=config.image_features,
             sizes=tuple(config.flat_sizes),
             nonlinearity=config.nonlinearity,
-            scaled_fields=_numbers(fields, spec) if config.observation_normalisation == RUNNING else (),
+            scaled_fields=_numbers(fields, spec)
+            if config.observation_normalisation == RUNNING
+            else (),
             picture_normalisation=config.picture_normalisation,
             dtype=dtype,
         )
         return Trunk(flat, core)
     if kind in (TILES, UNDERFOOT):
         tiles = TileEmbeddingEncoder(
-            config.image_features, config.vector_features, config.message_features, config.nonlinearity, dtype
+            config.image_features,
+            config.vector_features,
+            config.message_features,
+            config.nonlinearity,
+            dtype,
         )
         if kind == TILES:
             return Trunk(tiles, core)
@@ -316,8 +358,11 @@ def _make_trunk(
     return Trunk(nethack, core)
 
 
-def rescale_value_head(params: Params, old: tuple[Array, Array], new: tuple[Array, Array]) -> Params:
-    """Rescales the value head so that its outputs, denormalised by `new`, equal its old outputs, denormalised by `old`.
+def rescale_value_head(
+    params: Params, old: tuple[Array, Array], new: tuple[Array, Array]
+) -> Params:
+    """Rescales the value head so that its outputs, denormalised by `new`, equal its old outputs,
+    denormalised by `old`.
 
     Both are (mean, standard deviation), scalars. Source: van Hasselt et al. 2016, equation 9.
     """

@@ -12,15 +12,19 @@ Params = Any
 
 
 def cast_ahead(function: Callable[..., Any], params: Params, *arguments: Any) -> Params:
-    """Returns `params` with those leaves cast that `function(params, *arguments)` only ever reads in one other dtype.
+    """Returns `params` with those leaves cast that `function(params, *arguments)` only ever reads
+    in one other dtype.
 
     The function's results stay the same, bit for bit, since it makes the same casts.
     """
     leaves, structure = jax.tree.flatten(params)
     program = jax.make_jaxpr(function)(params, *arguments).jaxpr
 
-    # Variable of a leaf -> dtypes to which the program casts it; None: it reads the leaf in another way.
-    read_dtypes: dict[Any, set[Any]] = {variable: set() for variable in program.invars[: len(leaves)]}
+    # Variable of a leaf -> dtypes to which the program casts it; None: it reads the leaf in another
+    # way.
+    read_dtypes: dict[Any, set[Any]] = {
+        variable: set() for variable in program.invars[: len(leaves)]
+    }
 
     def record(values: Sequence[Any], dtype: Any) -> None:
         for value in values:

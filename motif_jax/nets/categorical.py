@@ -8,10 +8,11 @@ from jax import Array
 
 
 def entropy(logits: Array) -> Array:
-    """Entropy in nats, -sum(p log p), of the distributions `logits` float [..., A]; [...], of the same type.
+    """Entropy in nats, -sum(p log p), of the distributions `logits` float [..., A]; [...], of the
+    same type.
 
-    A choice whose logit is -inf does not exist: it adds nothing and has no gradient. Where a logit is NaN, or all are -inf, the
-    entropy is NaN, too: a training must notice it.
+    A choice whose logit is -inf does not exist: it adds nothing and has no gradient. Where a logit
+    is NaN, or all are -inf, the entropy is NaN, too: a training must notice it.
     """
     log_p = jax.nn.log_softmax(logits)
     is_possible = log_p != -jnp.inf

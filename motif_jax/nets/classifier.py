@@ -1,7 +1,8 @@
-"""The classifier of an online reward: whether a message is helpful (Zheng et al. 2024, ONI-classification).
+"""The classifier of an online reward: whether a message is helpful (Zheng et al. 2024,
+ONI-classification).
 
-It has the reward network's message encoder, two linear layers of 512 with ReLU, dropout, and two logits. All layers have
-PyTorch's default initialisation. Golden numbers: oni_classifier.npz.
+It has the reward network's message encoder, two linear layers of 512 with ReLU, dropout, and two
+logits. All layers have PyTorch's default initialisation. Golden numbers: oni_classifier.npz.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class ClassifierModule(nn.Module):
     def __call__(
         self, messages: jax.Array, max_length: int | None = None, training: bool = False
     ) -> jax.Array:
-        x = MessageEncoder(SHAPES[self.message], orthogonal=False, name="message")(messages, max_length)
+        x = MessageEncoder(SHAPES[self.message], orthogonal=False, name="message")(
+            messages, max_length
+        )
         for name in ("classifier_fc1", "classifier_fc2"):
             x = nn.relu(Dense(HIDDEN, limit=1.0 / math.sqrt(x.shape[-1]), name=name)(x))
         x = nn.Dropout(self.dropout, deterministic=not training)(x)
@@ -39,7 +42,9 @@ class ClassifierModule(nn.Module):
 
 
 class MessageClassifier:
-    """The classifier as pure functions, with an encoder of `nets.message.SHAPES`, and dropout before the head in training."""
+    """The classifier as pure functions, with an encoder of `nets.message.SHAPES`, and dropout
+    before the head in training.
+    """
 
     def __init__(self, message: str = "lt_cnn", dropout: float = DROPOUT) -> None:
         self.message = message
@@ -65,6 +70,10 @@ class MessageClassifier:
         training = dropout_key is not None
         return self.module.apply({"params": params}, messages, max_length, training, rngs=rngs)  # type: ignore[return-value]
 
-    def probability(self, params: Any, messages: jax.Array, max_length: int | None = None) -> jax.Array:
-        """Probability of "yes", float32 [N], of messages uint8 [N, 256]; `max_length` as in `logits`."""
+    def probability(
+        self, params: Any, messages: jax.Array, max_length: int | None = None
+    ) -> jax.Array:
+        """Probability of "yes", float32 [N], of messages uint8 [N, 256]; `max_length` as in
+        `logits`.
+        """
         return jax.nn.softmax(self.logits(params, messages, max_length), axis=-1)[:, 1]

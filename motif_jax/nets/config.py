@@ -28,7 +28,8 @@ class GameNetwork:
         "the network of gym:ID with environment.text=info:KEY or a function reads the caption's bytes, too; else only the reward does",
     )
     image_encoder: str = one_of(
-        ("convnet_simple", "convnet_impala", "resnet_impala", "mlp"), "encoder of the image of the window"
+        ("convnet_simple", "convnet_impala", "resnet_impala", "mlp"),
+        "encoder of the image of the window",
     )
     image_features: int = layer_size_key(512, "size of the features of the image")
     vector_features: int = layer_size_key(128, "size of the features of the status")

@@ -8,15 +8,16 @@ import jax
 import jax.numpy as jnp
 
 Array = jax.Array
-# Outside of a program's entry, XLA's CPU compiler has a fast convolution for this order of axes alone. JAX's own gradients
-# have other orders: in the loop over minibatches they took 36 times as long
-# (https://github.com/jax-ml/jax/issues/12868).
+# Outside of a program's entry, XLA's CPU compiler has a fast convolution for this order of axes
+# alone. JAX's own gradients have other orders: in the loop over minibatches they took 36 times as
+# long (https://github.com/jax-ml/jax/issues/12868).
 _AXES = ("NHWC", "HWIO", "NHWC")
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def convolution(pictures: Array, kernel: Array, stride: int, padding: int) -> Array:
-    """Cross-correlation of pictures [N, H, W, in] -> [N, H', W', out] with a kernel [k, k, in, out].
+    """Cross-correlation of pictures [N, H, W, in] -> [N, H', W', out] with a kernel [k, k, in,
+    out].
 
     Value and gradients are those of `jax.lax.conv_general_dilated`, outside of loops to the bit.
 
@@ -24,10 +25,14 @@ def convolution(pictures: Array, kernel: Array, stride: int, padding: int) -> Ar
       padding: zeros added on each side.
     """
     sides = [(padding, padding)] * 2
-    return jax.lax.conv_general_dilated(pictures, kernel, (stride, stride), sides, dimension_numbers=_AXES)
+    return jax.lax.conv_general_dilated(
+        pictures, kernel, (stride, stride), sides, dimension_numbers=_AXES
+    )
 
 
-def _forward(pictures: Array, kernel: Array, stride: int, padding: int) -> tuple[Array, tuple[Array, Array]]:
+def _forward(
+    pictures: Array, kernel: Array, stride: int, padding: int
+) -> tuple[Array, tuple[Array, Array]]:
     return convolution(pictures, kernel, stride, padding), (pictures, kernel)
 
 
@@ -60,7 +65,9 @@ def _gradient_of_pictures(
 def _gradient_of_kernel(
     pictures: Array, shape: tuple[int, ...], stride: int, padding: int, cotangent: Array
 ) -> Array:
-    """The pictures, with rows as their channels, convolved with the cotangent, spread out by the stride."""
+    """The pictures, with rows as their channels, convolved with the cotangent, spread out by the
+    stride.
+    """
     sides = []
     for axis in (1, 2):
         spread = (cotangent.shape[axis] - 1) * stride + 1

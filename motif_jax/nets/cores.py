@@ -23,9 +23,10 @@ def state_size(kind: str, hidden_size: int, layers: int) -> int:
 class Core(nn.Module):
     """Features [T, B, F] and a state [B, S] -> outputs [T, B, H] and the state after the last row.
 
-    The state is one array: the hidden vectors of a GRU's layers, or all hidden vectors and then all cells of an LSTM. The
-    order of gates is reset, update, new (GRU) and input, forget, cell, output (LSTM). Each layer has two bias vectors; a
-    GRU's reset gate multiplies the hidden part with its bias.
+    The state is one array: the hidden vectors of a GRU's layers, or all hidden vectors and then all
+    cells of an LSTM. The order of gates is reset, update, new (GRU) and input, forget, cell, output
+    (LSTM). Each layer has two bias vectors; a GRU's reset gate multiplies the hidden part with its
+    bias.
 
     Attributes:
       hidden_size: H; without recurrence the outputs are the features.
@@ -62,16 +63,22 @@ class Core(nn.Module):
         width = gates * self.hidden_size
         dtype = self.dtype
         limit = 1 / math.sqrt(self.hidden_size)
-        input_kernel, input_bias = KernelAndBias((x.shape[-1], width), limit, name=f"{prefix}_input")()
+        input_kernel, input_bias = KernelAndBias(
+            (x.shape[-1], width), limit, name=f"{prefix}_input"
+        )()
         kernel, bias = KernelAndBias((self.hidden_size, width), limit, name=f"{prefix}_hidden")()
         inputs = add_bias(products.linear(x.astype(dtype), input_kernel.astype(dtype)), input_bias)
 
-        def body(carry: tuple[Array, ...], row: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array]:
+        def body(
+            carry: tuple[Array, ...], row: tuple[Array, Array]
+        ) -> tuple[tuple[Array, ...], Array]:
             x, reset = row
             carry = tuple(jnp.where(reset[:, None], 0.0, vector) for vector in carry)
-            # Cast in the loop, so that gradients of kernel and bias are summed over rows in float32.
+            # Cast in the loop, so that gradients of kernel and bias are summed over rows in
+            # float32.
             from_hidden = (
-                products.linear(carry[0].astype(dtype), kernel.astype(dtype)).astype(jnp.float32) + bias
+                products.linear(carry[0].astype(dtype), kernel.astype(dtype)).astype(jnp.float32)
+                + bias
             )
             carry = step(carry, x, from_hidden)
             return carry, carry[0]
@@ -86,7 +93,8 @@ class Core(nn.Module):
 
 
 def gru_step(state: tuple[Array, ...], from_input: Array, from_hidden: Array) -> tuple[Array, ...]:
-    """One GRU step (Cho et al. 2014, with the bias inside the reset gate's product): the hidden vector, float32 [B, H].
+    """One GRU step (Cho et al. 2014, with the bias inside the reset gate's product): the hidden
+    vector, float32 [B, H].
 
     The parts of the gates from the input and from the hidden vector are [B, 3H], with their biases.
     """
@@ -98,7 +106,9 @@ def gru_step(state: tuple[Array, ...], from_input: Array, from_hidden: Array) ->
 
 
 def lstm_step(state: tuple[Array, ...], from_input: Array, from_hidden: Array) -> tuple[Array, ...]:
-    """One LSTM step (Hochreiter and Schmidhuber 1997, with forget gates): hidden vector and cell, float32 [B, H]; gates are [B, 4H]."""
+    """One LSTM step (Hochreiter and Schmidhuber 1997, with forget gates): hidden vector and cell,
+    float32 [B, H]; gates are [B, 4H].
+    """
     gates = from_input.astype(jnp.float32) + from_hidden.astype(jnp.float32)
     write, forget, candidate, read = jnp.split(gates, 4, axis=-1)
     cell = jax.nn.sigmoid(forget) * state[1] + jax.nn.sigmoid(write) * jnp.tanh(candidate)

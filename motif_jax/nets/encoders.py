@@ -16,8 +16,8 @@ from motif_jax.nets.status import scale_status
 Array = jax.Array
 # Bytes are divided by it.
 BYTE_SCALE = 255.0
-# Values of config.network.picture_normalisation -> axes over which a `PictureEncoder` takes mean and variance. A pixel's own
-# take away how bright it is beside the others.
+# Values of config.network.picture_normalisation -> axes over which a `PictureEncoder` takes mean
+# and variance. A pixel's own take away how bright it is beside the others.
 NORMALISED_AXES = {"pixel": (-1,), "picture": (-3, -2, -1)}
 # A `PictureEncoder` halves sides to at most this one.
 _SMALL_SIDE = 16
@@ -26,8 +26,8 @@ _SMALL_SIDE = 16
 class NetHackEncoder(nn.Module):
     """Picture, status and message of NetHack -> [N, image + vector + 27 + message] features.
 
-    Reads `window_chars` and `window_colors` uint8 [N, 12, 12], `blstats` [N, 27], `message` uint8 [N, 256]. The features
-    include the 27 scaled status numbers.
+    Reads `window_chars` and `window_colors` uint8 [N, 12, 12], `blstats` [N, 27], `message` uint8
+    [N, 256]. The features include the 27 scaled status numbers.
     """
 
     image: ImageEncoder
@@ -52,9 +52,11 @@ class NetHackEncoder(nn.Module):
 
 
 class PictureEncoder(nn.Module):
-    """Pictures uint8 [N, H, W, C] -> [N, features]: 3x3 convolutions that halve the sides to at most 16, then two more.
+    """Pictures uint8 [N, H, W, C] -> [N, features]: 3x3 convolutions that halve the sides to at
+    most 16, then two more.
 
-    The output of the first is normalised, so that it suits both a grid world's codes (0 to 10) and pixels (0 to 255).
+    The output of the first is normalised, so that it suits both a grid world's codes (0 to 10) and
+    pixels (0 to 255).
 
     Attributes:
       normalisation: a key of `NORMALISED_AXES`.
@@ -89,7 +91,8 @@ class PictureEncoder(nn.Module):
 class FlatEncoder(nn.Module):
     """Numeric fields, flattened and joined in order of their names -> [N, features].
 
-    Text bytes are divided by 255, each of the pictures has a `PictureEncoder`, and each of `scaled_fields` a `RunningScale`.
+    Text bytes are divided by 255, each of the pictures has a `PictureEncoder`, and each of
+    `scaled_fields` a `RunningScale`.
     """
 
     fields: tuple[str, ...]
@@ -110,7 +113,11 @@ class FlatEncoder(nn.Module):
             if name in self.image_fields:
                 scope = f"picture{self.image_fields.index(name)}"
                 encoder = PictureEncoder(
-                    self.image_features, self.nonlinearity, self.dtype, self.picture_normalisation, name=scope
+                    self.image_features,
+                    self.nonlinearity,
+                    self.dtype,
+                    self.picture_normalisation,
+                    name=scope,
                 )
                 x = encoder(x)
             x = x.reshape(x.shape[0], -1).astype(jnp.float32)
@@ -122,5 +129,7 @@ class FlatEncoder(nn.Module):
 
         x = jnp.concatenate(parts, axis=-1)
         for number, features in enumerate(self.sizes, start=1):
-            x = ACTIVATIONS[self.nonlinearity](Dense(features, self.dtype, name=f"flat_fc{number}")(x))
+            x = ACTIVATIONS[self.nonlinearity](
+                Dense(features, self.dtype, name=f"flat_fc{number}")(x)
+            )
         return x

@@ -1,7 +1,8 @@
-"""The symbolic agent's encoder of BabyAI: the view, modulated by the instruction (Chevalier-Boisvert et al. 2019).
+"""The symbolic agent's encoder of BabyAI: the view, modulated by the instruction
+(Chevalier-Boisvert et al. 2019).
 
-It has convolutions of the view, and blocks whose channels the instruction scales and shifts (FiLM, Perez et al. 2018), in
-the sizes of the published `expert_filmcnn`.
+It has convolutions of the view, and blocks whose channels the instruction scales and shifts (FiLM,
+Perez et al. 2018), in the sizes of the published `expert_filmcnn`.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ _WORDS = 8
 
 
 class BatchNorm(nn.Module):
-    """Batch normalisation (Ioffe and Szegedy 2015) of [T, B, H, W, C] over all but the first and the last axis.
+    """Batch normalisation (Ioffe and Szegedy 2015) of [T, B, H, W, C] over all but the first and
+    the last axis.
 
-    By default moving statistics normalise each channel, both in play and in learning. So a row's features do not depend on
-    other rows, and the policy that plays equals the policy that learns. The statistics are parameters without a gradient,
-    which `running_statistics.with_statistics` updates. While they are collected (`STATISTICS` is mutable), and with `of_batch`,
-    mean and variance are those of each step's rows.
+    By default moving statistics normalise each channel, both in play and in learning. So a row's
+    features do not depend on other rows, and the policy that plays equals the policy that learns.
+    The statistics are parameters without a gradient, which `running_statistics.with_statistics`
+    updates. While they are collected (`STATISTICS` is mutable), and with `of_batch`, mean and
+    variance are those of each step's rows.
 
     Attributes:
       of_batch: normalise by the batch, as published (`compat.symbolic_train_mode_batchnorm`).
@@ -52,7 +55,9 @@ class BatchNorm(nn.Module):
         scale = self.param("scale", nn.initializers.ones_init(), channels)
         bias = self.param("bias", nn.initializers.zeros_init(), channels)
         mean = jax.lax.stop_gradient(self.param("mean", nn.initializers.zeros_init(), channels))
-        variance = jax.lax.stop_gradient(self.param("variance", nn.initializers.ones_init(), channels))
+        variance = jax.lax.stop_gradient(
+            self.param("variance", nn.initializers.ones_init(), channels)
+        )
         self.param("count", nn.initializers.zeros_init(), ())
         collects = self.is_mutable_collection(STATISTICS)
         y = x.astype(jnp.float32)
@@ -62,8 +67,12 @@ class BatchNorm(nn.Module):
             variance = jnp.mean(jnp.square(y - mean), axes, keepdims=True)
         if collects:
             # Averages the statistics of all steps.
-            self.variable(STATISTICS, "mean", jnp.zeros, channels).value = jnp.mean(mean, (0, 1, 2, 3))
-            self.variable(STATISTICS, "variance", jnp.ones, channels).value = jnp.mean(variance, (0, 1, 2, 3))
+            self.variable(STATISTICS, "mean", jnp.zeros, channels).value = jnp.mean(
+                mean, (0, 1, 2, 3)
+            )
+            self.variable(STATISTICS, "variance", jnp.ones, channels).value = jnp.mean(
+                variance, (0, 1, 2, 3)
+            )
         y = (y - mean) * jax.lax.rsqrt(variance + _EPSILON) * scale + bias
         return y.astype(x.dtype)
 
@@ -71,8 +80,8 @@ class BatchNorm(nn.Module):
 class FilmEncoder(nn.Module):
     """BabyAI's view and instruction -> [N, features].
 
-    Reads `image` uint8 [N, 7, 7, 3], raw numbers as published, and `instruction` uint8 [N, words], padded with 0. `features` are the
-    channels of the convolutions, and the width of the output.
+    Reads `image` uint8 [N, 7, 7, 3], raw numbers as published, and `instruction` uint8 [N, words],
+    padded with 0. `features` are the channels of the convolutions, and the width of the output.
     """
 
     features: int
@@ -88,7 +97,9 @@ class FilmEncoder(nn.Module):
         x = _max_pool(nn.relu(self._norm(x, steps, "norm1")))
         x = self._convolve(x, 3, "conv2")
         x = _max_pool(nn.relu(self._norm(x, steps, "norm2")))
-        instruction = Instruction(self.instruction_features, name="instruction")(observation[INSTRUCTION])
+        instruction = Instruction(self.instruction_features, name="instruction")(
+            observation[INSTRUCTION]
+        )
         for block in range(1, BLOCKS + 1):
             x = self._block(x, instruction, steps, f"film{block}")
         x = nn.relu(_max_pool(x))
@@ -115,13 +126,17 @@ class FilmEncoder(nn.Module):
 
 
 class Instruction(nn.Module):
-    """Words uint8 [N, L], padded with 0 -> the state float32 [N, features] of a GRU after them; zeros without words."""
+    """Words uint8 [N, L], padded with 0 -> the state float32 [N, features] of a GRU after them;
+    zeros without words.
+    """
 
     features: int
 
     @nn.compact
     def __call__(self, words: Array) -> Array:
-        table = self.param("embedding", nn.initializers.normal(1.0), (instructions.SIZE, self.features))
+        table = self.param(
+            "embedding", nn.initializers.normal(1.0), (instructions.SIZE, self.features)
+        )
         embedded = table[words.astype(jnp.int32).T]
         start = jnp.zeros((len(words), self.features))
         first = jnp.zeros(words.T.shape, bool)
@@ -142,7 +157,8 @@ def cropped(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
     """Crops a batch's instructions to the longest, rounded up to a multiple of 8 words.
 
     Args:
-      observation: `INSTRUCTION` is integers [..., W], numbers of words, 0 after the last; the other fields stay as they are.
+      observation: `INSTRUCTION` is integers [..., W], numbers of words, 0 after the last; the other
+          fields stay as they are.
 
     Returns:
       The fields, with `INSTRUCTION` [..., W'], W' at most W.

@@ -11,7 +11,13 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.nets import products
-from motif_jax.nets.layers import ACTIVATIONS, KernelAndBias, add_bias, convolve, flatten_channels_first
+from motif_jax.nets.layers import (
+    ACTIVATIONS,
+    KernelAndBias,
+    add_bias,
+    convolve,
+    flatten_channels_first,
+)
 from motif_jax.nets.status import MAP_COLUMNS, MAP_ROWS
 
 NUM_GLYPHS = 5976
@@ -23,7 +29,8 @@ WIDTH = 3
 
 
 def crop(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax.Array:
-    """Windows [N, size, size], rows by columns, of maps [N, 21, 79], in their dtype; cells outside of the map are 0.
+    """Windows [N, size, size], rows by columns, of maps [N, 21, 79], in their dtype; cells outside
+    of the map are 0.
 
     `column` and `row`, whole numbers [N], are the cell at [size // 2, size // 2] of the window.
     """
@@ -39,9 +46,11 @@ def crop(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax
 
 
 def crop_interpolated(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax.Array:
-    """The published window, int32: glyph numbers are interpolated bilinearly at fractional positions, then rounded.
+    """The published window, int32: glyph numbers are interpolated bilinearly at fractional
+    positions, then rounded.
 
-    As published `column` and `row`, float32 [N], are the scaled status, so that the window is at the top left.
+    As published `column` and `row`, float32 [N], are the scaled status, so that the window is at
+    the top left.
     """
     numbers = glyphs.astype(jnp.float32)
     left = jnp.floor(column)
@@ -60,7 +69,8 @@ def crop_interpolated(glyphs: jax.Array, column: jax.Array, row: jax.Array, size
 
 
 class GlyphConvolutions(nn.Module):
-    """3x3 convolutions with padding 1 and ELU over embedded glyphs, flattened in the order channel, column, row.
+    """3x3 convolutions with padding 1 and ELU over embedded glyphs, flattened in the order channel,
+    column, row.
 
     Attributes:
       prefix: of the layers' names, 'crop' or 'glyph'.
@@ -79,7 +89,9 @@ class GlyphConvolutions(nn.Module):
         for number in range(1, self.num_layers + 1):
             channels = LAST_CHANNELS if number == self.num_layers else CHANNELS
             inputs = embedding.shape[1] if number == 1 else CHANNELS
-            weights = KernelAndBias((WIDTH, WIDTH, inputs, channels), name=f"{self.prefix}_conv{number}")()
+            weights = KernelAndBias(
+                (WIDTH, WIDTH, inputs, channels), name=f"{self.prefix}_conv{number}"
+            )()
             if number == 1:
                 x = convolve_embedded(x, embedding.astype(self.dtype), weights, self.stride)
             else:
@@ -91,15 +103,19 @@ class GlyphConvolutions(nn.Module):
 def convolve_embedded(
     glyphs: jax.Array, embedding: jax.Array, weights: tuple[jax.Array, jax.Array], stride: int
 ) -> jax.Array:
-    """`convolve` with padding 1 of glyphs int32 [N, H, W], embedded by [G, E], and a kernel [3, 3, E, O].
+    """`convolve` with padding 1 of glyphs int32 [N, H, W], embedded by [G, E], and a kernel [3, 3,
+    E, O].
 
-    Each of the 9 neighbours looks up a row of (embedding x kernel), which has 16 channels where the embedding has 128. The result is
-    [N, ceil(H / stride), ceil(W / stride), O] in the dtype of `embedding`.
+    Each of the 9 neighbours looks up a row of (embedding x kernel), which has 16 channels where the
+    embedding has 128. The result is [N, ceil(H / stride), ceil(W / stride), O] in the dtype of
+    `embedding`.
     """
     kernel, bias = weights
     num_glyphs = len(embedding)
     # In float32, so that gradients of frequent glyphs are summed in float32.
-    table = products.einsum("ge,hweo->hwgo", embedding, kernel.astype(embedding.dtype)).astype(jnp.float32)
+    table = products.einsum("ge,hweo->hwgo", embedding, kernel.astype(embedding.dtype)).astype(
+        jnp.float32
+    )
     # A glyph more, of zeros, is the padding.
     table = jnp.pad(table, ((0, 0), (0, 0), (0, 1), (0, 0))).reshape(-1, kernel.shape[-1])
     padded = jnp.pad(glyphs, ((0, 0), (1, 1), (1, 1)), constant_values=num_glyphs)

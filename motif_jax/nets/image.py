@@ -41,9 +41,11 @@ class ImageEncoder(nn.Module):
     Attributes:
       kind: one of IMAGE_ENCODERS (the two named impala: Espeholt et al. 2018).
       scale: divides the pixels.
-      look_up: whether to use a table (`nets.tiles`) for the first convolution if possible: the variable `tables` of
-        `AgentNetwork.prepare`, which has no gradient, or a new table for many rows.
-      blocks: whether the first convolution reads squares of pixels (`layers.convolve_blocks`) where it uses no table.
+      look_up: whether to use a table (`nets.tiles`) for the first convolution if possible: the
+        variable `tables` of `AgentNetwork.prepare`, which has no gradient, or a new table for many
+        rows.
+      blocks: whether the first convolution reads squares of pixels (`layers.convolve_blocks`) where
+          it uses no table.
       dtype: of the computation; the table is float32, so that its gradient is summed in float32.
     """
 
@@ -128,11 +130,14 @@ def convolution_shapes(kind: str) -> list[tuple[str, int, int, int]]:
     return shapes
 
 
-def residual_net(weights: LayerWeights, x: Array, stages: int, act: Callable[[Array], Array]) -> Array:
-    """Stages of convolution, pooling and two residual blocks on pictures [N, H, W, 3] -> [N, F], flattened channels first.
+def residual_net(
+    weights: LayerWeights, x: Array, stages: int, act: Callable[[Array], Array]
+) -> Array:
+    """Stages of convolution, pooling and two residual blocks on pictures [N, H, W, 3] -> [N, F],
+    flattened channels first.
 
-    The skip connection carries the activated input of the block, since the published network computes its first activation
-    in place, and published weights fit only this form.
+    The skip connection carries the activated input of the block, since the published network
+    computes its first activation in place, and published weights fit only this form.
     """
     for stage in range(1, stages + 1):
         x = convolve(x, weights[f"image_stage{stage}_conv"], padding=1)

@@ -19,7 +19,9 @@ Initializer = Callable[..., Array]
 
 @jax.custom_jvp
 def elu(x: Array) -> Array:
-    """Exponential linear unit (Clevert et al. 2016) in half the time of `jax.nn.elu` on CPU, since its gradient needs only the output."""
+    """Exponential linear unit (Clevert et al. 2016) in half the time of `jax.nn.elu` on CPU, since
+    its gradient needs only the output.
+    """
     return jnp.where(x > 0, x, jnp.exp(jnp.minimum(x, 0)) - 1)
 
 
@@ -41,7 +43,8 @@ def uniform(limit: float) -> Initializer:
     return init
 
 
-# Saxe et al. 2014, gain 1: of a kernel [..., in, out] the matrix [out, everything else] is orthogonal.
+# Saxe et al. 2014, gain 1: of a kernel [..., in, out] the matrix [out, everything else] is
+# orthogonal.
 orthogonal_output_first: Initializer = nn.initializers.orthogonal(column_axis=-1)
 
 
@@ -54,8 +57,8 @@ def unit_rows(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32
 def add_bias(y: Array, bias: Array) -> Array:
     """Adds `bias` float32 [features] to `y` [..., features]; the result has the dtype of `y`.
 
-    Adds in float32, so that the bias gradient, a sum over all rows, is a float32 sum. On some GPUs (Hopper) XLA sums
-    bfloat16 in bfloat16, and such a sum stops growing at 256 times its terms.
+    Adds in float32, so that the bias gradient, a sum over all rows, is a float32 sum. On some GPUs
+    (Hopper) XLA sums bfloat16 in bfloat16, and such a sum stops growing at 256 times its terms.
     """
     return (y.astype(bias.dtype) + bias).astype(y.dtype)
 
@@ -116,13 +119,16 @@ def flatten_channels_first(x: Array) -> Array:
 
 
 def convolve_blocks(x: Array, weights: tuple[Array, Array], stride: int) -> Array:
-    """`convolve` with squares of `stride` x `stride` pixels as the channels of one, a sum over the same products in another order.
+    """`convolve` with squares of `stride` x `stride` pixels as the channels of one, a sum over the
+    same products in another order.
 
-    On a GPU three input channels fill few lanes of a matrix product; 8x8 with stride 4 over 72x72x3 becomes 2x2 over 18x18x48.
+    On a GPU three input channels fill few lanes of a matrix product; 8x8 with stride 4 over 72x72x3
+    becomes 2x2 over 18x18x48.
 
     Args:
       x: pictures [N, H, W, in]; H and W are multiples of the stride.
-      weights: kernel [k, k, in, out], k a multiple of the stride, and bias [out]; float32, computed in the dtype of `x`.
+      weights: kernel [k, k, in, out], k a multiple of the stride, and bias [out]; float32, computed
+          in the dtype of `x`.
 
     Returns:
       [N, (H - k) / stride + 1, (W - k) / stride + 1, out], in the dtype of `x`.
@@ -134,16 +140,21 @@ def convolve_blocks(x: Array, weights: tuple[Array, Array], stride: int) -> Arra
     chex.assert_is_divisible(x.shape[2], stride)
     side = kernel.shape[0] // stride
     block_kernel = kernel.astype(x.dtype).reshape(side, stride, side, stride, *kernel.shape[2:])
-    block_kernel = block_kernel.transpose(0, 2, 1, 3, 4, 5).reshape(side, side, -1, kernel.shape[-1])
+    block_kernel = block_kernel.transpose(0, 2, 1, 3, 4, 5).reshape(
+        side, side, -1, kernel.shape[-1]
+    )
 
     count, height, width, channels = x.shape
     blocks = x.reshape(count, height // stride, stride, width // stride, stride, channels)
-    blocks = blocks.transpose(0, 1, 3, 2, 4, 5).reshape(count, height // stride, width // stride, -1)
+    blocks = blocks.transpose(0, 1, 3, 2, 4, 5).reshape(
+        count, height // stride, width // stride, -1
+    )
     return convolve(blocks, (block_kernel, bias))
 
 
 def convolve(x: Array, weights: tuple[Array, Array], stride: int = 1, padding: int = 0) -> Array:
-    """Cross-correlation of pictures [N, H, W, in] -> [N, H', W', out], or of lines [N, W, in], in the dtype of `x`.
+    """Cross-correlation of pictures [N, H, W, in] -> [N, H', W', out], or of lines [N, W, in], in
+    the dtype of `x`.
 
     Args:
       weights: kernel [k, k, in, out], or [k, in, out], and bias [out].

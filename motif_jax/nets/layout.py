@@ -1,7 +1,7 @@
 """Converts between PyTorch's parameter layout and this project's flax trees.
 
-A tensor's neutral name is LAYER/weight, LAYER/bias or LAYER/NAME_table, with the layer's name in the flax tree. With a
-separate critic the names begin with actor/ or critic/. Layouts:
+A tensor's neutral name is LAYER/weight, LAYER/bias or LAYER/NAME_table, with the layer's name in
+the flax tree. With a separate critic the names begin with actor/ or critic/. Layouts:
 
 | layer | PyTorch | flax |
 |---|---|---|
@@ -10,7 +10,8 @@ separate critic the names begin with actor/ or critic/. Layouts:
 | embedding | weight [entries, features] | embedding [entries, features] |
 | bias | bias [out] | bias [out] |
 
-Networks here flatten channels first and have PyTorch's order of gates, so that no entries are permuted.
+Networks here flatten channels first and have PyTorch's order of gates, so that no entries are
+permuted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ TRUNKS = ("actor", "critic")
 
 
 def from_torch(tensors: Mapping[str, np.ndarray], params: Any) -> Any:
-    """A tree like `params` with values from tensors in PyTorch's layout, as numpy arrays with the dtypes of the leaves.
+    """A tree like `params` with values from tensors in PyTorch's layout, as numpy arrays with the
+    dtypes of the leaves.
 
     Args:
       tensors: neutral name -> array in PyTorch's layout.
@@ -38,7 +40,9 @@ def from_torch(tensors: Mapping[str, np.ndarray], params: Any) -> Any:
     missing = sorted(expected - tensors.keys())
     unexpected = sorted(tensors.keys() - expected)
     if missing or unexpected:
-        raise ValueError(f"tensors do not fit the network: missing {missing}, unexpected {unexpected}")
+        raise ValueError(
+            f"tensors do not fit the network: missing {missing}, unexpected {unexpected}"
+        )
 
     def fill(path: Any, leaf: Any) -> np.ndarray:
         name = _name(path, params)

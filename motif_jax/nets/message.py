@@ -1,8 +1,8 @@
 """Character networks that read a NetHack message: 256 bytes, padded with zeros.
 
-Most of a message is padding. All activation columns whose receptive field is in the padding are equal, so one of them is
-computed and repeated if a layer needs it. At most the first `max_length` bytes are non-zero; values and gradients do not
-depend on it.
+Most of a message is padding. All activation columns whose receptive field is in the padding are
+equal, so one of them is computed and repeated if a layer needs it. At most the first `max_length`
+bytes are non-zero; values and gradients do not depend on it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,14 @@ SHAPES = {
     "lt_cnn": MessageShape(
         256,
         32,
-        ((64, 7, True), (64, 7, True), (64, 3, False), (64, 3, False), (64, 3, False), (64, 3, True)),
+        (
+            (64, 7, True),
+            (64, 7, True),
+            (64, 3, False),
+            (64, 3, False),
+            (64, 3, False),
+            (64, 3, True),
+        ),
         (128,),
     ),
     "lt_cnn_small": MessageShape(128, 16, ((32, 7, True), (32, 7, True), (32, 3, True)), (32, 32)),
@@ -49,7 +56,9 @@ SHAPES = {
 
 
 class EmbeddingTable(nn.Module):
-    """An embedding's table float32 [entries, features], initially standard normal; callers do the lookup."""
+    """An embedding's table float32 [entries, features], initially standard normal; callers do the
+    lookup.
+    """
 
     entries: int
     features: int
@@ -63,7 +72,8 @@ class MessageEncoder(nn.Module):
     """Bytes -> embedding -> convolutions with ReLU and maxima over 3 -> linear layers with ReLU.
 
     Attributes:
-      orthogonal: whether linear layers start orthogonal, or uniform in +-1 / sqrt(inputs), PyTorch's default.
+      orthogonal: whether linear layers start orthogonal, or uniform in +-1 / sqrt(inputs),
+          PyTorch's default.
     """
 
     shape: MessageShape
@@ -72,9 +82,12 @@ class MessageEncoder(nn.Module):
 
     @nn.compact
     def __call__(self, messages: jax.Array, max_length: int | None = None) -> jax.Array:
-        """Returns features [N, F] of `messages` uint8 [N, 256], whose bytes from `max_length` on are zero."""
+        """Returns features [N, F] of `messages` uint8 [N, 256], whose bytes from `max_length` on
+        are zero.
+        """
         shape = self.shape
-        # Columns of the layer's full input; `x` holds the first ones, and its last one stands for all after it.
+        # Columns of the layer's full input; `x` holds the first ones, and its last one stands for
+        # all after it.
         columns = shape.num_bytes
         # One column of padding stays, which represents the rest.
         size = columns if max_length is None else min(columns, max_length + 1)
@@ -88,7 +101,9 @@ class MessageEncoder(nn.Module):
             columns = columns - width + 1
             x = _extend(x, min(x.shape[1], columns) + width - 1)
             limit = 1.0 / math.sqrt(width * x.shape[-1])  # PyTorch's default
-            x = convolve(x, KernelAndBias((width, x.shape[-1], channels), limit, name=f"conv{number}")())
+            x = convolve(
+                x, KernelAndBias((width, x.shape[-1], channels), limit, name=f"conv{number}")()
+            )
             if pooled:
                 columns = columns // POOL
                 x = _max_pool(x, min(math.ceil((x.shape[1] - 1) / POOL) + 1, columns))
@@ -113,6 +128,8 @@ def _extend(x: jax.Array, columns: int) -> jax.Array:
 
 
 def _max_pool(x: jax.Array, columns: int) -> jax.Array:
-    """Maxima of `columns` groups of 3 columns; three strided views are far faster on CPU than a window."""
+    """Maxima of `columns` groups of 3 columns; three strided views are far faster on CPU than a
+    window.
+    """
     x = _extend(x, columns * POOL)
     return jnp.maximum(jnp.maximum(x[:, 0::POOL], x[:, 1::POOL]), x[:, 2::POOL])

@@ -26,14 +26,17 @@ class PolicyNetwork(Protocol):
     def frozen(self) -> Mapping[str, Any]:
         """Returns parameters that are never trained, numpy arrays; {} for none.
 
-        If there are any, `init` returns a dict too, and `apply` takes one dict with the entries of both.
+        If there are any, `init` returns a dict too, and `apply` takes one dict with the entries of
+        both.
         """
 
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Removes padding that all rows share from fields [..., *shape] of a batch on the host."""
 
     def prepare(self, params: Any) -> Any:
-        """Returns a replacement for the parameters in `apply`, for many calls with few rows; a pure function."""
+        """Returns a replacement for the parameters in `apply`, for many calls with few rows; a pure
+        function.
+        """
 
     def initial_state(self, batch_size: int) -> Any:
         """Returns the recurrent state before an episode, a tree of arrays [batch_size, ...]."""
@@ -50,13 +53,17 @@ class PolicyNetwork(Protocol):
           first: bool [T, B].
 
         Returns:
-          logits float32 [T, B, A], `envs.spec.MASKED` if `spec.mask_field` is 0, or of real numbers the outputs [T, B, 2 n] that
-          `squashed_gaussian` reads; values float32 [T, B]; the new state.
+          logits float32 [T, B, A], `envs.spec.MASKED` if `spec.mask_field` is 0, or of real numbers
+          the outputs [T, B, 2 n] that `squashed_gaussian` reads; values float32 [T, B]; the new
+          state.
         """
 
 
 def with_input_statistics(
-    network: PolicyNetwork, params: Any, observation: Mapping[str, jax.Array], axis_name: str | None = None
+    network: PolicyNetwork,
+    params: Any,
+    observation: Mapping[str, jax.Array],
+    axis_name: str | None = None,
 ) -> Any:
     """Updates the network's statistics of its inputs in the parameters, if it has any.
 

@@ -18,7 +18,9 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 
 def linear(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """`x` [..., in] @ `kernel` [in, out], both of one dtype, which the result [..., out] has too."""
+    """`x` [..., in] @ `kernel` [in, out], both of one dtype, which the result [..., out] has
+    too.
+    """
     chex.assert_equal(x.dtype, kernel.dtype)
     if not sums_in_float32(x.dtype):
         return x @ kernel
@@ -28,7 +30,8 @@ def linear(x: jax.Array, kernel: jax.Array) -> jax.Array:
 def einsum(letters: str, x: jax.Array, y: jax.Array) -> jax.Array:
     """`jnp.einsum(letters, x, y)` of two arrays of one dtype, which the result has too.
 
-    Every letter stands in two of the three arrays, and no axis of size 1 is broadcast: then each gradient is a product of the same kind.
+    Every letter stands in two of the three arrays, and no axis of size 1 is broadcast: then each
+    gradient is a product of the same kind.
     """
     chex.assert_equal(x.dtype, y.dtype)
     if not sums_in_float32(x.dtype):
@@ -39,7 +42,8 @@ def einsum(letters: str, x: jax.Array, y: jax.Array) -> jax.Array:
 def einsum_float32(letters: str, x: jax.Array, y: jax.Array) -> jax.Array:
     """As `einsum`, with the sums in float32 as the result.
 
-    Where `sums_in_float32` holds, the gradient of the result is rounded to the inputs' dtype before it is multiplied.
+    Where `sums_in_float32` holds, the gradient of the result is rounded to the inputs' dtype before
+    it is multiplied.
     """
     chex.assert_equal(x.dtype, y.dtype)
     if not sums_in_float32(x.dtype):
@@ -50,9 +54,10 @@ def einsum_float32(letters: str, x: jax.Array, y: jax.Array) -> jax.Array:
 def sums_in_float32(dtype: jnp.dtype) -> bool:
     """Whether products of `dtype` are written as float32 sums that are rounded afterwards.
 
-    XLA uses a CPU's units for bfloat16 matrices (Intel's AMX) only for products whose result is float32: at four times the rate of
-    products asked for in bfloat16, whose inputs it first converts to float32. Other processors were not measured, and a GPU sums in float32
-    in any case: there products stay as they are asked for. Only this function decides it, by `platforms.traced`.
+    XLA uses a CPU's units for bfloat16 matrices (Intel's AMX) only for products whose result is
+    float32: at four times the rate of products asked for in bfloat16, whose inputs it first
+    converts to float32. Other processors were not measured, and a GPU sums in float32 in any case:
+    there products stay as they are asked for. Only this function decides it, by `platforms.traced`.
     """
     return dtype == jnp.bfloat16 and platforms.traced() == platforms.CPU and has_bfloat16_units()
 
@@ -63,13 +68,16 @@ def has_bfloat16_units() -> bool:
     return CPU_INFO.exists() and "amx_bf16" in CPU_INFO.read_text().split()
 
 
-# jax's own gradients would be products of float32 with bfloat16, which are as slow as those of float32.
+# jax's own gradients would be products of float32 with bfloat16, which are as slow as those of
+# float32.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _einsum_float32(letters: str, x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.einsum(letters, x, y, preferred_element_type=jnp.float32)
 
 
-def _forward(letters: str, x: jax.Array, y: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+def _forward(
+    letters: str, x: jax.Array, y: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     return _einsum_float32(letters, x, y), (x, y)
 
 

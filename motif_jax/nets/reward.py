@@ -1,7 +1,7 @@
 """The reward model: an observation -> one number (Klissarov et al. 2023, section 3).
 
-Branches for the status, the window around the hero, the map and the message are concatenated in this order. Two linear
-layers and the reward head follow.
+Branches for the status, the window around the hero, the map and the message are concatenated in
+this order. Two linear layers and the reward head follow.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ class RewardArchitecture:
 
     Attributes:
       message: the message's encoder, one of `nets.message.SHAPES`, or 'none'.
-      status, crop, glyphs: whether to read the status, the window around the hero, and the whole map.
+      status, crop, glyphs: whether to read the status, the window around the hero, and the whole
+          map.
       hidden_dim: width of the encoder's output.
       embedding_dim: width of the glyph embedding.
       crop_dim: side of the window around the hero.
       num_layers: convolutions of a map branch.
       dtype: of the computation ('float32', 'bfloat16'); parameters are always float32.
-      glyph_crop_centre: compat switch that places and interpolates the window as in the published code.
+      glyph_crop_centre: compat switch that places and interpolates the window as in the published
+          code.
     """
 
     message: str = "lt_cnn"
@@ -78,7 +80,9 @@ class RewardArchitecture:
 
 
 def hero_window(architecture: RewardArchitecture, inputs: Mapping[str, jax.Array]) -> jax.Array:
-    """The crop branch's glyph numbers [N, side, side], rows by columns, of blstats [N, 27] and glyphs integers [N, 21, 79]."""
+    """The crop branch's glyph numbers [N, side, side], rows by columns, of blstats [N, 27] and
+    glyphs integers [N, 21, 79].
+    """
     blstats = inputs["blstats"]
     size = architecture.crop_dim
     if architecture.glyph_crop_centre:
@@ -101,7 +105,9 @@ class RewardModule(nn.Module):
         if architecture.status:
             self.status = StatusEncoder(dtype=dtype)
         if architecture.crop or architecture.glyphs:
-            self.glyph_embedding = EmbeddingTable(glyph_layers.NUM_GLYPHS, architecture.embedding_dim)
+            self.glyph_embedding = EmbeddingTable(
+                glyph_layers.NUM_GLYPHS, architecture.embedding_dim
+            )
         if architecture.crop:
             self.crop = glyph_layers.GlyphConvolutions("crop", layers, stride=1, dtype=dtype)
         if architecture.glyphs:
@@ -154,7 +160,9 @@ class RewardNetwork:
         self.module = RewardModule(architecture)
 
     def init(self, key: jax.Array) -> Params:
-        """New parameters, float32: orthogonal linear layers, uniform 1-d convolutions, normal embeddings."""
+        """New parameters, float32: orthogonal linear layers, uniform 1-d convolutions, normal
+        embeddings.
+        """
         inputs = {
             "message": jnp.zeros((1, 256), jnp.uint8),
             "blstats": jnp.zeros((1, 27), jnp.int32),
@@ -168,8 +176,9 @@ class RewardNetwork:
         """Raw rewards float32 [N].
 
         Args:
-          inputs: an array for each of `architecture.fields`: message uint8 [N, 256], blstats numbers [N, 27] (unscaled),
-            glyphs integers [N, 21, 79]. `message_features` [N, F] may replace message.
+          inputs: an array for each of `architecture.fields`: message uint8 [N, 256], blstats
+            numbers [N, 27] (unscaled), glyphs integers [N, 21, 79]. `message_features` [N, F] may
+            replace message.
           max_length: bytes from this one on are zero in all messages (static; None: 256).
         """
         chex.assert_equal_shape_prefix(list(inputs.values()), 1)
@@ -180,4 +189,6 @@ class RewardNetwork:
     ) -> jax.Array:
         """Features [N, F] of messages uint8 [N, 256], the input 'message_features' of `reward`."""
         chex.assert_rank(messages, 2)
-        return self.module.apply({"params": params}, method=lambda net: net.message(messages, max_length))  # type: ignore[return-value]
+        return self.module.apply(
+            {"params": params}, method=lambda net: net.message(messages, max_length)
+        )  # type: ignore[return-value]

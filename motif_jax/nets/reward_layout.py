@@ -1,4 +1,5 @@
-"""Reward parameters under framework-independent names (LAYER/weight, LAYER/bias), in PyTorch's axis order, as in published files.
+"""Reward parameters under framework-independent names (LAYER/weight, LAYER/bias), in PyTorch's axis
+order, as in published files.
 
 See `layout` for the names and the axes.
 """
@@ -49,7 +50,8 @@ Network = RewardNetwork | MessageClassifier
 
 
 def from_named(named: Mapping[str, np.ndarray], network: Network) -> Any:
-    """The inverse of `layout.to_torch`: parameters of `network`, numpy float32; names in `named` that it does not have are ignored.
+    """The inverse of `layout.to_torch`: parameters of `network`, numpy float32; names in `named`
+    that it does not have are ignored.
 
     Raises:
       ValueError: an array is missing or has another shape; the error names it and both shapes.

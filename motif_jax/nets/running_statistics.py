@@ -1,4 +1,6 @@
-"""Statistics of what a network reads: parameters without a gradient, which each update moves by its rows."""
+"""Statistics of what a network reads: parameters without a gradient, which each update moves by its
+rows.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,26 @@ import jax
 import jax.numpy as jnp
 
 Array = jax.Array
-# Collection of a call's statistics, which are computed where it is mutable; the running ones are parameters.
+# Collection of a call's statistics, which are computed where it is mutable; the running ones are
+# parameters.
 STATISTICS = "statistics"
 # PyTorch's default rate of the moving statistics of a batch norm.
 _MOVING_RATE = 0.1
 _EPSILON = 1e-8
-# Share of a mean below which a deviation is rounding: float32 has seven digits, and means of many rows lose two.
+# Share of a mean below which a deviation is rounding: float32 has seven digits, and means of many
+# rows lose two.
 _ROUNDING = 1e-5
-# Standard deviations from the mean beyond which a number is cut off, as in Stable-Baselines3's VecNormalize.
+# Standard deviations from the mean beyond which a number is cut off, as in Stable-Baselines3's
+# VecNormalize.
 _LIMIT = 10.0
 
 
 class RunningScale(nn.Module):
-    """Numbers float32 [N, F], each less its mean and divided by its standard deviation, at most 10 and at least -10.
+    """Numbers float32 [N, F], each less its mean and divided by its standard deviation, at most 10
+    and at least -10.
 
-    Mean and variance are those of all rows of earlier updates. Before the first update they are 0 and 1.
+    Mean and variance are those of all rows of earlier updates. Before the first update they are 0
+    and 1.
     """
 
     @nn.compact
@@ -48,9 +55,11 @@ def with_statistics(params: Any, statistics: Any) -> Any:
     """Parameters whose running statistics are moved by those of a call.
 
     Args:
-      params: tree of parameters. Each batch norm has `mean` [C], `variance` [C] and `count`, the number of calls so far; each
-        `RunningScale` has `mean` [F], `variance` [F] and `rows`, the number of rows so far.
-      statistics: the collection `STATISTICS` of the call, the same tree down to these layers, without other layers.
+      params: tree of parameters. Each batch norm has `mean` [C], `variance` [C] and `count`, the
+        number of calls so far; each `RunningScale` has `mean` [F], `variance` [F] and `rows`, the
+        number of rows so far.
+      statistics: the collection `STATISTICS` of the call, the same tree down to these layers,
+          without other layers.
     """
     if not statistics:
         return params
@@ -58,7 +67,9 @@ def with_statistics(params: Any, statistics: Any) -> Any:
         return _joined(params, statistics)
     if "mean" in statistics:
         return _moved(params, statistics)
-    return {name: with_statistics(child, statistics.get(name, {})) for name, child in params.items()}
+    return {
+        name: with_statistics(child, statistics.get(name, {})) for name, child in params.items()
+    }
 
 
 def _moved(params: Any, statistics: Any) -> Any:

@@ -1,7 +1,8 @@
-"""The policy over real numbers: a normal distribution of each number, squashed by tanh into (-1, 1).
+"""The policy over real numbers: a normal distribution of each number, squashed by tanh into (-1,
+1).
 
-Source: Haarnoja et al. 2018, "Soft Actor-Critic", appendix C. The functions take `xp`, which is numpy or jax.numpy: actors play with the
-first and import no jax.
+Source: Haarnoja et al. 2018, "Soft Actor-Critic", appendix C. The functions take `xp`, which is
+numpy or jax.numpy: actors play with the first and import no jax.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-# Of a number before it is squashed. With a head's output of 0 it is 0: tanh spreads such a number nearly evenly over (-1, 1).
+# Of a number before it is squashed. With a head's output of 0 it is 0: tanh spreads such a number
+# nearly evenly over (-1, 1).
 _LOG_STD_RANGE = (-4.0, 1.0)
 _OFFSET = math.log(-_LOG_STD_RANGE[0] / _LOG_STD_RANGE[1])
 # The greatest action: nearer to 1, float32 has too few numbers to find back what was squashed.
 _EDGE = 1 - 2.0**-20
-# Gauss-Hermite nodes and their weights, which add up to 1, for means over a standard normal distribution.
+# Gauss-Hermite nodes and their weights, which add up to 1, for means over a standard normal
+# distribution.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 _SHARES = _WEIGHTS / _WEIGHTS.sum()
 
@@ -27,7 +30,8 @@ def num_outputs(action_size: int) -> int:
 
 
 def moments(xp: Any, outputs: Any) -> tuple[Any, Any]:
-    """Means and logarithms of the standard deviations, [..., n] each, of the numbers before they are squashed.
+    """Means and logarithms of the standard deviations, [..., n] each, of the numbers before they
+    are squashed.
 
     Args:
       outputs: float [..., 2 n], of a network.
@@ -40,7 +44,9 @@ def moments(xp: Any, outputs: Any) -> tuple[Any, Any]:
 
 
 def squashed(xp: Any, outputs: Any, normal: Any) -> Any:
-    """The actions [..., n] that standard normal numbers [..., n] stand for; those of zeros are the likeliest before squashing."""
+    """The actions [..., n] that standard normal numbers [..., n] stand for; those of zeros are the
+    likeliest before squashing.
+    """
     mean, log_std = moments(xp, outputs)
     return xp.clip(xp.tanh(mean + xp.exp(log_std) * normal), -_EDGE, _EDGE)
 
@@ -55,9 +61,11 @@ def log_prob(xp: Any, outputs: Any, action: Any) -> Any:
 
 
 def entropy(xp: Any, outputs: Any) -> Any:
-    """The differential entropy [...], in nats, of actions; ln 2 for each number where all actions are equally likely, the most.
+    """The differential entropy [...], in nats, of actions; ln 2 for each number where all actions
+    are equally likely, the most.
 
-    The mean of the logarithm of tanh's slope is an integral over each number, by quadrature with 16 nodes.
+    The mean of the logarithm of tanh's slope is an integral over each number, by quadrature with 16
+    nodes.
     """
     mean, log_std = moments(xp, outputs)
     numbers = mean[..., None] + xp.exp(log_std)[..., None] * _NODES.astype(outputs.dtype)

@@ -16,7 +16,9 @@ MAP_ROWS = 21
 
 
 def scale_status(blstats: jax.Array) -> jax.Array:
-    """Scales and clips blstats [N, 27], or [N, 26] of engines before 1.0, to float32 [N, 27] in [-5, 5]."""
+    """Scales and clips blstats [N, 27], or [N, 26] of engines before 1.0, to float32 [N, 27] in
+    [-5, 5].
+    """
     chex.assert_rank(blstats, 2)
     missing = NUM_STATUS - blstats.shape[1]
     status = jnp.pad(blstats.astype(jnp.float32), ((0, 0), (0, missing)))

@@ -1,4 +1,6 @@
-"""A cheap encoder of NetHack: embeds the window's tiles and prefixes of the message, without pictures."""
+"""A cheap encoder of NetHack: embeds the window's tiles and prefixes of the message, without
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _FACTORS = np.random.default_rng(0).integers(0, 1 << 31, BEGINNINGS[-1], np.uint
 
 
 def hash_beginnings(messages: Array) -> Array:
-    """Hashes prefixes of messages uint8 [N, 256] to int32 [N, prefixes], each to a range of 1024 values of its own."""
+    """Hashes prefixes of messages uint8 [N, 256] to int32 [N, prefixes], each to a range of 1024
+    values of its own.
+    """
     chex.assert_shape(messages, (None, BEGINNINGS[-1]))
     # Mixes the bits of each term, so that swapped bytes and equal sums hash differently.
     terms = (messages.astype(jnp.uint32) + 1) * _FACTORS
@@ -47,10 +51,10 @@ def hash_beginnings(messages: Array) -> Array:
 class TileEmbeddingEncoder(nn.Module):
     """Window, status and message of NetHack -> [N, image + vector + 27 + message] features.
 
-    Reads `window_chars` and `window_colors` uint8 [N, 12, 12], `blstats` [N, 27], `message` uint8 [N, 256]. A tile's
-    embedding is the sum of the embeddings of its character, its colour and the pair, so that rare tiles resemble others
-    with their character. The features include the 27 scaled status numbers. Embeddings are float32, so that their gradients
-    are summed in float32.
+    Reads `window_chars` and `window_colors` uint8 [N, 12, 12], `blstats` [N, 27], `message` uint8
+    [N, 256]. A tile's embedding is the sum of the embeddings of its character, its colour and the
+    pair, so that rare tiles resemble others with their character. The features include the 27
+    scaled status numbers. Embeddings are float32, so that their gradients are summed in float32.
     """
 
     image_features: int
@@ -73,7 +77,9 @@ class TileEmbeddingEncoder(nn.Module):
         colors = observation["window_colors"].astype(jnp.int32)
         chex.assert_rank([chars, colors], 3)
         tiles = jnp.take(table, chars * COLOURS + colors % COLOURS, axis=0, mode="clip")
-        image = act(Dense(self.image_features, self.dtype, name="image_fc")(tiles.reshape(len(tiles), -1)))
+        image = act(
+            Dense(self.image_features, self.dtype, name="image_fc")(tiles.reshape(len(tiles), -1))
+        )
 
         status = scale_status(observation["blstats"])
         vector = act(Dense(self.vector_features, self.dtype, name="vector_fc")(status))

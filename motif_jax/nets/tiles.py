@@ -1,9 +1,10 @@
 """Computes the first convolution over a picture of tiles without drawing the picture.
 
-A tile has 6x6 pixels, the kernel 8x8 with stride 4. A tile affects three outputs in each direction; which ones depends only
-on the parity of its row and column. So a tile adds a row of a table to its nine outputs; the table has a row per kind of
-tile and parity, and a matrix product makes it from the kernel once for all cells. A lookup and three sums replace 300 kB of
-patches per picture; the gradient does not need the picture either.
+A tile has 6x6 pixels, the kernel 8x8 with stride 4. A tile affects three outputs in each direction;
+which ones depends only on the parity of its row and column. So a tile adds a row of a table to its
+nine outputs; the table has a row per kind of tile and parity, and a matrix product makes it from
+the kernel once for all cells. A lookup and three sums replace 300 kB of patches per picture; the
+gradient does not need the picture either.
 """
 
 from __future__ import annotations
@@ -51,13 +52,16 @@ class TileSet:
         flat = jnp.asarray(self.pictures).reshape(-1, height * width * depth)
         tiles = jnp.take(flat, kinds, axis=0, mode="clip")
         tiles = tiles.reshape(count, rows, columns, height, width, depth)
-        return tiles.transpose(0, 1, 3, 2, 4, 5).reshape(count, rows * height, columns * width, depth)
+        return tiles.transpose(0, 1, 3, 2, 4, 5).reshape(
+            count, rows * height, columns * width, depth
+        )
 
 
 def tile_table(tiles: TileSet, kernel: Array) -> Array:
     """The summands that each kind of tile adds to its outputs, for a kernel [8, 8, 3, O].
 
-    Axes [2, 2, kinds * 3, 3 * O]: parity of the tile's row, of its column, kind and output row, output column and channel.
+    Axes [2, 2, kinds * 3, 3 * O]: parity of the tile's row, of its column, kind and output row,
+    output column and channel.
     """
     chex.assert_shape(kernel, (SIZE, SIZE, 3, None))
     features = kernel.shape[-1]
@@ -85,7 +89,8 @@ def tile_table(tiles: TileSet, kernel: Array) -> Array:
 
 
 def convolve_tiles(table: Array, kinds: Array) -> Array:
-    """Cross-correlation with stride 4 of pictures of tiles, [N, rows * 6 // 4 - 1, columns * 6 // 4 - 1, O].
+    """Cross-correlation with stride 4 of pictures of tiles, [N, rows * 6 // 4 - 1, columns * 6 // 4
+    - 1, O].
 
     The table is a `tile_table`, kinds are int32 [N, rows, columns]; rows and columns are even.
     """

@@ -1,6 +1,7 @@
 """Remembers the tile under NetHack's hero, which the screen hides.
 
-The tile comes from the window before the hero moved. Tiles outside of that window, and at a level's start, are unknown (0).
+The tile comes from the window before the hero moved. Tiles outside of that window, and at a level's
+start, are unknown (0).
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ MEMORY_SIZE = WINDOW * WINDOW + len(_POSITION) + 1
 
 
 class _Memory(NamedTuple):
-    """The newest row's window [B, 144], position [B, 4] and character under the hero [B, 1]; float32."""
+    """The newest row's window [B, 144], position [B, 4] and character under the hero [B, 1];
+    float32.
+    """
 
     window: Array
     position: Array
@@ -35,8 +38,9 @@ class _Memory(NamedTuple):
 def track(observation: Mapping[str, Array], memory: Array, first: Array) -> tuple[Array, Array]:
     """The characters int32 [T, B] under the hero, 0 if unknown, and the memory after row T-1.
 
-    The observation has `window_chars` uint8 [T, B, 12, 12] and `blstats` [T, B, 27]. `memory`, float32 [B, MEMORY_SIZE], is of
-    the row before; it is ignored at an episode's start, where `first` (bool [T, B]) is set.
+    The observation has `window_chars` uint8 [T, B, 12, 12] and `blstats` [T, B, 27]. `memory`,
+    float32 [B, MEMORY_SIZE], is of the row before; it is ignored at an episode's start, where
+    `first` (bool [T, B]) is set.
     """
     chex.assert_shape(memory, (first.shape[1], MEMORY_SIZE))
     length, batch = first.shape
@@ -51,7 +55,9 @@ def track(observation: Mapping[str, Array], memory: Array, first: Array) -> tupl
         same_level = jnp.all(position[:, 2:] == before.position[:, 2:], axis=1)
         known = in_window & same_level & ~begins
 
-        cell = jnp.clip(target[:, 1] * WINDOW + target[:, 0], 0, WINDOW * WINDOW - 1).astype(jnp.int32)
+        cell = jnp.clip(target[:, 1] * WINDOW + target[:, 0], 0, WINDOW * WINDOW - 1).astype(
+            jnp.int32
+        )
         target_tile = jnp.take_along_axis(before.window, cell[:, None], axis=1)
         # A hero that stayed covers the tile in the window before, too.
         stayed = jnp.all(target == _HERO, axis=1)[:, None]
@@ -68,7 +74,8 @@ def track(observation: Mapping[str, Array], memory: Array, first: Array) -> tupl
 class UnderfootTrunk(nn.Module):
     """Encoder, core and the tile under the hero: observation [T, B, ...] -> [T, B, H + features].
 
-    The state is the core's state followed by the memory of `track`. The tile's embedding bypasses the core.
+    The state is the core's state followed by the memory of `track`. The tile's embedding bypasses
+    the core.
     """
 
     encoder: nn.Module
@@ -76,7 +83,9 @@ class UnderfootTrunk(nn.Module):
     features: int
 
     @nn.compact
-    def __call__(self, observation: Mapping[str, Array], state: Array, first: Array) -> tuple[Array, Array]:
+    def __call__(
+        self, observation: Mapping[str, Array], state: Array, first: Array
+    ) -> tuple[Array, Array]:
         length, batch = first.shape
         tiles, memory = track(observation, state[:, -MEMORY_SIZE:], first)
         rows = {name: x.reshape(length * batch, *x.shape[2:]) for name, x in observation.items()}

@@ -1,4 +1,6 @@
-"""Similarity of a message's words to those of the goal (ONI's baseline without a language model)."""
+"""Similarity of a message's words to those of the goal (ONI's baseline without a language
+model).
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ from motif_jax.rl.intrinsic import RewardSetup
 class BagOfWordsReward(FrozenTextReward):
     """Kind 'bag_of_words': cos(e(message), e(goal)) where it is above `similarity`, else 0.
 
-    e sums the vectors of a text's tokens, which white space separates; case and punctuation are kept. Tokens without a
-    vector do not count; a text without any gives 0. `vectors` names the file of the vectors, which are hashed without
-    one; `goal` is a goal of the prompts, or a sentence.
+    e sums the vectors of a text's tokens, which white space separates; case and punctuation are
+    kept. Tokens without a vector do not count; a text without any gives 0. `vectors` names the file
+    of the vectors, which are hashed without one; `goal` is a goal of the prompts, or a sentence.
     """
 
     def __init__(self, vectors: WordVectors, setup: RewardSetup) -> None:
@@ -83,7 +85,9 @@ class BagOfWordsReward(FrozenTextReward):
 
 
 def _sum(vectors: list[np.ndarray]) -> np.ndarray:
-    """The sum float32 [size] of vectors; [0] without any, which any vector can be multiplied with."""
+    """The sum float32 [size] of vectors; [0] without any, which any vector can be multiplied
+    with.
+    """
     if not vectors:
         return np.zeros(1, np.float32)
     return np.asarray(np.sum(vectors, axis=0, dtype=np.float32))
@@ -96,7 +100,9 @@ def _open(path: str | None) -> WordVectors:
 
 
 def goal_sentence(goal: str | None) -> str:
-    """The sentence that `config.reward.goal` means: a goal of the pair prompts, or the text itself; UserError if none."""
+    """The sentence that `config.reward.goal` means: a goal of the pair prompts, or the text itself;
+    UserError if none.
+    """
     checks.require(bool(goal), "reward.goal", goal, "a goal of the prompts, or a sentence")
     assert goal is not None
     if len(goal.split()) > 1:
@@ -105,5 +111,7 @@ def goal_sentence(goal: str | None) -> str:
         sentence = load_prompt(prompt_path("default", ""), goal, "verdict").goal
     except UserError as error:
         raise UserError(str(error).replace("config.goal=", "config.reward.goal=", 1)) from None
-    checks.require(bool(sentence), "reward.goal", goal, "a goal with a sentence, or a sentence of its own")
+    checks.require(
+        bool(sentence), "reward.goal", goal, "a goal with a sentence, or a sentence of its own"
+    )
     return sentence

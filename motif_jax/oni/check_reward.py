@@ -53,7 +53,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
 
 
 class JudgeAgreement(NamedTuple):
-    """How often a reward and its annotator agree (None without a message), and on which messages they differ."""
+    """How often a reward and its annotator agree (None without a message), and on which messages
+    they differ.
+    """
 
     share: Estimate | None
     messages: int
@@ -63,9 +65,9 @@ class JudgeAgreement(NamedTuple):
 def run(config_tree: ConfigDict, workdir: Path) -> None:
     """Compares and writes agreement.json.
 
-    Two sets of messages are compared: those that the agent often saw and the reward was trained on, and those that were never
-    labelled, of which the annotator is asked now. Raises UserError if reward and annotator agree on a smaller share of the
-    first set than `config.minimum`.
+    Two sets of messages are compared: those that the agent often saw and the reward was trained on,
+    and those that were never labelled, of which the annotator is asked now. Raises UserError if
+    reward and annotator agree on a smaller share of the first set than `config.minimum`.
     """
     config = read_section(CheckRewardConfig, config_tree)
     folder = Path(config.reward.dir or "")
@@ -92,9 +94,17 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
             "never_labelled": {**_as_json(new_agreement), "asked": len(unlabelled)},
         }
         atomic_write_json(workdir / SUMMARY, summary)
-        print(agreement_line(frequent_agreement, f"labelled messages seen at least {config.least_met} times"))
+        print(
+            agreement_line(
+                frequent_agreement, f"labelled messages seen at least {config.least_met} times"
+            )
+        )
         source = "" if config.evaluation else " (of the run itself)"
-        print(agreement_line(new_agreement, f"messages that were never labelled{source}", len(unlabelled)))
+        print(
+            agreement_line(
+                new_agreement, f"messages that were never labelled{source}", len(unlabelled)
+            )
+        )
 
     share = frequent_agreement.share
     if config.minimum is not None and (share is None or share.value < config.minimum):
@@ -125,7 +135,9 @@ def _verdicts(reward: Any, texts: Sequence[str]) -> dict[str, bool]:
 def compare(
     step_counts: Mapping[str, int], labels: Mapping[str, int], verdicts: Mapping[str, bool]
 ) -> JudgeAgreement:
-    """The agreement on the texts of `step_counts` (text -> steps that showed it), with those against it most frequent first."""
+    """The agreement on the texts of `step_counts` (text -> steps that showed it), with those
+    against it most frequent first.
+    """
     against = [text for text in step_counts if verdicts[text] != (labels[text] == YES)]
     against.sort(key=lambda text: (-step_counts[text], text))
     share = wilson(1 - len(against) / len(step_counts), len(step_counts)) if step_counts else None
@@ -133,7 +145,9 @@ def compare(
 
 
 def _never_labelled(config: CheckRewardConfig, reward: Any) -> dict[str, int]:
-    """Messages of the run, and of the evaluation, without a label in the log: text -> steps, the most frequent."""
+    """Messages of the run, and of the evaluation, without a label in the log: text -> steps, the
+    most frequent.
+    """
     step_counts = Counter(reward.step_counts)
     if config.evaluation:
         for tally in evaluation_files.read_messages(config.evaluation):
@@ -144,7 +158,9 @@ def _never_labelled(config: CheckRewardConfig, reward: Any) -> dict[str, int]:
 
 
 def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
-    """Labels of the texts by the annotator of the run in `folder`, as far as it answers within `seconds`."""
+    """Labels of the texts by the annotator of the run in `folder`, as far as it answers within
+    `seconds`.
+    """
     if not texts:
         return {}
     run = agent_config(run_folder.read_config(folder))
@@ -160,7 +176,8 @@ def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
         service.enqueue([(text,) for text in texts], [1] * len(texts), None, 0)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            # Read before the labels are taken: an answer that comes meanwhile still counts as waited for.
+            # Read before the labels are taken: an answer that comes meanwhile still counts as
+            # waited for.
             figures = service.metrics()
             labels = service.poll()
             for label in labels:
@@ -185,7 +202,9 @@ def agreement_line(agreement: JudgeAgreement, messages: str, num_questions: int 
     without_answer = f"{unanswered:,} of {num_questions:,} were not answered: give the command again, with a greater config.wait_seconds"
     if agreement.share is None:
         return (
-            f"none of the {messages} has an answer: {without_answer}" if unanswered > 0 else f"no {messages}"
+            f"none of the {messages} has an answer: {without_answer}"
+            if unanswered > 0
+            else f"no {messages}"
         )
     share = agreement.share
     line = (

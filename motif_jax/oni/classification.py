@@ -1,4 +1,6 @@
-"""Kind 'classification': a classifier trained on the labels decides what is helpful (ONI-classification)."""
+"""Kind 'classification': a classifier trained on the labels decides what is helpful
+(ONI-classification).
+"""
 
 from __future__ import annotations
 
@@ -43,17 +45,28 @@ class ClassifierModel(Model):
         return self._step(state, examples, self._key, np.int32(step), length=batch.length)
 
     def _numbered_step(
-        self, state: EnsembleState, batch: LabelBatch, key: jax.Array, number: jax.Array, length: int | None
+        self,
+        state: EnsembleState,
+        batch: LabelBatch,
+        key: jax.Array,
+        number: jax.Array,
+        length: int | None,
     ) -> tuple[EnsembleState, dict[str, jax.Array]]:
-        """Step `number` of the run, whose dropout depends on the number, so that a resumed run repeats it."""
-        step = classification_loss.make_train_step(self.network, self.optimizer, self.members, length)
+        """Step `number` of the run, whose dropout depends on the number, so that a resumed run
+        repeats it.
+        """
+        step = classification_loss.make_train_step(
+            self.network, self.optimizer, self.members, length
+        )
         return step(state, batch, jax.random.fold_in(jax.random.wrap_key_data(key), number))
 
     def probabilities(self, params: Any, texts: np.ndarray) -> np.ndarray:
         """Probabilities of yes float32 [members, N] of texts uint8 [N, L]."""
         return classifier_probabilities(self.network.message, self.members, params, texts)
 
-    def count_correct(self, params: Any, examples: Examples, indices: np.ndarray) -> tuple[int, int]:
+    def count_correct(
+        self, params: Any, examples: Examples, indices: np.ndarray
+    ) -> tuple[int, int]:
         texts = examples.messages[examples.rows[indices, 0]]
         says_yes = self.probabilities(params, texts).mean(axis=0) > 0.5
         is_yes = examples.labels[indices] == YES
@@ -63,8 +76,9 @@ class ClassifierModel(Model):
 class ClassificationReward(NetworkReward):
     """1 where the probability of yes is strictly above `config.classifier.threshold`, else 0.
 
-    Texts with a label are classified, too: the label counts only by what the network learns from it. With `config.value`
-    'probability' the reward is the probability: an ensemble's mean less `config.training.deviations` standard deviations.
+    Texts with a label are classified, too: the label counts only by what the network learns from
+    it. With `config.value` 'probability' the reward is the probability: an ensemble's mean less
+    `config.training.deviations` standard deviations.
     """
 
     form = SINGLE
@@ -93,7 +107,8 @@ class ClassificationReward(NetworkReward):
         if self.run.config.queue.order != "uncertain" or not items:
             return items, counts, None
 
-        # The members' disagreement, or the nearness of a single network's probability to the threshold.
+        # The members' disagreement, or the nearness of a single network's probability to the
+        # threshold.
         texts = batch.texts[self.stats.label[rows] == NO_LABEL]
         if self.config.training.members > 1:
             probabilities = self.model.probabilities(self.table.params, texts)

@@ -1,4 +1,5 @@
-"""Learning to classify messages from labels: the loss and the training step of one device (Zheng et al. 2024, ONI).
+"""Learning to classify messages from labels: the loss and the training step of one device (Zheng et
+al. 2024, ONI).
 
     L = mean over labels of  - sum_k q_k log softmax(z)_k
 
@@ -38,7 +39,9 @@ class LabelBatch(NamedTuple):
 
 
 def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
-    """-sum_k q_k log softmax(logits)_k float32 [...] of logits [..., 2] and the probability of yes, [...]."""
+    """-sum_k q_k log softmax(logits)_k float32 [...] of logits [..., 2] and the probability of yes,
+    [...].
+    """
     chex.assert_equal_shape_prefix([logits, targets], targets.ndim)
     # A softmax of two depends on their difference alone.
     difference = logits[..., 1] - logits[..., 0]
@@ -46,17 +49,21 @@ def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
 
 
 def correct(logits: jax.Array, targets: jax.Array) -> jax.Array:
-    """Whether logits [..., 2] choose the class of the targets [...]: bool [...]. Equal logits mean no, as with argmax."""
+    """Whether logits [..., 2] choose the class of the targets [...]: bool [...]. Equal logits mean
+    no, as with argmax.
+    """
     return (logits[..., 1] > logits[..., 0]) == (targets > 0.5)
 
 
 def make_loss(
     network: MessageClassifier, members: int, max_length: int | None
 ) -> Callable[[Any, LabelBatch, jax.Array | None], tuple[jax.Array, dict[str, jax.Array]]]:
-    """Returns `loss(params, batch, key) -> (value, metrics)`; the value is summed over the members of an ensemble.
+    """Returns `loss(params, batch, key) -> (value, metrics)`; the value is summed over the members
+    of an ensemble.
 
     Args of the factory:
-      members: size of the ensemble; above 1 the leaves of `params` have an axis of members in front.
+      members: size of the ensemble; above 1 the leaves of `params` have an axis of members in
+          front.
       max_length: bytes of all messages from here on are zero (static); None: all are read.
 
     Args of the loss:
@@ -64,18 +71,23 @@ def make_loss(
       batch: B labelled messages; see `LabelBatch`.
       key: of dropout; None leaves it off.
 
-    Returns of the loss: float32 scalars. The value is in nats a label, each member's mean by the batch's weights. The metrics,
-    means over members, are `loss` and `accuracy` (0 to 1) of the batch with dropout.
+    Returns of the loss: float32 scalars. The value is in nats a label, each member's mean by the
+    batch's weights. The metrics, means over members, are `loss` and `accuracy` (0 to 1) of the
+    batch with dropout.
     """
 
-    def member_loss(params: Any, batch: LabelBatch, key: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    def member_loss(
+        params: Any, batch: LabelBatch, key: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array]:
         logits = network.logits(params, batch.messages, max_length, key)
         weight = jnp.maximum(jnp.sum(batch.weights), 1e-12)
         loss = jnp.sum(cross_entropy(logits, batch.targets) * batch.weights) / weight
         accuracy = jnp.sum(correct(logits, batch.targets) * batch.weights) / weight
         return loss, accuracy
 
-    def loss(params: Any, batch: LabelBatch, key: jax.Array | None) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def loss(
+        params: Any, batch: LabelBatch, key: jax.Array | None
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
         chex.assert_rank([batch.messages, batch.targets], [2, 1])
         chex.assert_equal_shape([batch.targets, batch.weights])
         if members == 1:
@@ -95,6 +107,8 @@ def make_train_step(
     optimizer: optax.GradientTransformation,
     members: int = 1,
     max_length: int | None = None,
-) -> Callable[[EnsembleState, LabelBatch, jax.Array | None], tuple[EnsembleState, dict[str, jax.Array]]]:
+) -> Callable[
+    [EnsembleState, LabelBatch, jax.Array | None], tuple[EnsembleState, dict[str, jax.Array]]
+]:
     """Returns `step(state, batch, key) -> (state, metrics)`, an optimiser step; see `make_loss`."""
     return ensembles.make_train_step(make_loss(network, members, max_length), optimizer, members)

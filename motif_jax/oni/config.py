@@ -60,14 +60,20 @@ class OnlineTraining:
         "'budget': labels that arrive together call for steps_per_arrival steps, taken beside the learner, at most steps_per_update an "
         "update. 'published': all at once, and from 25,000 labels on one step an update",
     )
-    steps_per_arrival: int = positive(32, "gradient steps for an update with new labels, see schedule")
+    steps_per_arrival: int = positive(
+        32, "gradient steps for an update with new labels, see schedule"
+    )
     steps_per_update: int = positive(1, "greatest number of gradient steps an update, see schedule")
-    target: str = one_of(("label", "probability"), "learns labels, or the annotator's probabilities")
+    target: str = one_of(
+        ("label", "probability"), "learns labels, or the annotator's probabilities"
+    )
     members: int = layer_size_key(1, "number of networks in the ensemble")
     deviations: float = non_negative(
         0.0, "standard deviations of the members that are subtracted from their mean"
     )
-    device: str = plain_key("auto", "number of the device that trains; 'auto': the one that computes rewards")
+    device: str = plain_key(
+        "auto", "number of the device that trains; 'auto': the one that computes rewards"
+    )
 
 
 @section_class
@@ -82,7 +88,9 @@ class LearnedReward(AgentReward):
     intrinsic_coefficient: float = non_negative(
         0.4, "weight of the intrinsic reward; as published for retrieval on the score"
     )
-    value: str = one_of(("label", "probability"), "pays 1 for yes (above the threshold), or its probability")
+    value: str = one_of(
+        ("label", "probability"), "pays 1 for yes (above the threshold), or its probability"
+    )
     encoder: str = one_of(
         ("lt_cnn", "lt_cnn_small"),
         "encoder of the reward networks; the small one reads 128 bytes and is cheap",
@@ -111,12 +119,16 @@ class OnlineAnnotator:
     seed: int = plain_key(
         0, "seed of answers; runs that share a store find each other's where it is the same"
     )
-    store_dir: str = plain_key(STORE_DIR.default, f"{STORE_DIR.help}; empty: answers/ in the run folder")
+    store_dir: str = plain_key(
+        STORE_DIR.default, f"{STORE_DIR.help}; empty: answers/ in the run folder"
+    )
     keep_conversations: bool = KEEP_CONVERSATIONS
     prompt: PromptChoice = subsection(PromptChoice)
     answer: AnswerMode = subsection(AnswerMode)
     sampling: AnswerSampling = subsection(AnswerSampling, top_k=-1, top_p=1.0)
-    attempts: int = positive(2, "times that a question is asked at most, until an answer has a verdict")
+    attempts: int = positive(
+        2, "times that a question is asked at most, until an answer has a verdict"
+    )
     wait_seconds: float = non_negative(
         600.0, "seconds that a start waits for a server that does not answer yet"
     )
@@ -169,6 +181,8 @@ class CheckRewardConfig:
     reward: CheckedReward = subsection(CheckedReward)
     evaluation: str = plain_key("", "an evaluation whose messages are checked too; empty: none")
     least_met: int = positive(3, "messages that the training saw less often are left out")
-    questions: int = positive(1000, "questions to the annotator at most, about the most frequent messages")
+    questions: int = positive(
+        1000, "questions to the annotator at most, about the most frequent messages"
+    )
     wait_seconds: float = positive(600.0, "how long to wait for the annotator's answers")
     minimum: float | None = fraction(None, "share of messages on which they must agree; None: any")

@@ -25,9 +25,7 @@ CONVERSATIONS = "conversations"
 
 def check(config: AgentConfig, form: Form) -> None:
     """Raises UserError for a bad value of the sections; asks no server and loads no model."""
-    allowed = (
-        "lexicon, model, openai (a model of vLLM: bash launch/oni.sh MODEL), or module:Class of your own"
-    )
+    allowed = "lexicon, model, openai (a model of vLLM: bash launch/oni.sh MODEL), or module:Class of your own"
     with naming_section():
         beside_training = annotator_class(config.annotator.kind).beside_training
     checks.require(beside_training, "annotator.kind", config.annotator.kind, allowed)
@@ -56,7 +54,9 @@ def naming_section() -> Iterator[None]:
 
 
 def in_run(config: AgentConfig, folder: str | os.PathLike[str]) -> AgentConfig:
-    """`config` with defaults in a run's folder: the answer store, and the conversations if they are kept."""
+    """`config` with defaults in a run's folder: the answer store, and the conversations if they are
+    kept.
+    """
     section = config.annotator
     conversations = os.path.join(folder, CONVERSATIONS) if section.keep_conversations else ""
     store = section.store_dir or os.path.join(folder, STORE)

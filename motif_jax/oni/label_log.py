@@ -1,7 +1,8 @@
-"""Reads and writes the label log of an online run: the labels that its reward learned from, in their order.
+"""Reads and writes the label log of an online run: the labels that its reward learned from, in
+their order.
 
-The append-only file of checksummed lines (`core/checked_lines.py`) is both the table of labels and the data set. Each line
-has the number of the first batch that is paid with the label.
+The append-only file of checksummed lines (`core/checked_lines.py`) is both the table of labels and
+the data set. Each line has the number of the first batch that is paid with the label.
 """
 
 from __future__ import annotations
@@ -52,24 +53,32 @@ def _decode(value: dict[str, Any]) -> Label:
 
 
 def read_log(path: Path, end: int | None = None) -> Iterator[Label]:
-    """Yields the labels of a log up to byte `end` (None: all), without torn lines; none where there is no file."""
+    """Yields the labels of a log up to byte `end` (None: all), without torn lines; none where there
+    is no file.
+    """
     return (_decode(value) for _, value in read_lines(path, end=end))
 
 
 def read_labels(path: Path, length: int, count: int, checkpoint: str, remedy: str) -> list[Label]:
-    """The `count` labels in the first `length` bytes of a log; UserError, which names `checkpoint`, if some are lost."""
+    """The `count` labels in the first `length` bytes of a log; UserError, which names `checkpoint`,
+    if some are lost.
+    """
     labels = list(read_log(path, length))
     if len(labels) != count:
-        raise UserError(f"{path} holds {len(labels)} labels, {checkpoint} was written with {count}: {remedy}")
+        raise UserError(
+            f"{path} holds {len(labels)} labels, {checkpoint} was written with {count}: {remedy}"
+        )
     return labels
 
 
 class LabelLog(LineWriter):
-    """The one writer of a run's log; makes the file. Raises UserError: it cannot be written, or another process does."""
+    """The one writer of a run's log; makes the file. Raises UserError: it cannot be written, or
+    another process does.
+    """
 
     def __init__(self, path: Path) -> None:
-        # Labels after a checkpoint that the run has not come to again, with the byte at which each one's line ends; and the byte up
-        # to which it has.
+        # Labels after a checkpoint that the run has not come to again, with the byte at which each
+        # one's line ends; and the byte up to which it has.
         self._later: list[tuple[Label, int]] = []
         self._position: int | None = None
         try:
@@ -78,10 +87,11 @@ class LabelLog(LineWriter):
             raise UserError(f"{path} is being written by another process") from None
 
     def add(self, labels: Iterable[Label]) -> None:
-        """Writes labels; only `sync` waits for the disk. Raises UserError: the file cannot be written.
+        """Writes labels; only `sync` waits for the disk. Raises UserError: the file cannot be
+        written.
 
-        Those that stand next among the labels that `rewind` returned stay as they are. The first other one takes the place of
-        the rest.
+        Those that stand next among the labels that `rewind` returned stay as they are. The first
+        other one takes the place of the rest.
         """
         new = list(labels)
         while new and self._later and new[0] == self._later[0][0]:
@@ -102,8 +112,8 @@ class LabelLog(LineWriter):
     def rewind(self, length: int) -> list[Label]:
         """Returns the labels after a checkpoint, at which the log had `length` bytes.
 
-        They have been paid for, and stay in the file until `add` comes to them or writes others: a run that ends before finds
-        them again.
+        They have been paid for, and stay in the file until `add` comes to them or writes others: a
+        run that ends before finds them again.
         """
         self._later = []
         self._position = length

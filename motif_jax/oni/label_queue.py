@@ -38,7 +38,8 @@ class Label(NamedTuple):
     Attributes:
       items: the text, or the two texts.
       label: index of the verdict in the question's form.
-      probability: of yes, or P(first) + P(tie) / 2 for two texts; None where the annotator says none.
+      probability: of yes, or P(first) + P(tie) / 2 for two texts; None where the annotator says
+          none.
       seconds, tokens: cost of the answer; 0 for questions that were not sent.
       update_index: `BatchMessages.update_index` of the first batch that is paid with it.
       step: environment steps of the run before that batch.
@@ -58,12 +59,14 @@ class Label(NamedTuple):
 class LabelBookkeeper:
     """Counts and queue of a `LabelService`; thread safe.
 
-    A question goes from the queue (`enqueue`) into flight (`take`), and from there either back into the queue (`failed`, or
-    `answered` without a verdict while attempts are left) or to the labels that `poll` returns.
+    A question goes from the queue (`enqueue`) into flight (`take`), and from there either back into
+    the queue (`failed`, or `answered` without a verdict while attempts are left) or to the labels
+    that `poll` returns.
 
-    Each distinct question is queued once, and not again while in flight or answered. Two texts are asked in one order, drawn
-    by their hash, whose answer serves both. Equal texts are a tie without asking. With `published` (compat.oni_requeue) the
-    queue is that of the published code: an entry for every step, asked again however often it was answered.
+    Each distinct question is queued once, and not again while in flight or answered. Two texts are
+    asked in one order, drawn by their hash, whose answer serves both. Equal texts are a tie without
+    asking. With `published` (compat.oni_requeue) the queue is that of the published code: an entry
+    for every step, asked again however often it was answered.
     """
 
     def __init__(
@@ -89,16 +92,17 @@ class LabelBookkeeper:
             self._queue = PublishedQueue(queue.size, queue.batch)
         else:
             self._queue = QuestionQueue(queue.size, queue.order)
-        # Questions in flight, in the order of their sending (a dict, as sets have no order), and by their texts. The published
-        # queue may send the same texts twice, which the second has only once.
+        # Questions in flight, in the order of their sending (a dict, as sets have no order), and by
+        # their texts. The published queue may send the same texts twice, which the second has only
+        # once.
         self._in_flight: dict[Pending, bool] = {}
         self._in_flight_by_items: dict[Items, Pending] = {}
         # Hashes of the texts with a label: texts take more memory, and a run may see millions.
         self._settled: set[int] = set()
         # Texts that stayed without a verdict.
         self._given_up: list[Items] = []
-        # Labels that `poll` has not returned yet; and the texts of those that it had not returned at the checkpoint, whose cost is in
-        # its totals.
+        # Labels that `poll` has not returned yet; and the texts of those that it had not returned
+        # at the checkpoint, whose cost is in its totals.
         self._ready: list[Label] = []
         self._counted: set[Items] = set()
 
@@ -113,9 +117,15 @@ class LabelBookkeeper:
         self.server_since = time.time()
 
     def enqueue(
-        self, items: Sequence[Items], counts: Sequence[int], scores: Sequence[float] | None, step: int
+        self,
+        items: Sequence[Items],
+        counts: Sequence[int],
+        scores: Sequence[float] | None,
+        step: int,
     ) -> None:
-        """Queues questions that `counts` steps showed each, `step` environment steps after the run's begin."""
+        """Queues questions that `counts` steps showed each, `step` environment steps after the
+        run's begin.
+        """
         with self._lock:
             self._step = max(self._step, step)
             if scores is None:
@@ -148,7 +158,9 @@ class LabelBookkeeper:
         return item[::-1] if is_turned else item
 
     def take(self, limit: int) -> list[Pending]:
-        """Moves up to `limit` questions, as far as the budget goes, from the queue into flight; returns them."""
+        """Moves up to `limit` questions, as far as the budget goes, from the queue into flight;
+        returns them.
+        """
         with self._lock:
             if self._published:
                 # The published code asks one whole call after another.
@@ -160,7 +172,9 @@ class LabelBookkeeper:
             return questions
 
     def _affordable(self) -> int:
-        """How many more questions the budget allows, when those in flight have cost what a question costs on average."""
+        """How many more questions the budget allows, when those in flight have cost what a question
+        costs on average.
+        """
         num_questions = self._totals["questions"]
         in_flight = len(self._in_flight)
         tokens = self._totals["prompt_tokens"] + self._totals["completion_tokens"]
@@ -176,7 +190,8 @@ class LabelBookkeeper:
                 if num_questions:
                     affordable = math.floor((most_tokens * scale - tokens) / tokens_per_question)
                 else:
-                    # The cost of a question is still unknown: one is tried. Published calls are whole.
+                    # The cost of a question is still unknown: one is tried. Published calls are
+                    # whole.
                     affordable = self._batch if self._published else 1
                 limits.append(affordable - in_flight)
         return max(0, min(limits))
@@ -189,7 +204,8 @@ class LabelBookkeeper:
         seconds: float = 0.0,
         cut: int = 0,
     ) -> None:
-        """Counts an answer, with all attempts of any run, and its tokens as in `Answer`, None if the store had it.
+        """Counts an answer, with all attempts of any run, and its tokens as in `Answer`, None if
+        the store had it.
 
         `cut`: turns that ended before the model had answered.
         """
@@ -197,7 +213,8 @@ class LabelBookkeeper:
             was_in_flight = self._remove_from_flight(pending)
             self._totals["cut"] += cut
             self._count(answer, tokens, seconds)
-            # The answer to the first question of a start, which no training has asked, is counted but makes no label.
+            # The answer to the first question of a start, which no training has asked, is counted
+            # but makes no label.
             if was_in_flight:
                 spent_tokens = 0 if tokens is None else tokens[0] + tokens[1]
                 self._settle(pending, answer, spent_tokens, seconds)
@@ -264,7 +281,9 @@ class LabelBookkeeper:
             return labels
 
     def metrics(self) -> dict[str, float]:
-        """Figures `annotator/` for a row of metrics (docs/metrics.md), with the same names from the first call on."""
+        """Figures `annotator/` for a row of metrics (docs/metrics.md), with the same names from the
+        first call on.
+        """
         with self._lock:
             now = time.monotonic()
             elapsed = max(now - self._last_metrics, 1e-9)
@@ -282,7 +301,9 @@ class LabelBookkeeper:
                 "tokens_per_second": recent_tokens / elapsed,
                 "latency_mean": sum(latencies) / len(latencies),
                 "latency_max": max(latencies),
-                "cost": 0.0 if self._prices is None else self._prices.of(prompt, completion, cached),
+                "cost": 0.0
+                if self._prices is None
+                else self._prices.of(prompt, completion, cached),
                 "server_up": self.server_up,
                 "server_seconds": max(0.0, time.time() - self.server_since),
             }
@@ -293,22 +314,27 @@ class LabelBookkeeper:
         return self._totals | {"dropped": self._totals["dropped"] + self._queue.dropped}
 
     def state(self) -> dict[str, Any]:
-        """Queue and spent budgets for a checkpoint, as an object that JSON can hold. Questions in flight are queued again."""
+        """Queue and spent budgets for a checkpoint, as an object that JSON can hold. Questions in
+        flight are queued again.
+        """
         with self._lock:
-            # In the order of their arrival, so that a queue that asks the newest first does so again. Entries of the
-            # published queue have no such number; it sent its newest first.
+            # In the order of their arrival, so that a queue that asks the newest first does so
+            # again. Entries of the published queue have no such number; it sent its newest first.
             waiting = sorted(
-                [*self._queue, *reversed(self._in_flight)], key=lambda pending: pending.last_enqueued
+                [*self._queue, *reversed(self._in_flight)],
+                key=lambda pending: pending.last_enqueued,
             )
             entries = []
             for pending in waiting:
-                # Both orders of two texts are entries; only the first has the count, which is that of both.
+                # Both orders of two texts are entries; only the first has the count, which is that
+                # of both.
                 count = pending.count
                 for item in pending.seen_orders or (pending.items,):
                     entries.append([list(item), count, pending.score])
                     count = 0
 
-            # Answers not yet returned by `poll`; a resumed run looks up single texts without a label by itself.
+            # Answers not yet returned by `poll`; a resumed run looks up single texts without a
+            # label by itself.
             unreturned = self._ready if self._form is PAIR else []
             return {
                 "pending": entries,
@@ -320,17 +346,22 @@ class LabelBookkeeper:
             }
 
     def mark_answered(self, labels: Sequence[Label]) -> None:
-        """Asks no more about labels that a run got after its checkpoint. The published code asks again, however often it was answered."""
+        """Asks no more about labels that a run got after its checkpoint. The published code asks
+        again, however often it was answered.
+        """
         with self._lock:
             if not self._published:
                 self._settled.update(hash(label.items) for label in labels)
 
     def count_paid(self, labels: Sequence[Label]) -> None:
-        """Counts what labels have cost that a run got after its checkpoint: no kill gives the budget back."""
+        """Counts what labels have cost that a run got after its checkpoint: no kill gives the
+        budget back.
+        """
         with self._lock:
             if self._published:  # its log has the first label of a text alone
                 return
-            # Both orders of two texts are labels of one question. Labels of the store and of equal texts cost nothing.
+            # Both orders of two texts are labels of one question. Labels of the store and of equal
+            # texts cost nothing.
             answered = {
                 frozenset(label.items): label
                 for label in labels
@@ -342,7 +373,9 @@ class LabelBookkeeper:
             self._totals["prompt_tokens"] += sum(label.tokens for label in answered.values())
 
     def restore(self, state: dict[str, Any], later: Sequence[Label] = ()) -> None:
-        """Resumes from a `state`, before any question is asked; `later` are labels from after it, see `mark_answered`."""
+        """Resumes from a `state`, before any question is asked; `later` are labels from after it,
+        see `mark_answered`.
+        """
         with self._lock:
             self._totals |= {name: state["totals"].get(name, 0) for name in _TOTALS}
             self._step = state["step"]
@@ -362,7 +395,9 @@ class LabelBookkeeper:
 
 
 def _judged(form: Form, answer: StoredAnswer, is_turned: bool) -> tuple[int, float | None]:
-    """Label and probability of texts from the answer about them, or about their reverse order (`is_turned`)."""
+    """Label and probability of texts from the answer about them, or about their reverse order
+    (`is_turned`).
+    """
     label = int(TURNED[answer.label]) if is_turned else answer.label
     if answer.probabilities is None:
         return label, None

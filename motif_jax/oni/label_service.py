@@ -1,13 +1,18 @@
-"""Labels for the texts of a training: asks a server in the background, other annotators in the caller's thread.
+"""Labels for the texts of a training: asks a server in the background, other annotators in the
+caller's thread.
 
 With a server three threads meet here:
 
-    the training's    `enqueue` queues questions, `poll` takes the labels that have arrived; neither ever waits for the server
-    annotator         `_work` of this file: sends questions, writes answers to the store, makes labels of them
-    openai            the event loop of `openai_client`, which ends the futures that `submit` returns
+    the training's    `enqueue` queues questions, `poll` takes the labels that have arrived; neither
+                      ever waits for the server
+    annotator         `_work` of this file: sends questions, writes answers to the store, makes
+                      labels of them
+    openai            the event loop of `openai_client`, which ends the futures that `submit`
+                      returns
 
-So a label that arrives while the training computes an update is written and waits in `label_queue`, until `poll` takes it before
-the next batch that the batcher assembles (see `OnlineReward.pay`). Any other annotator answers in `poll`, and the batcher waits for it.
+So a label that arrives while the training computes an update is written and waits in `label_queue`,
+until `poll` takes it before the next batch that the batcher assembles (see `OnlineReward.pay`). Any
+other annotator answers in `poll`, and the batcher waits for it.
 """
 
 from __future__ import annotations
@@ -52,7 +57,8 @@ _Event = concurrent.futures.Future[Answer] | StoppedError | None
 class LabelService(LabelBookkeeper):
     """Labels texts; one thread may call `enqueue` while another calls `poll`.
 
-    A server's answers are on the disk before they become labels; other annotators answer in `poll`, deterministically.
+    A server's answers are on the disk before they become labels; other annotators answer in `poll`,
+    deterministically.
     """
 
     def __init__(self, config: AgentConfig, form: Form) -> None:
@@ -83,14 +89,17 @@ class LabelService(LabelBookkeeper):
         # Future of a question in flight -> the question, and when it was sent (monotonic).
         self._sent: dict[concurrent.futures.Future[Answer], tuple[Pending, Question, float]] = {}
         self._error: BaseException | None = None
-        # The last answer, and the earliest time of the next question to a server that is away (monotonic).
+        # The last answer, and the earliest time of the next question to a server that is away
+        # (monotonic).
         self._last_answer = -math.inf
         self._next_probe = -math.inf
         self._failures = 0
         self._thread = threading.Thread(target=self._work, name="annotator", daemon=True)
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        """Reaches the server, and has one question answered. Raises StoppedError, or UserError: the server cannot be used."""
+        """Reaches the server, and has one question answered. Raises StoppedError, or UserError: the
+        server cannot be used.
+        """
         try:
             with naming_section():
                 self._annotator.start()
@@ -105,11 +114,17 @@ class LabelService(LabelBookkeeper):
             self._thread.start()
 
     def enqueue(
-        self, items: Sequence[Items], counts: Sequence[int], scores: Sequence[float] | None, step: int
+        self,
+        items: Sequence[Items],
+        counts: Sequence[int],
+        scores: Sequence[float] | None,
+        step: int,
     ) -> None:
-        """Queues the distinct texts of a batch, each shown at `counts` steps, that have no label yet; never waits for a server.
+        """Queues the distinct texts of a batch, each shown at `counts` steps, that have no label
+        yet; never waits for a server.
 
-        Higher `scores` are asked sooner (queue.order=uncertain). Raises UserError: the annotator failed for good (a full disk).
+        Higher `scores` are asked sooner (queue.order=uncertain). Raises UserError: the annotator
+        failed for good (a full disk).
         """
         self._check()
         super().enqueue(items, counts, scores, step)
@@ -117,7 +132,8 @@ class LabelService(LabelBookkeeper):
             self._events.put(None)
 
     def poll(self) -> list[Label]:
-        """The labels that have arrived since the last call. An annotator without a server answers its questions now.
+        """The labels that have arrived since the last call. An annotator without a server answers
+        its questions now.
 
         Raises UserError as `enqueue`.
         """
@@ -127,7 +143,9 @@ class LabelService(LabelBookkeeper):
         return super().poll()
 
     def ask_now(self, limit: int) -> None:
-        """Has at most `limit` of the questions in the queue answered by an annotator without a server; UserError as `poll`."""
+        """Has at most `limit` of the questions in the queue answered by an annotator without a
+        server; UserError as `poll`.
+        """
         self._ask(self._without_stored(self.take(limit)))
 
     def close(self) -> None:
@@ -155,7 +173,9 @@ class LabelService(LabelBookkeeper):
         for pending in questions:
             key = self._hasher.id_of_texts(pending.items, self._form)
             answer = None if self._published else self._store.get(key)
-            if answer is not None and (answer.label != UNKNOWN or answer.attempts >= self._attempts):
+            if answer is not None and (
+                answer.label != UNKNOWN or answer.attempts >= self._attempts
+            ):
                 self.answered(pending, answer)
                 continue
             stored_attempts = answer.attempts if answer is not None else 0
@@ -180,7 +200,9 @@ class LabelService(LabelBookkeeper):
         self._keep(answered)
 
     def _keep(self, answered: Sequence[tuple[Pending, Question, Answer, float]]) -> None:
-        """Writes answers (with the seconds that each took), and only then makes labels of them; UserError as `check_answer`."""
+        """Writes answers (with the seconds that each took), and only then makes labels of them;
+        UserError as `check_answer`.
+        """
         pairs = [(question, answer) for _, question, answer, _ in answered]
         for question, answer in pairs:
             check_answer(self._annotator, question, answer)
@@ -217,7 +239,9 @@ class LabelService(LabelBookkeeper):
             time.sleep(min(_REACH_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
 
     def _work(self) -> None:
-        """The thread "annotator": handles answers and failures, then sends as many questions as there is room for."""
+        """The thread "annotator": handles answers and failures, then sends as many questions as
+        there is room for.
+        """
         try:
             with naming_section():
                 while True:
@@ -237,7 +261,9 @@ class LabelService(LabelBookkeeper):
         return events
 
     def _handle(self, events: Sequence[_Event]) -> None:
-        """Keeps the answers among the events. Raises the first fault among them that cannot pass."""
+        """Keeps the answers among the events. Raises the first fault among them that cannot
+        pass.
+        """
         answered = []
         failures: list[tuple[float, ServerError]] = []  # when it was sent, and its error
         fault: BaseException | None = None
@@ -267,7 +293,9 @@ class LabelService(LabelBookkeeper):
             raise fault
 
     def _note_failure(self, sent: float, error: ServerError) -> None:
-        """A failure means that the server is away if nothing was answered since its question was sent."""
+        """A failure means that the server is away if nothing was answered since its question was
+        sent.
+        """
         if sent <= self._last_answer:
             return
         self._set_server_up(False, error.cause)
@@ -278,7 +306,9 @@ class LabelService(LabelBookkeeper):
             self._next_probe = time.monotonic() + pause * random.uniform(0.75, 1.25)
 
     def _send(self) -> None:
-        """Sends questions until the server has as many as it takes; one after each pause while it is away."""
+        """Sends questions until the server has as many as it takes; one after each pause while it
+        is away.
+        """
         while True:
             limit = self._annotator.concurrency
             if not self.server_up:

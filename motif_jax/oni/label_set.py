@@ -32,7 +32,8 @@ class Examples(NamedTuple):
 
 
 class LabelSet:
-    """Grows by labels, whose order is that of the label log. One thread adds; any thread reads the result of `first`.
+    """Grows by labels, whose order is that of the label log. One thread adds; any thread reads the
+    result of `first`.
 
     Args:
       items: texts of an example.
@@ -55,7 +56,9 @@ class LabelSet:
         return self._size
 
     def add(self, label: Label) -> None:
-        """Adds an example after the others, whose arrays do not change: a training may read them meanwhile."""
+        """Adds an example after the others, whose arrays do not change: a training may read them
+        meanwhile.
+        """
         size = self._size
         if size == len(self._labels):
             # New arrays, since a running training reads the old ones.
@@ -85,7 +88,9 @@ class LabelSet:
         """The first `size` examples, as views. Raises ValueError: there are fewer."""
         if size > self._size:
             raise ValueError(f"{size} examples of {self._size}")
-        return Examples(self._messages, self._rows[:size], self._labels[:size], self._targets[:size])
+        return Examples(
+            self._messages, self._rows[:size], self._labels[:size], self._targets[:size]
+        )
 
 
 def _doubled(array: np.ndarray) -> np.ndarray:

@@ -56,7 +56,9 @@ class LearningMetrics:
         self._version_age = version_age
 
     def add_first_uses(self, batches: np.ndarray, seconds: np.ndarray) -> None:
-        """Counts texts whose label is used for the first time: batches and seconds since they were first seen."""
+        """Counts texts whose label is used for the first time: batches and seconds since they were
+        first seen.
+        """
         self._batches_to_use += batches.tolist()
         self._seconds_to_use += seconds.tolist()
 

@@ -18,7 +18,8 @@ _PACKED_NAMES = {"first_update": "first_number"}
 
 
 class MessageStats:
-    """Texts in the order of their first step, with columns [room]; about 200 bytes each. For one thread at a time.
+    """Texts in the order of their first step, with columns [room]; about 200 bytes each. For one
+    thread at a time.
 
     Attributes:
       texts: the texts; their index is the row in all columns.
@@ -29,7 +30,8 @@ class MessageStats:
       label: index of the verdict, NO_LABEL before there is one.
       probability: of yes, NaN where none is known.
       used: whether a batch with the text was paid since it has its label.
-      earned: sum of its rewards, each step discounted by its count in the episode, without coefficient.
+      earned: sum of its rewards, each step discounted by its count in the episode, without
+          coefficient.
     """
 
     # Name, dtype, and value of a text of which nothing is known yet.
@@ -66,7 +68,9 @@ class MessageStats:
         return self._rows.get(text)
 
     def rows(self, texts: Iterable[str], step: int, update_index: int) -> np.ndarray:
-        """Rows int64 [N] of texts; new ones are added as first seen at `step`, in the batch of update `update_index`."""
+        """Rows int64 [N] of texts; new ones are added as first seen at `step`, in the batch of
+        update `update_index`.
+        """
         rows = []
         for text in texts:
             row = self._rows.get(text)
@@ -87,10 +91,14 @@ class MessageStats:
         if rows > room:
             extra = max(room, rows - room)
             for name, dtype, empty in self._COLUMNS:
-                setattr(self, name, np.concatenate([getattr(self, name), np.full(extra, empty, dtype)]))
+                setattr(
+                    self, name, np.concatenate([getattr(self, name), np.full(extra, empty, dtype)])
+                )
 
     def use(self, rows: np.ndarray) -> np.ndarray:
-        """Marks the texts at `rows` as paid by their label; returns the rows that are new among them."""
+        """Marks the texts at `rows` as paid by their label; returns the rows that are new among
+        them.
+        """
         new_rows = rows[~self.used[rows]]
         self.used[new_rows] = True
         return new_rows
@@ -122,7 +130,9 @@ class MessageStats:
         with np.load(io.BytesIO(data.tobytes())) as arrays:
             joined = arrays["_texts"].tobytes()
             ends = np.cumsum(arrays["_lengths"]).tolist()
-            stats.texts = [joined[start:end].decode() for start, end in itertools.pairwise([0, *ends])]
+            stats.texts = [
+                joined[start:end].decode() for start, end in itertools.pairwise([0, *ends])
+            ]
             stats._rows = {text: row for row, text in enumerate(stats.texts)}
             stats._reserve(len(stats))
             for name, *_ in cls._COLUMNS:

@@ -1,4 +1,6 @@
-"""The base of classification and ranking: online rewards from a network that is trained on the labels."""
+"""The base of classification and ranking: online rewards from a network that is trained on the
+labels.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,13 @@ CAPACITY = 1 << 16
 
 
 class NetworkReward(OnlineReward, abc.ABC):
-    """An online reward with a network, after `taken` gradient steps. Before, it is 0, unless a fresh network pays (published).
+    """An online reward with a network, after `taken` gradient steps. Before, it is 0, unless a
+    fresh network pays (published).
 
     Attributes:
       certain: class attribute, the target of each label of the form.
-      epochs: class attribute, whether below 25,000 labels the steps of an arrival run through shuffled epochs (published).
+      epochs: class attribute, whether below 25,000 labels the steps of an arrival run through
+          shuffled epochs (published).
       taken: gradient steps whose parameters pay.
       trainer: trains the network, beside the caller except in serial runs.
     """
@@ -49,7 +53,10 @@ class NetworkReward(OnlineReward, abc.ABC):
         training = self.config.training
         self.labels = LabelSet(len(self.form.items), self.certain, training.target == "probability")
         self.schedule = Schedule(
-            training.schedule, training.steps_per_arrival, training.steps_per_update, run.queue.batch
+            training.schedule,
+            training.steps_per_arrival,
+            training.steps_per_update,
+            run.queue.batch,
         )
         self._device = setup.device or cpu_device()
         self._pays_untrained = run.compat.oni_untrained_reward
@@ -57,12 +64,14 @@ class NetworkReward(OnlineReward, abc.ABC):
         self.model = self.make_model()
         state = self.model.init(seeds.derive(run.seed, "reward") % (1 << 31))
         state = jax.device_put(state, _training_device(training.device, self._device))
-        # A serial run trains in the caller's thread, so that the outcome is there when the batch is paid.
+        # A serial run trains in the caller's thread, so that the outcome is there when the batch is
+        # paid.
         self.trainer = Trainer(self.model, state, training.batch_size, in_thread=not run.serial)
         self.taken = 0
         # Labels that a finished job has measured before it trained on them.
         self._measured = 0
-        # Since the last row of metrics: correct and counted labels before their training, and seconds of training.
+        # Since the last row of metrics: correct and counted labels before their training, and
+        # seconds of training.
         self._correct = 0
         self._counted = 0
         self._training_seconds = 0.0
@@ -74,7 +83,10 @@ class NetworkReward(OnlineReward, abc.ABC):
         training = config.training
         has_deviation = training.members > 1 or training.deviations == 0
         checks.require(
-            has_deviation, "reward.training.deviations", training.deviations, "0 without several members"
+            has_deviation,
+            "reward.training.deviations",
+            training.deviations,
+            "0 without several members",
         )
         is_device = training.device == "auto" or checks.is_natural(str(training.device))
         checks.require(
@@ -126,7 +138,9 @@ class NetworkReward(OnlineReward, abc.ABC):
         super().close()
 
     def apply_labels(self, labels: Sequence[Label]) -> list[Label]:
-        """Adds labels to the data set; the first label of a text stays, as the network was trained on it."""
+        """Adds labels to the data set; the first label of a text stays, as the network was trained
+        on it.
+        """
         new_labels = [label for label in labels if self.is_new(label)]
         for label in new_labels:
             self.labels.add(label)
@@ -182,7 +196,8 @@ class NetworkReward(OnlineReward, abc.ABC):
 
     def own_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         state = self.trainer.state
-        # By number, since the optimiser's state is not a tree of names; with zeros, so that the names sort as the numbers do.
+        # By number, since the optimiser's state is not a tree of names; with zeros, so that the
+        # names sort as the numbers do.
         leaves = enumerate(jax.tree.leaves(state.opt_state))
         optimizer = {f"{index:03d}": np.asarray(leaf) for index, leaf in leaves}
         arrays = {"params": jax.tree.map(np.asarray, state.params), "optimizer": optimizer}
@@ -219,7 +234,9 @@ class NetworkReward(OnlineReward, abc.ABC):
                 "reward/training_steps_dropped": float(self.schedule.dropped),
                 "reward/training_share": self._training_seconds / seconds,
                 **{f"reward/{name}": value for name, value in self._last_means.items()},
-                "reward/accuracy_before_training": self._correct / self._counted if self._counted else 0.0,
+                "reward/accuracy_before_training": self._correct / self._counted
+                if self._counted
+                else 0.0,
             }
             self._correct = 0
             self._counted = 0
@@ -230,13 +247,17 @@ class NetworkReward(OnlineReward, abc.ABC):
 def _like(old: Any, new: Any) -> Any:
     """`new` with the dtype and on the device of `old`. Raises ValueError: it has another shape."""
     if np.shape(old) != np.shape(new):
-        raise ValueError(f"a reward's parameters of shape {np.shape(new)} in place of {np.shape(old)}")
+        raise ValueError(
+            f"a reward's parameters of shape {np.shape(new)} in place of {np.shape(old)}"
+        )
     (device,) = old.devices()
     return jax.device_put(np.asarray(new, old.dtype), device)
 
 
 def _training_device(number: str, reward_device: jax.Device | None) -> jax.Device | None:
-    """The device of the key reward.training.device: `reward_device` for 'auto'. Raises UserError: there is no such device."""
+    """The device of the key reward.training.device: `reward_device` for 'auto'. Raises UserError:
+    there is no such device.
+    """
     if number == "auto":
         return reward_device
     devices = jax.local_devices()

@@ -1,7 +1,8 @@
 """The base of rewards that learn from labels while the agent trains (Klissarov et al., ONI).
 
-Before a batch is paid, the new labels take effect; then its texts are paid, and those without a label are queued as questions.
-One host learns the reward. A run resumes with the labels and parameters of its checkpoint.
+Before a batch is paid, the new labels take effect; then its texts are paid, and those without a
+label are queued as questions. One host learns the reward. A run resumes with the labels and
+parameters of its checkpoint.
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ _LOG_REMEDY = "restore a copy of it, or start the run again in another --workdir
 
 
 class OnlineReward(RewardKind):
-    """A reward that learns from labels. A kind defines what a label changes (`apply_labels`) and what a text is worth (`values`).
+    """A reward that learns from labels. A kind defines what a label changes (`apply_labels`) and
+    what a text is worth (`values`).
 
     Attributes:
       form: class attribute, whether its questions are about one text or about two.
-      scores_questions: class attribute, whether `questions` returns scores of uncertainty (queue.order=uncertain).
+      scores_questions: class attribute, whether `questions` returns scores of uncertainty
+          (queue.order=uncertain).
       stats: all texts that the agent has seen.
       source: where the labels come from.
       step: environment steps of the run before the next batch.
@@ -84,7 +87,9 @@ class OnlineReward(RewardKind):
     def check_run(cls, config: AgentConfig, spec: ObservationSpec) -> None:
         registry.require_text(config.environment.name, spec.text_field)
         has_order = config.queue.order != "uncertain" or cls.scores_questions
-        allowed = f"frequent or newest: a reward of kind '{config.reward.kind}' is sure of every label"
+        allowed = (
+            f"frequent or newest: a reward of kind '{config.reward.kind}' is sure of every label"
+        )
         checks.require(has_order, "queue.order", config.queue.order, allowed)
         hosts = config.hosts.count or 1
         allowed = f"1: a reward of kind '{config.reward.kind}' is learned by one host with all its devices"
@@ -111,7 +116,9 @@ class OnlineReward(RewardKind):
     # Each kind defines:
 
     def apply_labels(self, labels: Sequence[Label]) -> list[Label]:
-        """Learns labels; returns those that changed the data set. By default the newest label of a single text counts."""
+        """Learns labels; returns those that changed the data set. By default the newest label of a
+        single text counts.
+        """
         changes = []
         for label in labels:
             row = self.stats.rows(label.items, label.step, label.update_index)[0]
@@ -123,11 +130,15 @@ class OnlineReward(RewardKind):
         return changes
 
     def advance(self, arrived: int) -> bool:
-        """Called before each batch is paid, with the number of new labels; returns whether the parameters changed."""
+        """Called before each batch is paid, with the number of new labels; returns whether the
+        parameters changed.
+        """
         return False
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Values float32 [N] of a batch's texts uint8 [N, L], whose rows of `stats` are `rows`, under the present version."""
+        """Values float32 [N] of a batch's texts uint8 [N, L], whose rows of `stats` are `rows`,
+        under the present version.
+        """
         raise NotImplementedError
 
     def questions(
@@ -139,7 +150,9 @@ class OnlineReward(RewardKind):
         return items, batch.counts[missing].tolist(), None
 
     def own_state(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The kind's part of a checkpoint: nested dictionaries of arrays, and JSON-able data; None for nothing."""
+        """The kind's part of a checkpoint: nested dictionaries of arrays, and JSON-able data; None
+        for nothing.
+        """
         return None
 
     def restore_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
@@ -149,17 +162,21 @@ class OnlineReward(RewardKind):
     # Shared by all kinds:
 
     def pay(self, batch: BatchMessages) -> Values:
-        """The rewards of a batch's texts, after the labels that have arrived; queues texts without a label as questions.
+        """The rewards of a batch's texts, after the labels that have arrived; queues texts without
+        a label as questions.
 
-        The batcher calls it once for each batch, when it assembles the batch. A label that arrives after `poll` in here counts
-        from the next batch that is assembled. A batch that already waits for the learner (`config.max_waiting_batches`) keeps
-        its rewards: a label that arrives during update N counts from batch N + 1 if that is not assembled yet, else from a
-        later one (with one waiting batch, the default, from N + 2). In a serial or on-policy run it is always N + 1.
+        The batcher calls it once for each batch, when it assembles the batch. A label that arrives
+        after `poll` in here counts from the next batch that is assembled. A batch that already
+        waits for the learner (`config.max_waiting_batches`) keeps its rewards: a label that arrives
+        during update N counts from batch N + 1 if that is not assembled yet, else from a later one
+        (with one waiting batch, the default, from N + 2). In a serial or on-policy run it is always
+        N + 1.
         """
         begin = time.perf_counter()
         with self._lock:
             values, value_seconds = self._pay(batch)
-            # A frozen reward would compute its values, too; the rest is what learning costs the batch.
+            # A frozen reward would compute its values, too; the rest is what learning costs the
+            # batch.
             self.learning.add_lost_seconds(time.perf_counter() - begin - value_seconds)
         return values
 
@@ -177,7 +194,8 @@ class OnlineReward(RewardKind):
         )
         stats = self.stats
         rows = stats.rows(map(decode_message, counted.texts), self.step, batch.update_index)
-        # Two rows of a batch may be the same text: they differ in bytes that annotators do not read.
+        # Two rows of a batch may be the same text: they differ in bytes that annotators do not
+        # read.
         np.add.at(stats.count, rows, counted.counts)
 
         self._take_arrived(batch.update_index)
@@ -191,9 +209,12 @@ class OnlineReward(RewardKind):
 
         has_label = stats.label[rows] != NO_LABEL
         first_used = stats.use(rows[has_label])
-        self.learning.add_batch(counted.counts, has_label, rewards, batch.update_index - self._changed)
+        self.learning.add_batch(
+            counted.counts, has_label, rewards, batch.update_index - self._changed
+        )
         self.learning.add_first_uses(
-            batch.update_index - stats.first_update[first_used], time.time() - stats.first_time[first_used]
+            batch.update_index - stats.first_update[first_used],
+            time.time() - stats.first_time[first_used],
         )
 
         # Without questions, too: budgets for each million steps follow the step.
@@ -209,11 +230,15 @@ class OnlineReward(RewardKind):
         if was_seen.any():
             seen_rows = np.array([row for row in rows if row is not None])
             # Counts of 0, as a lookup is not a step that moments could be taken of.
-            values[was_seen] = self.values(texts[was_seen], seen_rows, np.zeros(len(seen_rows), int))
+            values[was_seen] = self.values(
+                texts[was_seen], seen_rows, np.zeros(len(seen_rows), int)
+            )
         return Values(values, self.version)
 
     def _take_arrived(self, update_index: int) -> None:
-        """Takes the labels that have arrived, so that the batch of update `update_index` is paid with them."""
+        """Takes the labels that have arrived, so that the batch of update `update_index` is paid
+        with them.
+        """
         # Before the answers are taken: an answer that comes meanwhile still counts as in flight.
         self.asking = self.source.in_flight()
         arrived = self._arrived(update_index)
@@ -228,15 +253,18 @@ class OnlineReward(RewardKind):
         self._log.add(changes)
 
     def _count_later(self) -> None:
-        """Counts the cost of the labels from after the checkpoint; a serial run counts each with its batch."""
+        """Counts the cost of the labels from after the checkpoint; a serial run counts each with
+        its batch.
+        """
         if not self.run.config.serial:
             self.source.count_paid(self._later)
 
     def _arrived(self, update_index: int) -> list[Label]:
         """The labels that count from this batch on.
 
-        A resumed run has labels from after its checkpoint. A serial run takes them at their own batches, and asks nothing up to the
-        last of these, which have been answered: so it ends with the bits of the undisturbed one. Another run takes them at once.
+        A resumed run has labels from after its checkpoint. A serial run takes them at their own
+        batches, and asks nothing up to the last of these, which have been answered: so it ends with
+        the bits of the undisturbed one. Another run takes them at once.
         """
         if not self._later:
             return self.source.poll()
@@ -253,7 +281,9 @@ class OnlineReward(RewardKind):
         """A label with the batch that it first counts in, and with the first step of its texts."""
         rows = self.stats.rows(label.items, self.step, update_index)
         return label._replace(
-            update_index=update_index, step=self.step, first_step=int(self.stats.first_step[rows].max())
+            update_index=update_index,
+            step=self.step,
+            first_step=int(self.stats.first_step[rows].max()),
         )
 
     def state(self) -> dict[str, Any]:
@@ -292,7 +322,9 @@ class OnlineReward(RewardKind):
             raise UserError(f"{self._log.path} is shorter than the checkpoint says: {_LOG_REMEDY}")
         # Labels from after the checkpoint count again, and are not paid again.
         self._later = self._log.rewind(book["length"])
-        labels = read_labels(self._log.path, book["length"], book["labels"], "the checkpoint", _LOG_REMEDY)
+        labels = read_labels(
+            self._log.path, book["length"], book["labels"], "the checkpoint", _LOG_REMEDY
+        )
         self.stats = MessageStats.unpack(np.asarray(state["met"]))
         # The log has the labels; to apply them again restores what a kind keeps of them, too.
         self.stats.label[:] = NO_LABEL

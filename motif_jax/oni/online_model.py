@@ -48,15 +48,23 @@ def cautious(members: np.ndarray, deviations: float) -> np.ndarray:
     return np.asarray(members.mean(axis=0) - deviations * members.std(axis=0), np.float32)
 
 
-def classifier_probabilities(message: str, members: int, params: Any, texts: np.ndarray) -> np.ndarray:
-    """Probabilities of yes float32 [members, N] of texts uint8 [N, L], independent of the other texts."""
+def classifier_probabilities(
+    message: str, members: int, params: Any, texts: np.ndarray
+) -> np.ndarray:
+    """Probabilities of yes float32 [members, N] of texts uint8 [N, L], independent of the other
+    texts.
+    """
     return in_chunks(functools.partial(_program, message, members), params, texts, members)
 
 
 @functools.lru_cache(maxsize=16)
-def _program(message: str, members: int, length: int | None) -> Callable[[Any, np.ndarray], jax.Array]:
+def _program(
+    message: str, members: int, length: int | None
+) -> Callable[[Any, np.ndarray], jax.Array]:
     network = MessageClassifier(message)
-    return jax.jit(lambda params, texts: of_members(network.probability, members, params, texts, length))
+    return jax.jit(
+        lambda params, texts: of_members(network.probability, members, params, texts, length)
+    )
 
 
 class _Step(Normalisation):
@@ -86,8 +94,13 @@ class OnlineRewardModel(RewardModel):
     earned: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def header(self) -> dict[str, Any]:
-        """The JSON object `learned` of a file's header: gradient steps, and the labels of single texts."""
-        return {"taken": self.taken, "labels": {text: [*label] for text, label in self.labels.items()}}
+        """The JSON object `learned` of a file's header: gradient steps, and the labels of single
+        texts.
+        """
+        return {
+            "taken": self.taken,
+            "labels": {text: [*label] for text, label in self.labels.items()},
+        }
 
     @property
     def _reward(self) -> Mapping[str, Any]:
@@ -105,7 +118,9 @@ class OnlineRewardModel(RewardModel):
         rounded: bool | None = None,
         fallback: float | None = None,
     ) -> Normalisation:
-        """The run's own moments and threshold (`quantile` None: no threshold); nothing is advised, so there is no fallback."""
+        """The run's own moments and threshold (`quantile` None: no threshold); nothing is advised,
+        so there is no fallback.
+        """
         kind = self._reward["kind"]
         if kind == RANKING:
             is_raw = not (normalise and self._reward["normalise"])
@@ -123,7 +138,9 @@ class OnlineRewardModel(RewardModel):
         """Raw rewards, 0 before the first training."""
         if not self._pays:
             return np.zeros(members.shape[1], np.float32)
-        deviations = 0.0 if self._reward["kind"] == RETRIEVAL else self._reward["training"]["deviations"]
+        deviations = (
+            0.0 if self._reward["kind"] == RETRIEVAL else self._reward["training"]["deviations"]
+        )
         return cautious(members, deviations)
 
     def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
@@ -131,7 +148,9 @@ class OnlineRewardModel(RewardModel):
             return super().members_of_messages(params, messages)
         if self._reward["kind"] == CLASSIFICATION:
             return classifier_probabilities(self._reward["encoder"], self.members, params, messages)
-        return np.array([[self._retrieve(decode_message(message)) for message in messages]], np.float32)
+        return np.array(
+            [[self._retrieve(decode_message(message)) for message in messages]], np.float32
+        )
 
     def _retrieve(self, text: str) -> float:
         """The label of a text, or its probability as the config says; 0 without a label."""
@@ -146,7 +165,9 @@ class OnlineRewardModel(RewardModel):
 
 
 class OnlineRuns:
-    """Reads runs that learned their reward while they played, for what opens folders and files of rewards."""
+    """Reads runs that learned their reward while they played, for what opens folders and files of
+    rewards.
+    """
 
     @staticmethod
     def wrote(config: Mapping[str, Any]) -> bool:
@@ -177,7 +198,9 @@ class OnlineRuns:
         return list(read_log(path))
 
 
-def network_of(config: Mapping[str, Any], network: RewardNetwork) -> RewardNetwork | MessageClassifier | None:
+def network_of(
+    config: Mapping[str, Any], network: RewardNetwork
+) -> RewardNetwork | MessageClassifier | None:
     """The network of a run's reward; None for a table of labels."""
     kind = config["reward"]["kind"]
     if kind == RETRIEVAL:
@@ -191,8 +214,12 @@ def of_header(header: Mapping[str, Any]) -> dict[str, Any]:
     return {"labels": labels, "taken": header["learned"]["taken"]}
 
 
-def read_online_model(folder: Path, step: int | None, config: Mapping[str, Any]) -> OnlineRewardModel:
-    """Reads the reward of an online run at checkpoint `step` of the agent (None: the newest intact one); UserError if it is lost."""
+def read_online_model(
+    folder: Path, step: int | None, config: Mapping[str, Any]
+) -> OnlineRewardModel:
+    """Reads the reward of an online run at checkpoint `step` of the agent (None: the newest intact
+    one); UserError if it is lost.
+    """
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
         if step is None:
             step = checkpoints.latest()
@@ -201,7 +228,11 @@ def read_online_model(folder: Path, step: int | None, config: Mapping[str, Any])
 
     book = json.loads(np.asarray(state["book"]).tobytes())
     log = read_labels(
-        folder / FILE, book["length"], book["labels"], f"checkpoint {step}", "restore it from a copy"
+        folder / FILE,
+        book["length"],
+        book["labels"],
+        f"checkpoint {step}",
+        "restore it from a copy",
     )
     architecture, members = architecture_of_run(config)
     # Imports from the published system do not have the texts that were seen.
@@ -229,9 +260,14 @@ def read_online_model(folder: Path, step: int | None, config: Mapping[str, Any])
         statistics=statistics,
         config=dict(config),
         curve=[],
-        labels={label.items[0]: (label.label, label.probability) for label in log if len(label.items) == 1},
+        labels={
+            label.items[0]: (label.label, label.probability)
+            for label in log
+            if len(label.items) == 1
+        },
         taken=kind_state.get("taken", 0),
-        # A text has the count 0 where it was named by a label, but shown by no batch before the checkpoint.
+        # A text has the count 0 where it was named by a label, but shown by no batch before the
+        # checkpoint.
         step_counts={text: count for text, count in counts if count},
         earned=dict(zip(stats.texts, stats.earned.tolist(), strict=False)),
     )

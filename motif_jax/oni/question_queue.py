@@ -1,4 +1,6 @@
-"""Queues of the questions of a training: a bounded one of distinct questions, and the published one."""
+"""Queues of the questions of a training: a bounded one of distinct questions, and the published
+one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ _RANKS = {
     "newest": ("last_enqueued",),
     "uncertain": ("score", "count", "last_enqueued"),
 }
-# Seconds before a failed question is asked again, doubled each time: it may be the cause of the failure.
+# Seconds before a failed question is asked again, doubled each time: it may be the cause of the
+# failure.
 _FIRST_PAUSE_SECONDS = 1.0
 _MAX_PAUSE_SECONDS = 30.0
 
@@ -32,8 +35,8 @@ class Pending:
       attempts: answers without a verdict.
       failures: failed requests.
       ready: when it may be asked again, by the clock of `take`.
-      seen_orders: the items in the orders in which the training showed them, where one question serves several; empty if that is
-        `items` alone.
+      seen_orders: the items in the orders in which the training showed them, where one question
+        serves several; empty if that is `items` alone.
     """
 
     items: Items
@@ -47,7 +50,9 @@ class Pending:
 
 
 class QuestionQueue:
-    """Distinct questions, in an order of `_RANKS`; `shrink` drops the last in the order beyond `size`."""
+    """Distinct questions, in an order of `_RANKS`; `shrink` drops the last in the order beyond
+    `size`.
+    """
 
     def __init__(self, size: int, order: str = "frequent") -> None:
         self.dropped = 0
@@ -71,7 +76,9 @@ class QuestionQueue:
         return pending
 
     def take(self, limit: int, now: float) -> list[Pending]:
-        """Removes and returns the first `limit` questions of the order that are ready at `now` (monotonic seconds)."""
+        """Removes and returns the first `limit` questions of the order that are ready at `now`
+        (monotonic seconds).
+        """
         ready = (pending for pending in self._waiting.values() if pending.ready <= now)
         first = heapq.nlargest(limit, ready, key=self._rank)
         for pending in first:
@@ -83,7 +90,9 @@ class QuestionQueue:
         self._waiting[pending.items] = pending
 
     def failed(self, pending: Pending, now: float) -> None:
-        """Returns a question that could not be answered; it waits, so that others are tried first."""
+        """Returns a question that could not be answered; it waits, so that others are tried
+        first.
+        """
         pause = min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(pending.failures, 10))
         pending.failures += 1
         pending.ready = now + pause
@@ -99,7 +108,9 @@ class QuestionQueue:
 
 
 class PublishedQueue(list[Pending]):
-    """ONI's queue (compat.oni_requeue): an entry a step, whole batches, the newest first. Of too many the oldest go."""
+    """ONI's queue (compat.oni_requeue): an entry a step, whole batches, the newest first. Of too
+    many the oldest go.
+    """
 
     def __init__(self, size: int, batch: int) -> None:
         super().__init__()
@@ -112,7 +123,9 @@ class PublishedQueue(list[Pending]):
         self += [Pending(items, count=1) for _ in range(count)]
 
     def take(self, limit: int, now: float) -> list[Pending]:
-        """Removes and returns a batch, the newest entry first; nothing where `limit` is less than a batch."""
+        """Removes and returns a batch, the newest entry first; nothing where `limit` is less than a
+        batch.
+        """
         if limit < self._batch:
             return []
         newest = self[-self._batch :]

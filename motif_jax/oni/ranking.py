@@ -1,6 +1,8 @@
-"""Kind 'ranking': a network trained on preferences between two messages, normalised by running moments.
+"""Kind 'ranking': a network trained on preferences between two messages, normalised by running
+moments.
 
-Source: Zheng et al. 2024, "Online Intrinsic Rewards", ONI-ranking; the loss is Motif's (`motif.reward.preference`).
+Source: Zheng et al. 2024, "Online Intrinsic Rewards", ONI-ranking; the loss is Motif's
+(`motif.reward.preference`).
 """
 
 from __future__ import annotations
@@ -49,9 +51,12 @@ class RankingModel(Model):
     def step(
         self, state: EnsembleState, batch: TrainingBatch, step: int
     ) -> tuple[EnsembleState, dict[str, jax.Array]]:
-        """A gradient step on B pairs: messages uint8 [B, 2, 256], `targets` float32 [B], the probability that the first is better."""
+        """A gradient step on B pairs: messages uint8 [B, 2, 256], `targets` float32 [B], the
+        probability that the first is better.
+        """
         size = len(batch.messages)
-        # Each pair brings its texts, so that the program does not depend on how many distinct texts there are.
+        # Each pair brings its texts, so that the program does not depend on how many distinct texts
+        # there are.
         indices = np.arange(2 * size, dtype=np.int32)
         examples = PreferenceBatch(
             unique=indices,
@@ -61,7 +66,9 @@ class RankingModel(Model):
             weights=np.tile(batch.weights, (self.members, 1)),
             labels=batch.labels,
         )
-        return self._step(state, batch.messages.reshape(2 * size, -1), examples, length=batch.length)
+        return self._step(
+            state, batch.messages.reshape(2 * size, -1), examples, length=batch.length
+        )
 
     def _step_of_length(
         self, state: EnsembleState, messages: jax.Array, batch: PreferenceBatch, length: int | None
@@ -73,8 +80,12 @@ class RankingModel(Model):
         """Raw rewards float32 [members, N] of texts uint8 [N, L]."""
         return messages_in_chunks(self.network.architecture, self.members, params, texts)
 
-    def count_correct(self, params: Any, examples: Examples, indices: np.ndarray) -> tuple[int, int]:
-        """Pairs whose better text has the higher mean reward of the members, and pairs that are no ties; `indices` int64 [n]."""
+    def count_correct(
+        self, params: Any, examples: Examples, indices: np.ndarray
+    ) -> tuple[int, int]:
+        """Pairs whose better text has the higher mean reward of the members, and pairs that are no
+        ties; `indices` int64 [n].
+        """
         labels = examples.labels[indices]
         texts = examples.messages[examples.rows[indices].reshape(-1)]
         pair_rewards = self.rewards(params, texts).mean(axis=0).reshape(-1, 2)
@@ -84,14 +95,17 @@ class RankingModel(Model):
 
 
 class RankingReward(NetworkReward):
-    """(r - mean) / deviation of the network's r, with running moments; 0 unless above `config.threshold`.
+    """(r - mean) / deviation of the network's r, with running moments; 0 unless above
+    `config.threshold`.
 
-    The moments are those of all steps paid since the first training; a batch is merged before it is normalised. With
-    `config.decay` below 1, older steps count less. With `config.normalise` False the reward is r, without threshold. With
-    `compat.oni_ranking_raw_reward` it is r, too, and the moments are still updated.
+    The moments are those of all steps paid since the first training; a batch is merged before it is
+    normalised. With `config.decay` below 1, older steps count less. With `config.normalise` False
+    the reward is r, without threshold. With `compat.oni_ranking_raw_reward` it is r, too, and the
+    moments are still updated.
 
     Attributes:
-      observed: observations of each text, by its row in `stats`: every `pairs.every`th step that showed it; int64 [rows].
+      observed: observations of each text, by its row in `stats`: every `pairs.every`th step that
+          showed it; int64 [rows].
     """
 
     form = PAIR
@@ -115,7 +129,9 @@ class RankingReward(NetworkReward):
         return RankingModel(self.config)
 
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
-        """Raw rewards float32 [N] of texts uint8 [N, L]: the members' mean, less `training.deviations` of their deviation."""
+        """Raw rewards float32 [N] of texts uint8 [N, L]: the members' mean, less
+        `training.deviations` of their deviation.
+        """
         return cautious(self.model.rewards(params, texts), self.config.training.deviations)
 
     def is_new(self, label: Label) -> bool:
@@ -127,7 +143,9 @@ class RankingReward(NetworkReward):
         return True
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Rewards float32 [N] of texts uint8 [N, L], each shown by `counts` int64 [N] steps; zeros while nothing is paid yet."""
+        """Rewards float32 [N] of texts uint8 [N, L], each shown by `counts` int64 [N] steps; zeros
+        while nothing is paid yet.
+        """
         if not self.pays:
             return np.zeros(len(texts), np.float32)
         raw = self.table.lookup(texts).values
@@ -137,10 +155,14 @@ class RankingReward(NetworkReward):
         return self.reward_of(raw)
 
     def reward_of(self, raw: np.ndarray) -> np.ndarray:
-        """Raw rewards float32 [N], normalised by the moments so far and thresholded: float32 [N]."""
+        """Raw rewards float32 [N], normalised by the moments so far and thresholded: float32
+        [N].
+        """
         if self._is_raw:
             return raw
-        normalisation = Normalisation(self.moments.mean, self.moments.variance, self.config.threshold)
+        normalisation = Normalisation(
+            self.moments.mean, self.moments.variance, self.config.threshold
+        )
         return np.asarray(normalisation(raw), np.float32)
 
     def questions(
@@ -157,7 +179,9 @@ class RankingReward(NetworkReward):
             weights = np.minimum(weights, 1)
 
         drawn = rng.choice(len(weights), (settings.a_batch, 2), p=weights / weights.sum())
-        pairs = [(self.stats.texts[first], self.stats.texts[second]) for first, second in drawn.tolist()]
+        pairs = [
+            (self.stats.texts[first], self.stats.texts[second]) for first, second in drawn.tolist()
+        ]
         if not self.run.config.compat.oni_requeue:
             pairs = [pair for pair in pairs if self._is_worth_asking(pair)]
         counts = {pair: pairs.count(pair) for pair in dict.fromkeys(pairs)}
@@ -165,7 +189,9 @@ class RankingReward(NetworkReward):
         return distinct_pairs, list(counts.values()), self._scores(distinct_pairs)
 
     def _is_worth_asking(self, pair: tuple[str, str]) -> bool:
-        """Equal texts would be a tie, which teaches nothing; a pair and its reverse are asked once."""
+        """Equal texts would be a tie, which teaches nothing; a pair and its reverse are asked
+        once.
+        """
         if pair[0] == pair[1]:
             return False
         return pair not in self._labelled_pairs and pair[::-1] not in self._labelled_pairs
@@ -173,8 +199,11 @@ class RankingReward(NetworkReward):
     def _observe(self, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> None:
         """Counts every `pairs.every`th step of a batch."""
         if len(self.stats) > len(self.observed):
-            self.observed = np.concatenate([self.observed, np.zeros(max(1024, len(self.stats)), np.int64)])
-        # Steps of the same text are neighbours here: a random phase for each batch treats all texts alike.
+            self.observed = np.concatenate(
+                [self.observed, np.zeros(max(1024, len(self.stats)), np.int64)]
+            )
+        # Steps of the same text are neighbours here: a random phase for each batch treats all texts
+        # alike.
         every = self.config.pairs.every
         ends = np.cumsum(counts) + int(rng.integers(every))
         starts = ends - counts
@@ -182,7 +211,9 @@ class RankingReward(NetworkReward):
         np.add.at(self.observed, rows, ends // every - starts // every)
 
     def _scores(self, pairs: Sequence[tuple[str, ...]]) -> Sequence[float] | None:
-        """How uncertain the reward is about each pair: the members' disagreement, or the nearness of a single network's rewards."""
+        """How uncertain the reward is about each pair: the members' disagreement, or the nearness
+        of a single network's rewards.
+        """
         if self.run.config.queue.order != "uncertain" or not pairs:
             return None
         texts = text_bytes.padded_rows([text for pair in pairs for text in pair], WIDTH)

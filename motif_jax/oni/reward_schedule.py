@@ -15,14 +15,16 @@ MAX_OWED = 1024
 
 
 class Schedule:
-    """Counts the gradient steps that labels call for: those still `owed`, and those `dropped` beyond `MAX_OWED`.
+    """Counts the gradient steps that labels call for: those still `owed`, and those `dropped`
+    beyond `MAX_OWED`.
 
     `arrived` counts labels whose steps are not owed yet.
 
-    'budget': labels that arrive in one update call for `per_arrival` steps together, of which at most `per_update` are taken an update.
-    'published': all in one piece; from 25,000 labels on, one step an update (the published code trains at exactly 25,000 in
-    neither way). Here an arrival is a call of up to `call` questions, answered together; single answers count as one arrival
-    when `call` have come or none is pending.
+    'budget': labels that arrive in one update call for `per_arrival` steps together, of which at
+    most `per_update` are taken an update. 'published': all in one piece; from 25,000 labels on, one
+    step an update (the published code trains at exactly 25,000 in neither way). Here an arrival is
+    a call of up to `call` questions, answered together; single answers count as one arrival when
+    `call` have come or none is pending.
     """
 
     def __init__(self, name: str, per_arrival: int, per_update: int, call: int) -> None:
@@ -35,7 +37,9 @@ class Schedule:
         self.arrived = 0
 
     def update(self, new_labels: int, size: int, asking: int) -> None:
-        """Called once per update: `new_labels` have arrived (published: answers), there are `size` in all, and `asking` questions are pending."""
+        """Called once per update: `new_labels` have arrived (published: answers), there are `size`
+        in all, and `asking` questions are pending.
+        """
         if self._published and size >= LARGE:
             self.owed = 1
             self.arrived = 0
@@ -63,12 +67,14 @@ class Schedule:
 def draws(
     seed: int, first: int, amount: int, size: int, batch_size: int, epochs: bool
 ) -> Iterator[np.ndarray]:
-    """Indices int64 [n] of the labels, of `size`, of each of `amount` steps, n at most `batch_size`.
+    """Indices int64 [n] of the labels, of `size`, of each of `amount` steps, n at most
+    `batch_size`.
 
     Args:
       first: steps of the run before them.
-      epochs: True: shuffled epochs from the first step, the last batch of each smaller (published for the classifier below
-        25,000). False: a fresh uniform batch without replacement each step.
+      epochs: True: shuffled epochs from the first step, the last batch of each smaller (published
+        for the classifier below 25,000). False: a fresh uniform batch without replacement each
+        step.
     """
     if not epochs:
         for step in range(first, first + amount):

@@ -53,17 +53,25 @@ class Model(abc.ABC):
 
     def init(self, seed: int) -> EnsembleState:
         """A fresh state: parameters and the optimiser's state."""
-        return ensembles.init_state(self.network, self.optimizer, jax.random.key(seed), self.members)
+        return ensembles.init_state(
+            self.network, self.optimizer, jax.random.key(seed), self.members
+        )
 
     @abc.abstractmethod
     def step(
         self, state: EnsembleState, batch: TrainingBatch, step: int
     ) -> tuple[EnsembleState, dict[str, jax.Array]]:
-        """Gradient step `step` of the run, compiled once for each length; `state` is not donated."""
+        """Gradient step `step` of the run, compiled once for each length; `state` is not
+        donated.
+        """
 
     @abc.abstractmethod
-    def count_correct(self, params: Any, examples: Examples, indices: np.ndarray) -> tuple[int, int]:
-        """On how many of the examples at `indices` the model agrees with the label, and how many count (ties do not)."""
+    def count_correct(
+        self, params: Any, examples: Examples, indices: np.ndarray
+    ) -> tuple[int, int]:
+        """On how many of the examples at `indices` the model agrees with the label, and how many
+        count (ties do not).
+        """
 
 
 class TrainingJob(NamedTuple):
@@ -88,7 +96,8 @@ class TrainingOutcome(NamedTuple):
     Attributes:
       state: the parameters and the optimiser's state after the last step.
       means: means of `METRICS` over the steps.
-      correct, counted: on how many of `job.new` the model agreed with the label before it trained on them, and how many count.
+      correct, counted: on how many of `job.new` the model agreed with the label before it trained
+          on them, and how many count.
       seconds: how long the job took.
     """
 
@@ -101,9 +110,15 @@ class TrainingOutcome(NamedTuple):
 
 
 def take_steps(
-    model: Model, state: EnsembleState, job: TrainingJob, batch_size: int, stopped: Callable[[], bool] = never
+    model: Model,
+    state: EnsembleState,
+    job: TrainingJob,
+    batch_size: int,
+    stopped: Callable[[], bool] = never,
 ) -> TrainingOutcome:
-    """Takes the steps of a job. Raises UserError: the loss is not finite; StoppedError: `stopped` was True between two."""
+    """Takes the steps of a job. Raises UserError: the loss is not finite; StoppedError: `stopped`
+    was True between two.
+    """
     begin = time.perf_counter()
     examples = job.examples
     correct, counted = model.count_correct(state.params, examples, job.new)
@@ -115,7 +130,9 @@ def take_steps(
         messages = examples.messages[examples.rows[padded]]
         length = None if messages[..., SHORT_MESSAGE:].any() else SHORT_MESSAGE
         weights = (np.arange(batch_size) < len(indices)).astype(np.float32)
-        batch = TrainingBatch(messages, examples.labels[padded], examples.targets[padded], weights, length)
+        batch = TrainingBatch(
+            messages, examples.labels[padded], examples.targets[padded], weights, length
+        )
         state, metrics = model.step(state, batch, number)
         rows.append({name: float(value) for name, value in metrics.items()})
         if not np.isfinite(rows[-1]["loss"]):
@@ -128,9 +145,13 @@ def take_steps(
 
 
 class Trainer:
-    """Runs one job at a time, with `in_thread` in a thread of its own; `state` is that after the last job that `take` returned."""
+    """Runs one job at a time, with `in_thread` in a thread of its own; `state` is that after the
+    last job that `take` returned.
+    """
 
-    def __init__(self, model: Model, state: EnsembleState, batch_size: int, in_thread: bool) -> None:
+    def __init__(
+        self, model: Model, state: EnsembleState, batch_size: int, in_thread: bool
+    ) -> None:
         self._model = model
         self.state = state
         self._batch_size = batch_size

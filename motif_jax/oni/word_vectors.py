@@ -1,4 +1,6 @@
-"""Vectors of words, read from a text file in fastText's form or hashed from the letters of the word."""
+"""Vectors of words, read from a text file in fastText's form or hashed from the letters of the
+word.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,11 @@ def bare(word: bytes) -> bytes:
 
 
 class HashedVectors:
-    """A vector for any word, from its runs of three to five letters: words with similar spelling have similar vectors.
+    """A vector for any word, from its runs of three to five letters: words with similar spelling
+    have similar vectors.
 
-    Each run, and the word itself, adds 1 or -1 at one index, both chosen by its hash. The vectors know nothing of what words
-    mean. Tokens of punctuation alone have none.
+    Each run, and the word itself, adds 1 or -1 at one index, both chosen by its hash. The vectors
+    know nothing of what words mean. Tokens of punctuation alone have none.
     """
 
     description = f"hashed letters, {HASHED_SIZE} numbers a word"
@@ -72,11 +75,13 @@ class HashedVectors:
 
 
 class FileVectors:
-    """The vectors of a text file: its first line has the number of words and the size, each other a word and its numbers.
+    """The vectors of a text file: its first line has the number of words and the size, each other a
+    word and its numbers.
 
-    The file is read once, into arrays in the user's cache that are memory-mapped from then on: 2 million words of 300 numbers
-    take minutes once and no memory. Words are known by 64-bit hashes. A token that the file does not have is looked up as the
-    bare lower-case word. Raises UserError: the file is not there or not of this form; the line is named.
+    The file is read once, into arrays in the user's cache that are memory-mapped from then on: 2
+    million words of 300 numbers take minutes once and no memory. Words are known by 64-bit hashes.
+    A token that the file does not have is looked up as the bare lower-case word. Raises UserError:
+    the file is not there or not of this form; the line is named.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -172,7 +177,9 @@ def _write_arrays(file: BinaryIO, path: Path, folder: Path) -> None:
 
 
 def _lines(file: BinaryIO, path: Path, count: int, size: int) -> Iterator[tuple[bytes, np.ndarray]]:
-    """Yields the words with their vectors. Raises UserError: a line is of another form, or there are more of them."""
+    """Yields the words with their vectors. Raises UserError: a line is of another form, or there
+    are more of them.
+    """
     for number in range(2, count + 2):
         word, _, numbers = file.readline().rstrip(b" \r\n").partition(b" ")
         try:

@@ -1,21 +1,28 @@
-"""Plays whole seeded episodes: to evaluate, watch, record and replay them, and to rate them by a reward.
+"""Plays whole seeded episodes: to evaluate, watch, record and replay them, and to rate them by a
+reward.
 
-An episode is determined by its environment, its seed and its actions, so it can be played again by anybody, drawn and rated
-afterwards. Results do not depend on the number of processes. The order to read:
+An episode is determined by its environment, its seed and its actions, so it can be played again by
+anybody, drawn and rated afterwards. Results do not depend on the number of processes. The order to
+read:
 
-    policies.py                 what plays: a policy of workers (random, bot), or a network with batches of observations
-    episodes.py                 plays episodes on all cores; episode_worker.py is the process that steps environments
+    policies.py                 what plays: a policy of workers (random, bot), or a network with
+                                batches of observations
+    episodes.py                 plays episodes on all cores; episode_worker.py is the process that
+                                steps environments
     agent_policy.py             a checkpoint of an agent as a policy
     ratings.py                  the intrinsic reward that rates an episode
     evaluation_setup.py         from a config to a policy in its environment, with its reward
 
 The commands:
 
-    evaluate.py                 N episodes -> table, JSON, parquet (evaluation_files.py; journal.py resumes)
-    visualize.py                episodes on the terminal (playback.py, keyboard.py), or recorded without one
+    evaluate.py                 N episodes -> table, JSON, parquet (evaluation_files.py; journal.py
+                                resumes)
+    visualize.py                episodes on the terminal (playback.py, keyboard.py), or recorded
+                                without one
     replay.py                   recorded episodes, with the values of a reward and of an agent
     watching.py                 an episode step by step, and as a film
-    newest_game.py              the newest recorded game of a training; training_films.py shows it in TensorBoard and W&B
+    newest_game.py              the newest recorded game of a training; training_films.py shows it
+                                in TensorBoard and W&B
     terminal.py                 a step on the terminal
     films/                      players in the browser, GIFs, ttyrecs
 

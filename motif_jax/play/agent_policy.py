@@ -40,10 +40,17 @@ _SECTIONS = (
     "algorithm",
 )
 # Keys of a training's config without which an agent cannot be played.
-_NEEDED = ("seed", "environment.name", "environment.max_episode_steps", "network", "reward.dir", "compat")
+_NEEDED = (
+    "seed",
+    "environment.name",
+    "environment.max_episode_steps",
+    "network",
+    "reward.dir",
+    "compat",
+)
 
-# Switches of `config.compat` that make rows of a batch depend on each other. They are part of training alone: an action that is
-# played depends on its own environment.
+# Switches of `config.compat` that make rows of a batch depend on each other. They are part of
+# training alone: an action that is played depends on its own environment.
 _BATCH_SWITCHES = ("symbolic_train_mode_batchnorm", "glam_untrained_dropout")
 
 
@@ -51,7 +58,8 @@ class AgentPolicy:
     """A network with parameters, as `policies.BatchPolicy`.
 
     Attributes:
-      apply: the compiled step (params, fields by name [B, ...], first uint8 [B], state) -> (outputs of the policy [B, A], values [B], state).
+      apply: the compiled step (params, fields by name [B, ...], first uint8 [B], state) -> (outputs
+          of the policy [B, A], values [B], state).
     """
 
     in_workers = False
@@ -75,7 +83,11 @@ class AgentPolicy:
 
 
 def _act(
-    network: PolicyNetwork, params: Any, observation: dict[str, jax.Array], first: jax.Array, state: Any
+    network: PolicyNetwork,
+    params: Any,
+    observation: dict[str, jax.Array],
+    first: jax.Array,
+    state: Any,
 ) -> tuple[jax.Array, jax.Array, Any]:
     # The network reads [T, B, ...]; an episode is played one step at a time.
     rows = jax.tree.map(lambda field: field[None], observation)
@@ -84,7 +96,8 @@ def _act(
 
 
 def read_config(folder: str | Path) -> AgentConfig:
-    """The config of an agent run, with the reward's evaluation that it learns from, and without switches of training alone.
+    """The config of an agent run, with the reward's evaluation that it learns from, and without
+    switches of training alone.
 
     Raises UserError for another folder, or a config that has lost some of its keys.
     """
@@ -124,26 +137,34 @@ def environment_of(config: AgentConfig) -> tuple[str, dict[str, Any]]:
     `compat.seed_noop` is left out: episodes that are evaluated or shown always have seeds.
     """
     options = settings.environment_options(config)
-    switches = {key: True for key, on in options.pop("compat", {}).items() if on and key != "seed_noop"}
+    switches = {
+        key: True for key, on in options.pop("compat", {}).items() if on and key != "seed_noop"
+    }
     return config.environment.name, {**options, "compat": switches} if switches else options
 
 
 def rounded_threshold(compat: Compat) -> bool | None:
-    """Whether the threshold is the published two-decimal number; None: the agent's reward run decides."""
+    """Whether the threshold is the published two-decimal number; None: the agent's reward run
+    decides.
+    """
     return compat.quantile_two_decimals or None
 
 
 def choose_step(checkpoints: Checkpoints, checkpoint: str, folder: str | Path) -> int:
-    """The step that 'latest', 'best' or a number means; UserError where there is no such checkpoint.
+    """The step that 'latest', 'best' or a number means; UserError where there is no such
+    checkpoint.
 
     0 is the agent before its first update, with a checkpoint or without.
-    A clone's 'latest' is the evaluation that its summary.json names; with early stopping this is the best so far, which is logged.
+    A clone's 'latest' is the evaluation that its summary.json names; with early stopping this is
+    the best so far, which is logged.
     """
     if is_natural(checkpoint):
         number = int(checkpoint)
         return number if number == 0 else checkpoints.require_saved(number)
     if checkpoint not in ("latest", "best"):
-        raise UserError(f"there is no checkpoint {checkpoint!r} of {folder}: must be latest, best or a step")
+        raise UserError(
+            f"there is no checkpoint {checkpoint!r} of {folder}: must be latest, best or a step"
+        )
     config = run_folder.read_config(folder)
     if checkpoint == "best":
         step = checkpoints.best()
@@ -165,7 +186,9 @@ def find_step(folder: str | Path, checkpoint: str) -> int:
 
 
 def digest(folder: str | Path, step: int) -> str | None:
-    """Digest of an agent's checkpoint, of an unsaved 0 that of the files that it is made of; None without digests."""
+    """Digest of an agent's checkpoint, of an unsaved 0 that of the files that it is made of; None
+    without digests.
+    """
     saved = digests.of_sealed(Path(folder) / agent_checkpoints.FOLDER / str(step))
     if saved is not None or step != 0:
         return saved
@@ -176,7 +199,9 @@ def digest(folder: str | Path, step: int) -> str | None:
 
 
 def open_checkpoints(folder: str | Path) -> Checkpoints:
-    """Opens the checkpoints of an agent run for reading; the best has the highest return, a clone's best the least held-out loss."""
+    """Opens the checkpoints of an agent run for reading; the best has the highest return, a clone's
+    best the least held-out loss.
+    """
     saved = Path(folder) / agent_checkpoints.FOLDER
     if run_folder.read_config(folder).get("stage") == _CLONE:
         return Checkpoints(saved, keep_best=_CLONE_METRIC, best_mode="min", read_only=True)
@@ -197,7 +222,8 @@ def load(
       environment_options: of `environment`; None: those of the training, as far as it takes them.
 
     Raises:
-      UserError: no agent run, no such checkpoint, one that is not finite, or one that does not fit the environment.
+      UserError: no agent run, no such checkpoint, one that is not finite, or one that does not fit
+          the environment.
     """
     config = read_config(folder)
     trained_on, options = environment_of(config)
@@ -217,7 +243,11 @@ def load(
 
 
 def _kind_of_actions(spec: EnvironmentSpec) -> str:
-    return f"actions of {spec.action_size} numbers" if spec.action_size else f"{spec.num_actions} actions"
+    return (
+        f"actions of {spec.action_size} numbers"
+        if spec.action_size
+        else f"{spec.num_actions} actions"
+    )
 
 
 def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tuple[Any, int]:
@@ -236,7 +266,9 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
             params = agent_checkpoints.restore_params(checkpoints, step, network)
         frozen = network.frozen()
         if not finite.all_finite(params):
-            others = ", ".join(str(other) for other in checkpoints.steps() if other != step) or "none"
+            others = (
+                ", ".join(str(other) for other in checkpoints.steps() if other != step) or "none"
+            )
             raise UserError(
                 f"{folder} at step {step} has parameters that are not finite, its training had diverged: choose another "
                 f"checkpoint (there are {others}), or train again with a smaller learning rate"
@@ -245,7 +277,9 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
 
 
 def _refuse_other_start(checkpoints: Checkpoints, folder: str | Path) -> None:
-    """Raises UserError where the files of the first parameters have changed since the training, as its newest checkpoint says."""
+    """Raises UserError where the files of the first parameters have changed since the training, as
+    its newest checkpoint says.
+    """
     newest = checkpoints.latest(all_damaged_is_none=True)
     if newest is None:
         return

@@ -1,4 +1,5 @@
-"""Agents as players of a collection: the network plays in this process, and a recording process plays its actions again.
+"""Agents as players of a collection: the network plays in this process, and a recording process
+plays its actions again.
 
 Only that process, at the speed of the engine, reads the screens.
 """
@@ -22,7 +23,8 @@ from motif_jax.envs import registry
 from motif_jax.play import agent_policy
 from motif_jax.play.episodes import PlaySettings, play_episodes
 
-# Switches that change an agent's observations. The others change when a game ends, where the collection's own rules hold.
+# Switches that change an agent's observations. The others change when a game ends, where the
+# collection's own rules hold.
 _OBSERVATION_SWITCHES = ("crop_row_offset", "message_count_off")
 
 
@@ -43,7 +45,8 @@ class CollectingAgent:
 
 
 def resolve(agents: str) -> list[CollectingAgent]:
-    """The checkpoints that `config.agents` names at present: RUN (its newest), RUN@STEP, RUN@best, RUN@all, with commas between.
+    """The checkpoints that `config.agents` names at present: RUN (its newest), RUN@STEP, RUN@best,
+    RUN@all, with commas between.
 
     Raises UserError where a folder is not an agent run, or has no such checkpoint.
     """
@@ -58,19 +61,24 @@ def resolve(agents: str) -> list[CollectingAgent]:
                 step = agent_policy.choose_step(checkpoints, checkpoint, folder)
                 steps = [checkpoints.require_saved(step)]
         if not steps:
-            raise UserError(f"{folder} has no checkpoint yet: train for longer, or choose another folder")
+            raise UserError(
+                f"{folder} has no checkpoint yet: train for longer, or choose another folder"
+            )
         resolved += [CollectingAgent(folder, step) for step in steps]
     require(bool(resolved), "agents", agents, "run folders of train_agent, with commas between")
     return resolved
 
 
 def require_fit(agent: CollectingAgent, environment: str, options: Mapping[str, Any]) -> None:
-    """Raises UserError where an environment with `options` is of another kind than the one that the agent was trained in.
+    """Raises UserError where an environment with `options` is of another kind than the one that the
+    agent was trained in.
 
-    Of gymnasium, it must be the same. The collection's own flags decide which game is played. Left unset they would silently give
-    another game than the agent knows.
+    Of gymnasium, it must be the same. The collection's own flags decide which game is played. Left
+    unset they would silently give another game than the agent knows.
     """
-    trained_on, trained_options = agent_policy.environment_of(agent_policy.read_config(agent.folder))
+    trained_on, trained_options = agent_policy.environment_of(
+        agent_policy.read_config(agent.folder)
+    )
     if not registry.is_gym(environment):
         is_relative = not registry.is_gym(trained_on) and (
             registry.spec(environment, **options).family
@@ -105,8 +113,12 @@ def _split(entry: str) -> tuple[str, str]:
 
 
 @functools.lru_cache(maxsize=16)
-def _load(agent: CollectingAgent, environment: str) -> tuple[agent_policy.AgentPolicy, dict[str, bool]]:
-    """The agent's policy in `environment`, and the switches of its training that its observations need."""
+def _load(
+    agent: CollectingAgent, environment: str
+) -> tuple[agent_policy.AgentPolicy, dict[str, bool]]:
+    """The agent's policy in `environment`, and the switches of its training that its observations
+    need.
+    """
     _, options = agent_policy.environment_of(agent_policy.read_config(agent.folder))
     policy, _ = agent_policy.load(agent.folder, str(agent.step), environment)
     compat = options.get("compat", {})
@@ -123,7 +135,8 @@ def play(
     how: PlaySettings,
     stop: Any,
 ) -> Iterator[int]:
-    """Plays `episodes`, of `seeds` 0, 1, ..., and writes their actions; yields each episode's index when it is done.
+    """Plays `episodes`, of `seeds` 0, 1, ..., and writes their actions; yields each episode's index
+    when it is done.
 
     Raises UserError where the checkpoint cannot be read, or does not fit the environment.
     """
@@ -132,6 +145,8 @@ def play(
     agent_options = {**options, "compat": switches} if switches else options
     spec = registry.spec(environment, **options)
     dtype = spec.action.dtype if spec.action_size else np.min_scalar_type(spec.num_actions)
-    for record in play_episodes(environment, agent_options, seeds, policy, how, skip=skip, stop=stop):
+    for record in play_episodes(
+        environment, agent_options, seeds, policy, how, skip=skip, stop=stop
+    ):
         atomic_save_npy(actions_file(record.index), record.actions.astype(dtype))
         yield record.index

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from motif_jax.core import sections
 from motif_jax.core.compat import Compat
-from motif_jax.play.keys import CHECKPOINT, CONFIDENCE, EPISODES, GREEDY, LANES, RESAMPLES, WORKERS, Forms
+from motif_jax.play.keys import (
+    CHECKPOINT,
+    CONFIDENCE,
+    EPISODES,
+    GREEDY,
+    LANES,
+    RESAMPLES,
+    WORKERS,
+    Forms,
+)
 from motif_jax.rl.reward_keys import Scoring
 from motif_jax.schema import non_negative, plain_key, positive, section_class, subsection
 
@@ -39,7 +48,8 @@ class PlayedEnvironment:
         "values of each continuous number of an action of gym:ID, as in train_agent; None: the agent's, or 0, as they are",
     )
     action_mask: str | None = plain_key(
-        None, "mask of the actions of gym:ID, as in train_agent; '' for none; None: the agent's, or none"
+        None,
+        "mask of the actions of gym:ID, as in train_agent; '' for none; None: the agent's, or none",
     )
     change: str | None = plain_key(
         None, "change of BabyAI-Text's prompts ('other_episode'; docs/glam.md); None: the agent's"
@@ -60,7 +70,9 @@ class AgentCheckpoint:
 class PlayedAgent(AgentCheckpoint):
     """An agent, and which checkpoint of it plays."""
 
-    dir: str | None = plain_key(None, "run folder of train_agent; the random policy plays in its environment")
+    dir: str | None = plain_key(
+        None, "run folder of train_agent; the random policy plays in its environment"
+    )
 
 
 @section_class
@@ -93,7 +105,9 @@ class EvaluateConfig(PlayedPolicy):
     episodes: int = positive(100, "number of episodes to play")
     workers: int = WORKERS
     lanes: int = LANES
-    record_every: int = non_negative(0, "every Nth episode leaves a recording and a player; 0: none")
+    record_every: int = non_negative(
+        0, "every Nth episode leaves a recording and a player; 0: none"
+    )
     show_best: int = non_negative(
         0, "also this many best and worst episodes, by intrinsic return, else return"
     )
@@ -120,7 +134,8 @@ class ReplayedAgent:
     """The agent that comments on replayed episodes."""
 
     dir: str | None = plain_key(
-        None, "whose value and action probabilities are shown; None: the evaluation's agent; '': none"
+        None,
+        "whose value and action probabilities are shown; None: the evaluation's agent; '': none",
     )
     checkpoint: str | None = plain_key(
         None,

@@ -1,4 +1,6 @@
-"""The process that steps environments for seeded episodes. No jax: one is spawned for every core."""
+"""The process that steps environments for seeded episodes. No jax: one is spawned for every
+core.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,9 @@ def shared_view(block: Any, shape: Sequence[int], dtype: str) -> np.ndarray:
 
 
 class EpisodeServer:
-    """A worker that plays one whole episode of a policy without a network for each (index, seed)."""
+    """A worker that plays one whole episode of a policy without a network for each (index,
+    seed).
+    """
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         self._policy = setup["policy"]
@@ -172,10 +176,12 @@ class EpisodeServer:
 
 
 class LaneServer:
-    """A worker that holds an environment for each of its lanes; observations go to rows of shared memory.
+    """A worker that holds an environment for each of its lanes; observations go to rows of shared
+    memory.
 
-    A request says which lanes are stepped with their shared actions, and which begin an episode: (lane, index, seed,
-    actions). These actions are played at once, which restores an episode of a process that died.
+    A request says which lanes are stepped with their shared actions, and which begin an episode:
+    (lane, index, seed, actions). These actions are played at once, which restores an episode of a
+    process that died.
     The answer is (lane, episode) of the episodes that ended.
     """
 
@@ -189,13 +195,20 @@ class LaneServer:
             name: shared_view(setup["blocks"][name], (lanes, *array.shape), array.dtype)
             for name, array in spec.observation.items()
         }
-        self._actions = shared_view(setup["actions"], (lanes, *spec.action.shape), spec.action.dtype)
-        # The lane that this worker is stepping, -1 for none: tells the pool which episode a dead worker died of.
-        self._current_lane = shared_view(setup["at"], (setup["workers"],), "int32")[setup["worker"] :]
+        self._actions = shared_view(
+            setup["actions"], (lanes, *spec.action.shape), spec.action.dtype
+        )
+        # The lane that this worker is stepping, -1 for none: tells the pool which episode a dead
+        # worker died of.
+        self._current_lane = shared_view(setup["at"], (setup["workers"],), "int32")[
+            setup["worker"] :
+        ]
         self._environments: dict[int, Any] = {}
         self._episodes: dict[int, tuple[EpisodeCollector, Iterator[Transition]]] = {}
 
-    def answer(self, request: tuple[Sequence[int], Sequence[tuple]]) -> list[tuple[int, PlayedEpisode]]:
+    def answer(
+        self, request: tuple[Sequence[int], Sequence[tuple]]
+    ) -> list[tuple[int, PlayedEpisode]]:
         """Steps and starts lanes; returns (lane, episode) of the episodes that ended."""
         steps, starts = request
         finished = [(lane, self._step(lane)) for lane in steps]

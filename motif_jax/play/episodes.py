@@ -1,10 +1,11 @@
 """Plays seeded episodes of a policy on all cores.
 
-Results depend on policy, environment, seeds and the number of lanes, not on the number of workers or on timing.
-Episode i is always played in lane i mod `lanes`, and the network always sees batches of lanes / 2 rows: a row's
-arithmetic does not depend on the other rows. The draw of an action depends on the episode's seed and the step alone.
-Language agents are an exception: their batches are padded to the longest prompt in them, so that a number may differ in its
-last digits with what is played beside it.
+Results depend on policy, environment, seeds and the number of lanes, not on the number of workers
+or on timing. Episode i is always played in lane i mod `lanes`, and the network always sees batches
+of lanes / 2 rows: a row's arithmetic does not depend on the other rows. The draw of an action
+depends on the episode's seed and the step alone. Language agents are an exception: their batches
+are padded to the longest prompt in them, so that a number may differ in its last digits with what
+is played beside it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from motif_jax.envs.spec import Action
 from motif_jax.play import episode_worker, policies
 from motif_jax.play.episode_worker import PlayedEpisode, Uniforms, shared_block, shared_view
 from motif_jax.play.policies import BatchPolicy, WorkerPolicy
-from motif_jax.rl.actors.worker_process import MAX_DEATHS, Deaths, WorkerProcess, close_all, run_jobs
+from motif_jax.rl.actors.worker_process import (
+    MAX_DEATHS,
+    Deaths,
+    WorkerProcess,
+    close_all,
+    run_jobs,
+)
 
 
 class _Lane:
@@ -65,10 +72,13 @@ class _LanePool:
         self._deaths = Deaths(order.on_death)
         self._workers = min(order.how.workers, len(lanes))
 
-        # Workers write observations, and the lane that each of them steps; this process writes actions.
+        # Workers write observations, and the lane that each of them steps; this process writes
+        # actions.
         count = len(lanes)
         fields = self.spec.observation
-        blocks = {name: shared_block((count, *array.shape), array.dtype) for name, array in fields.items()}
+        blocks = {
+            name: shared_block((count, *array.shape), array.dtype) for name, array in fields.items()
+        }
         action = self.spec.action
         actions = shared_block((count, *action.shape), action.dtype)
         current_lanes = shared_block((self._workers,), "int32")
@@ -81,7 +91,8 @@ class _LanePool:
             name: shared_view(blocks[name], (count, *array.shape), array.dtype)
             for name, array in fields.items()
         }
-        # Halves whose answer a worker still owes, oldest first; a worker answers in the order it was asked.
+        # Halves whose answer a worker still owes, oldest first; a worker answers in the order it
+        # was asked.
         self._owed: list[deque[int]] = [deque() for _ in range(self._workers)]
         self._processes = [self._spawn(worker) for worker in range(self._workers)]
 
@@ -97,7 +108,9 @@ class _LanePool:
         return [lane for lane in lanes if lane % self._workers == worker]
 
     def send(self, half: int, steps: Sequence[int], starts: Sequence[int]) -> None:
-        """Asks the workers to step the lanes `steps` of `half` with their newest actions, and to start episodes in `starts`."""
+        """Asks the workers to step the lanes `steps` of `half` with their newest actions, and to
+        start episodes in `starts`.
+        """
         for lane in steps:
             self._actions[lane] = self.lanes[lane].actions[-1]
         for worker in range(self._workers):
@@ -116,7 +129,9 @@ class _LanePool:
         self._processes[worker].send((steps, episodes))
 
     def receive(self, half: int) -> list[tuple[int, PlayedEpisode]]:
-        """Waits for every answer owed to `half`; returns (lane, record) of the episodes that ended."""
+        """Waits for every answer owed to `half`; returns (lane, record) of the episodes that
+        ended.
+        """
         finished: list[tuple[int, PlayedEpisode]] = []
         for worker in range(self._workers):
             while half in self._owed[worker]:
@@ -154,10 +169,11 @@ class PlaySettings:
     """How episodes are played.
 
     Attributes:
-      lanes: episodes of a `BatchPolicy` at a time, an even number; the network's batch is lanes / 2, which decides the last
-        bits of its results.
+      lanes: episodes of a `BatchPolicy` at a time, an even number; the network's batch is lanes /
+        2, which decides the last bits of its results.
       keep_fields: observation fields that the records keep for every step.
-      keep_probabilities: whether records keep the probabilities of all actions, too, where these are numbered.
+      keep_probabilities: whether records keep the probabilities of all actions, too, where these
+          are numbered.
     """
 
     workers: int
@@ -181,12 +197,20 @@ class _Order:
 
     @property
     def setup(self) -> dict[str, Any]:
-        return {"environment": self.environment, "options": self.options, "keep_fields": self.how.keep_fields}
+        return {
+            "environment": self.environment,
+            "options": self.options,
+            "keep_fields": self.how.keep_fields,
+        }
 
     def lost(self, episode: tuple[int, int] | None) -> None:
-        """Raises UserError for an episode (index, seed) that ended `MAX_DEATHS` processes, None: before any was begun."""
+        """Raises UserError for an episode (index, seed) that ended `MAX_DEATHS` processes, None:
+        before any was begun.
+        """
         if episode is None:
-            raise UserError(f"{self.environment}: workers die before they play anything; see their output")
+            raise UserError(
+                f"{self.environment}: workers die before they play anything; see their output"
+            )
         index, seed = episode
         fewer = f", or play only the {index} before it" if index else ""
         raise UserError(
@@ -222,19 +246,30 @@ def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
 
 
 def _decide(
-    order: _Order, pool: _LanePool, members: range, steps: Sequence[int], policy: BatchPolicy, state: Any
+    order: _Order,
+    pool: _LanePool,
+    members: range,
+    steps: Sequence[int],
+    policy: BatchPolicy,
+    state: Any,
 ) -> Any:
-    """Chooses an action for the lanes `steps` of the half `members`; returns the network's new state."""
+    """Chooses an action for the lanes `steps` of the half `members`; returns the network's new
+    state.
+    """
     lanes = pool.lanes
     # Copied out: the device may alias host memory that the workers overwrite.
-    observation = {name: np.array(rows[members.start : members.stop]) for name, rows in pool.rows.items()}
+    observation = {
+        name: np.array(rows[members.start : members.stop]) for name, rows in pool.rows.items()
+    }
     first = np.array([not lanes[lane].actions for lane in members])
     outputs, values, state = policy.act(observation, first, state)
     outputs = policies.masked(outputs, observation, pool.spec)
 
     rows = np.array(steps) - members.start
     uniforms = np.array([lanes[lane].uniforms.at(len(lanes[lane].actions)) for lane in steps])
-    actions, log_probs = policies.choose_actions(outputs[rows], uniforms, order.how.greedy, pool.spec)
+    actions, log_probs = policies.choose_actions(
+        outputs[rows], uniforms, order.how.greedy, pool.spec
+    )
 
     for position, lane in enumerate(steps):
         lanes[lane].actions.append(actions[position].tolist())
@@ -280,15 +315,16 @@ def play_episodes(
 ) -> Iterator[PlayedEpisode]:
     """Yields episodes as they end, in no particular order.
 
-    A worker process that dies is replaced, and its episodes are replayed from their seeds and actions. Worker processes end
-    with the generator: exhaust it or close it.
+    A worker process that dies is replaced, and its episodes are replayed from their seeds and
+    actions. Worker processes end with the generator: exhaust it or close it.
 
     Args:
       policy: a `policies.WorkerPolicy` or `policies.BatchPolicy`.
       episode_seeds: seeds of the episodes 0, 1, ...; those in `skip` exist already.
       stop: an object whose attribute `requested`, once true, ends the generator early.
       on_death: called at each worker death with their number so far.
-      on_steps: called with the number of steps so far after each call of a `policies.BatchPolicy`, whose games may take minutes.
+      on_steps: called with the number of steps so far after each call of a `policies.BatchPolicy`,
+          whose games may take minutes.
 
     Raises:
       UserError: an episode ended three worker processes.

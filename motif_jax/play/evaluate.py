@@ -59,7 +59,8 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
 def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     config = read_section(EvaluateConfig, config_tree)
     with interruption.Interruption() as stop, run_folder.opened(workdir, config_tree, IDENTITY):
-        # Before the journal: its rows are of the agent and reward that `_Evaluation` requires to be those of its plan.
+        # Before the journal: its rows are of the agent and reward that `_Evaluation` requires to be
+        # those of its plan.
         evaluation = _Evaluation(config, workdir)
         with Journal(workdir) as journal:
             rows = evaluation.play(journal, stop)
@@ -79,7 +80,9 @@ def _write(
     reward: str,
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    summary, summaries = evaluation_tables.summarise(plan, rows, config.resamples, config.confidence)
+    summary, summaries = evaluation_tables.summarise(
+        plan, rows, config.resamples, config.confidence
+    )
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows if "messages" in row)
     table = [{name: value for name, value in row.items() if name != "messages"} for row in rows]
     evaluation_files.write_parquet(workdir / evaluation_files.TABLE, table)
@@ -95,7 +98,9 @@ def _write(
 
 
 def _pinned(workdir: Path) -> evaluation_setup.PinnedVersions:
-    """The checkpoint and reward that a resumed evaluation started with; a training may have saved newer ones."""
+    """The checkpoint and reward that a resumed evaluation started with; a training may have saved
+    newer ones.
+    """
     path = workdir / PLAN
     if not path.exists():
         return evaluation_setup.PinnedVersions()
@@ -104,10 +109,14 @@ def _pinned(workdir: Path) -> evaluation_setup.PinnedVersions:
     reward = plan["reward"] or {}
     digests = plan["digests"]
     shares = plan.get("shares")
-    is_valid = isinstance(reward, dict) and isinstance(digests, dict) and isinstance(shares, list | None)
+    is_valid = (
+        isinstance(reward, dict) and isinstance(digests, dict) and isinstance(shares, list | None)
+    )
     checkpoint = plan["checkpoint"]
     reward_step = reward.get("step") if is_valid else None
-    is_valid = is_valid and all(step is None or type(step) is int for step in (checkpoint, reward_step))
+    is_valid = is_valid and all(
+        step is None or type(step) is int for step in (checkpoint, reward_step)
+    )
     if not is_valid:
         raise UserError(f"{path} is damaged (no checkpoint or no reward): {remedy}")
     return evaluation_setup.PinnedVersions(
@@ -116,7 +125,9 @@ def _pinned(workdir: Path) -> evaluation_setup.PinnedVersions:
 
 
 class _Evaluation:
-    """Plays a setup as config and plan.json say; `reward` describes the intrinsic reward in one line."""
+    """Plays a setup as config and plan.json say; `reward` describes the intrinsic reward in one
+    line.
+    """
 
     def __init__(self, config: EvaluateConfig, workdir: Path) -> None:
         self._config = config
@@ -136,7 +147,9 @@ class _Evaluation:
         atomic_write_json(workdir / PLAN, self.plan)
 
     def play(self, journal: Journal, stop: interruption.Interruption) -> list[dict[str, Any]]:
-        """Plays the episodes that the journal lacks; returns the rows by index, fewer after a stop."""
+        """Plays the episodes that the journal lacks; returns the rows by index, fewer after a
+        stop.
+        """
         config = self._config
         setup = self._setup
         keep_fields = list(setup.rater.fields) if setup.rater else []
@@ -148,13 +161,19 @@ class _Evaluation:
             keep_fields=tuple(keep_fields),
             greedy=config.greedy,
         )
-        episode_seeds = [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)]
+        episode_seeds = [
+            seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)
+        ]
         game = (setup.environment, setup.options)
         title = f"evaluate {config.policy}"
         return play_policy(journal, title, game, setup.policy, episode_seeds, how, stop, self._row)
 
-    def film(self, rows: Sequence[Mapping[str, Any]], stop: interruption.Interruption) -> int | None:
-        """Films the best and worst episodes, every n-th, and those that have a recording; an exit code after a stop."""
+    def film(
+        self, rows: Sequence[Mapping[str, Any]], stop: interruption.Interruption
+    ) -> int | None:
+        """Films the best and worst episodes, every n-th, and those that have a recording; an exit
+        code after a stop.
+        """
         setup = self._setup
         folder = self._workdir / RECORDINGS
         films = Films(self._workdir, folder, FilmForms(**vars(self._config.forms)))
@@ -196,7 +215,9 @@ class _Evaluation:
     def _row(self, record: PlayedEpisode) -> dict[str, Any]:
         row = evaluation_files.episode_row(record)
         if self._expert is not None:
-            row["bot_agreement"] = agreement(record.actions, record.fields[self._expert][: len(record)])
+            row["bot_agreement"] = agreement(
+                record.actions, record.fields[self._expert][: len(record)]
+            )
         rated = None if self._setup.rater is None else self._setup.rater.rate(record)
         if rated is not None:
             row["intrinsic_return"] = float(rated.discounted.sum())
@@ -218,7 +239,9 @@ def return_key(rows: Sequence[Mapping[str, Any]]) -> str:
 def recorded(
     plan: Mapping[str, Any], row: Mapping[str, Any], folder: str | Path, path: Path | None = None
 ) -> Recording:
-    """The recording of an episode, from `path` if it exists. Raises UserError: the episode does not replay as written."""
+    """The recording of an episode, from `path` if it exists. Raises UserError: the episode does not
+    replay as written.
+    """
     actions = evaluation_files.decode_actions(row["actions"])
     if path is not None and path.exists():
         recording = Recording.load(path)
@@ -234,5 +257,7 @@ def recorded(
 
 
 def agreement(actions: np.ndarray, expert: np.ndarray) -> float:
-    """The share of steps, int [T], at which the scripted player did the same; the greatest number of its type is not an answer."""
+    """The share of steps, int [T], at which the scripted player did the same; the greatest number
+    of its type is not an answer.
+    """
     return float(np.mean(actions == expert.astype(np.int64))) if len(actions) else 0.0

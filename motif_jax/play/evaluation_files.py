@@ -53,7 +53,9 @@ REWARD = "intrinsic_return"
 
 
 def encode_actions(actions: np.ndarray) -> str:
-    """Packs actions into a short string: int32 [T], none below 0, with a prefix if any is 256 or more; or float32 [T, n]."""
+    """Packs actions into a short string: int32 [T], none below 0, with a prefix if any is 256 or
+    more; or float32 [T, n].
+    """
     values = np.asarray(actions)
     if values.ndim == 2:
         return f"{_REAL}{values.shape[1]}:{_packed(values.astype('<f4'))}"
@@ -72,18 +74,26 @@ def decode_actions(text: str) -> np.ndarray:
     prefix, _, packed = text.rpartition(":")  # base85 has no colon
     data = zlib.decompress(base64.b85decode(packed))
     if prefix.startswith(_REAL):
-        return np.frombuffer(data, "<f4").reshape(-1, int(prefix.removeprefix(_REAL))).astype(np.float32)
+        return (
+            np.frombuffer(data, "<f4")
+            .reshape(-1, int(prefix.removeprefix(_REAL)))
+            .astype(np.float32)
+        )
     return np.frombuffer(data, prefix or np.uint8).astype(np.int32)
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The rows of a journal without a torn last line, [] without a file. Raises UserError: another line is damaged."""
+    """The rows of a journal without a torn last line, [] without a file. Raises UserError: another
+    line is damaged.
+    """
     rows = list(read_json_lines(path, ["index"], _REMEDY))
     for number, row in enumerate(rows, start=1):
         try:
             decode_actions(row.get("actions", encode_actions(np.zeros(0))))
         except (AttributeError, TypeError, ValueError, zlib.error) as error:
-            raise UserError(f"{path} is damaged in line {number} (its actions: {error}): {_REMEDY}") from None
+            raise UserError(
+                f"{path} is damaged in line {number} (its actions: {error}): {_REMEDY}"
+            ) from None
     return rows
 
 
@@ -126,7 +136,9 @@ class Journal(contextlib.AbstractContextManager):
     def append(self, row: Mapping[str, Any]) -> None:
         """Writes and flushes one row, so that killing this process cannot lose it."""
         # Only top-level numbers: those of single tokens may be infinite.
-        finite_row = {key: finite(value) if isinstance(value, float) else value for key, value in row.items()}
+        finite_row = {
+            key: finite(value) if isinstance(value, float) else value for key, value in row.items()
+        }
         self.rows.append(finite_row)
         self._file.write(json.dumps(finite_row) + "\n")
         self._file.flush()
@@ -138,20 +150,27 @@ def speed(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     seconds_by_session: dict[int, float] = {}
     for row in rows:
         session = row["session"]
-        seconds_by_session[session] = max(seconds_by_session.get(session, 0.0), row["session_seconds"])
+        seconds_by_session[session] = max(
+            seconds_by_session.get(session, 0.0), row["session_seconds"]
+        )
     seconds = sum(seconds_by_session.values())
     steps = sum(row["length"] for row in rows)
     return (steps / seconds if seconds else 0.0), seconds
 
 
 def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes rows ordered by index as parquet; packed actions become lists of integers, or of lists of real numbers."""
+    """Writes rows ordered by index as parquet; packed actions become lists of integers, or of lists
+    of real numbers.
+    """
     import pyarrow
     import pyarrow.parquet
 
     # Numbers of `info` may be in some episodes alone; pyarrow takes its columns from the first row.
     columns = dict.fromkeys(name for row in rows for name in row)
-    table = [{name: row.get(name) for name in columns} for row in sorted(rows, key=lambda row: row["index"])]
+    table = [
+        {name: row.get(name) for name in columns}
+        for row in sorted(rows, key=lambda row: row["index"])
+    ]
     dtype = np.int32 if any(row.get("actions", "").startswith(_WIDE) for row in rows) else np.uint8
     for row in table:
         packed = row.get("actions")
@@ -167,7 +186,9 @@ def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]
 def write_summary(
     folder: str | os.PathLike[str], summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Writes evaluation.json with a digest of its contents and of the journal's rows that it summarises."""
+    """Writes evaluation.json with a digest of its contents and of the journal's rows that it
+    summarises.
+    """
     summary = finite(summary)
     atomic_write_json(Path(folder) / SUMMARY, {**summary, _DIGEST: _digest(summary, rows)})
 
@@ -179,20 +200,29 @@ def _digest(summary: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> st
 
 
 def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The evaluation.json of a folder, with its episodes as 'rows'. Raises UserError: not finished, or damaged."""
+    """The evaluation.json of a folder, with its episodes as 'rows'. Raises UserError: not finished,
+    or damaged.
+    """
     path = Path(folder) / SUMMARY
     if not path.exists():
-        raise UserError(f"{folder} is not a finished evaluation: it has no {SUMMARY}; run evaluate there")
+        raise UserError(
+            f"{folder} is not a finished evaluation: it has no {SUMMARY}; run evaluate there"
+        )
     summary = read_json(path, _REWRITE, keys=_SUMMARY_KEYS)
     try:
         episodes = int(summary["episodes"])
         entry_points.note_source(folder, summary["plan"])
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): {_REWRITE}") from None
-    # The journal has more rows than the summary if the folder was evaluated with more episodes before.
+        raise UserError(
+            f"{path} is damaged ({type(error).__name__}: {error}): {_REWRITE}"
+        ) from None
+    # The journal has more rows than the summary if the folder was evaluated with more episodes
+    # before.
     journal = Path(folder) / JOURNAL
     rows = {
-        row["index"]: row for row in read_json_lines(journal, ["index"], _REMEDY) if row["index"] < episodes
+        row["index"]: row
+        for row in read_json_lines(journal, ["index"], _REMEDY)
+        if row["index"] < episodes
     }
     if len(rows) != episodes:
         raise UserError(
@@ -206,7 +236,9 @@ def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
-    """The messages seen in an evaluation; [] without the file. Raises UserError: the file is damaged."""
+    """The messages seen in an evaluation; [] without the file. Raises UserError: the file is
+    damaged.
+    """
     path = Path(folder) / MESSAGES
     if not path.exists():
         return []
@@ -219,17 +251,22 @@ def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
 
 # Options that do not change the games, such as captions of a gymnasium environment.
 _WITHOUT_EFFECT = (*OBSERVED, "text", "text_bytes", "change", "last_text")
-# Switches of `compat` that change what is shown of a game, what is counted, or how its end is called.
+# Switches of `compat` that change what is shown of a game, what is counted, or how its end is
+# called.
 _SWITCHES_WITHOUT_EFFECT = ("crop_row_offset", "message_count_off", "timeout_as_terminal")
 
 
 def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], float]:
-    """Game -> the number `key`, for episodes that have it; a game is an environment with its options, and a seed."""
+    """Game -> the number `key`, for episodes that have it; a game is an environment with its
+    options, and a seed.
+    """
     plan = evaluation["plan"]
     options = _of_game(plan.get("options") or {})
     environment = json.dumps([plan["environment"], plan.get("drawn_from", options)], sort_keys=True)
     return {
-        (environment, row["seed"]): float(row[key]) for row in evaluation["rows"] if row.get(key) is not None
+        (environment, row["seed"]): float(row[key])
+        for row in evaluation["rows"]
+        if row.get(key) is not None
     }
 
 
@@ -240,7 +277,9 @@ def _of_game(options: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in (options.get("compat") or {}).items()
         if value and name not in _SWITCHES_WITHOUT_EFFECT
     }
-    rest = {name: value for name, value in options.items() if name not in (*_WITHOUT_EFFECT, "compat")}
+    rest = {
+        name: value for name, value in options.items() if name not in (*_WITHOUT_EFFECT, "compat")
+    }
     return {**rest, "compat": switches} if switches else rest
 
 
@@ -254,18 +293,22 @@ def is_of_the_reward(key: str) -> bool:
 
 
 def reward_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """How the rewards that rated two evaluations differ, as 'dir a and b; step 1 and 2'; '' if they are equal.
+    """How the rewards that rated two evaluations differ, as 'dir a and b; step 1 and 2'; '' if they
+    are equal.
 
-    Where both evaluations have the digest of their reward it counts in place of its folder: the same reward may lie elsewhere now, and
-    another one may have been trained where it lay.
+    Where both evaluations have the digest of their reward it counts in place of its folder: the
+    same reward may lie elsewhere now, and another one may have been trained where it lay.
     """
     one = first["plan"].get("reward") or {}
     other = second["plan"].get("reward") or {}
-    contents = [evaluation["plan"].get("digests", {}).get("reward") for evaluation in (first, second)]
+    contents = [
+        evaluation["plan"].get("digests", {}).get("reward") for evaluation in (first, second)
+    ]
     if None in contents:
         return rewards_apart(one, other)
     without_paths = [
-        {key: value for key, value in reward.items() if key not in _REWARD_PATHS} for reward in (one, other)
+        {key: value for key, value in reward.items() if key not in _REWARD_PATHS}
+        for reward in (one, other)
     ]
     settings = rewards_apart(*without_paths)
     if contents[0] == contents[1]:
@@ -288,12 +331,18 @@ def _with_absolute_folder(reward: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def comparable(first: Mapping[str, Any], second: Mapping[str, Any], key: str) -> bool:
-    """Whether the number `key` means the same in two evaluations: intrinsic returns of different rewards do not."""
+    """Whether the number `key` means the same in two evaluations: intrinsic returns of different
+    rewards do not.
+    """
     return not is_of_the_reward(key) or not reward_differences(first, second)
 
 
-def require_comparable(evaluations: Mapping[Any, Mapping[str, Any]], key: str, config_key: str) -> None:
-    """Raises UserError, naming `config.{config_key}`, unless all of `evaluations` (by name) are `comparable` by `key`."""
+def require_comparable(
+    evaluations: Mapping[Any, Mapping[str, Any]], key: str, config_key: str
+) -> None:
+    """Raises UserError, naming `config.{config_key}`, unless all of `evaluations` (by name) are
+    `comparable` by `key`.
+    """
     first = next(iter(evaluations), None)
     for name, evaluation in evaluations.items():
         if not comparable(evaluations[first], evaluation, key):

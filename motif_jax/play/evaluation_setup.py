@@ -21,7 +21,8 @@ from motif_jax.rl.config import AgentReward
 from motif_jax.rl.reward_keys import Scoring
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
-# Options that decide what an agent sees and does. 'obs:FIELD' as the text takes a field out of the observation.
+# Options that decide what an agent sees and does. 'obs:FIELD' as the text takes a field out of the
+# observation.
 _OBSERVATION_OPTIONS = (*registry.SHAPING, "text", "text_bytes")
 # Policies that choose their actions where the environments are stepped.
 _IN_WORKERS = (policies.RANDOM, policies.FIXED, policies.BOT)
@@ -30,7 +31,8 @@ _NAMED = (*_IN_WORKERS, policies.AGENT)
 
 @dataclass(frozen=True)
 class PinnedVersions:
-    """The versions that a resumed run keeps even if trainings saved newer ones; None: the config decides.
+    """The versions that a resumed run keeps even if trainings saved newer ones; None: the config
+    decides.
 
     Attributes:
       digests: those of `EvalSetup`; those that are missing are not compared.
@@ -71,7 +73,9 @@ class EvalSetup:
 
 
 class _Agent(NamedTuple):
-    """An agent's folder: where it plays, its policy and checkpoint if it plays, the reward of its training and its rounding."""
+    """An agent's folder: where it plays, its policy and checkpoint if it plays, the reward of its
+    training and its rounding.
+    """
 
     environment: str
     options: dict[str, Any]
@@ -88,7 +92,9 @@ def check_checkpoint(checkpoint: str) -> None:
 
 
 def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup:
-    """Opens the setup as `open_setup` does; raises UserError, too, for values that it does not read."""
+    """Opens the setup as `open_setup` does; raises UserError, too, for values that it does not
+    read.
+    """
     policy = config.policy
     name = config.environment.name
     if policy == policies.AGENT or config.agent.dir is not None:
@@ -129,13 +135,17 @@ def _require_room(config: PlayedPolicy, setup: EvalSetup) -> None:
 
 
 def check_greedy(name: str, greedy: bool, in_workers: bool) -> None:
-    """Raises UserError if `greedy` is set for a policy, called `name`, that draws its actions itself (`in_workers`)."""
+    """Raises UserError if `greedy` is set for a policy, called `name`, that draws its actions
+    itself (`in_workers`).
+    """
     allowed = f"False: {name} chooses its actions itself, only a network's are drawn"
     checks.require(not (greedy and in_workers), "greedy", greedy, allowed)
 
 
 def _check_unread(config: PlayedPolicy) -> None:
-    """Refuses keys that would be left unread, as the folder of an agent decides them, or there is no agent."""
+    """Refuses keys that would be left unread, as the folder of an agent decides them, or there is
+    no agent.
+    """
     is_folder = config.policy not in _NAMED and not policies.is_user_policy(config.policy)
     if is_folder and config.agent.dir is not None:
         is_same = Path(config.agent.dir).resolve() == Path(config.policy).resolve()
@@ -144,11 +154,15 @@ def _check_unread(config: PlayedPolicy) -> None:
     plays_agent = is_folder or config.policy == policies.AGENT
     default = PlayedAgent().checkpoint
     is_read = plays_agent or config.agent.dir is not None or config.agent.checkpoint == default
-    allowed = f"left at {default}: {config.policy} has no checkpoints; give config.agent.dir with it"
+    allowed = (
+        f"left at {default}: {config.policy} has no checkpoints; give config.agent.dir with it"
+    )
     checks.require_key(config, "agent.checkpoint", is_read, allowed)
     if is_folder or config.agent.dir is not None:
         for key, is_on in asdict(config.compat).items():
-            checks.require(not is_on, f"compat.{key}", True, "off: an agent's folder says how its game is")
+            checks.require(
+                not is_on, f"compat.{key}", True, "off: an agent's folder says how its game is"
+            )
 
 
 def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup:
@@ -171,7 +185,9 @@ def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> Eval
     options = _options(config, agent)
 
     owner = f"the agent in {folder}"
-    reward = ratings.choose_reward(config.reward, agent.reward, owner, agent.two_decimals, pins.reward_step)
+    reward = ratings.choose_reward(
+        config.reward, agent.reward, owner, agent.two_decimals, pins.reward_step
+    )
     if reward is not None:
         from motif_jax.rl import settings
 
@@ -194,7 +210,9 @@ def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> Eval
     return EvalSetup(policy, name, options, spec, agent.step, rater, reward, plan, digests)
 
 
-def _policy(config: PlayedPolicy, name: str, options: Any, spec: EnvironmentSpec, shares: Any) -> Any:
+def _policy(
+    config: PlayedPolicy, name: str, options: Any, spec: EnvironmentSpec, shares: Any
+) -> Any:
     if config.policy == policies.FIXED:
         return policies.FixedPolicy(shares or fixed_shares.fit(name, options, config.seed))
     if policies.is_user_policy(config.policy):
@@ -203,7 +221,9 @@ def _policy(config: PlayedPolicy, name: str, options: Any, spec: EnvironmentSpec
 
 
 def _options(config: PlayedPolicy, agent: _Agent) -> dict[str, Any]:
-    """The options of the agent's environment, with those of the config and the field of a scripted player."""
+    """The options of the agent's environment, with those of the config and the field of a scripted
+    player.
+    """
     name = agent.environment
     options = registry.replace_options(agent.options, {**asdict(config.environment), "name": name})
     change = config.environment.change
@@ -272,7 +292,9 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
 
 
 def _moved(reward: AgentReward, folder: Path) -> AgentReward:
-    """The reward, looked for in the agent's folder too: it may no longer lie where the training read it."""
+    """The reward, looked for in the agent's folder too: it may no longer lie where the training
+    read it.
+    """
     path = Path(reward.dir or "")
     copy = folder / path.name
     if not path.exists() and copy.exists():
@@ -281,7 +303,10 @@ def _moved(reward: AgentReward, folder: Path) -> AgentReward:
 
 
 def of_folder(
-    folder: str | Path, checkpoint: str = "latest", environment: str | None = None, reward: bool = True
+    folder: str | Path,
+    checkpoint: str = "latest",
+    environment: str | None = None,
+    reward: bool = True,
 ) -> PlayedPolicy:
     """The agent in `folder` as it was trained, with its own reward or none."""
     return PlayedPolicy(
@@ -298,11 +323,16 @@ def digests_of(folder: str | None, step: int | None, reward: RatingReward | None
     from motif_jax.rl import reward_kinds
 
     agent = None if folder is None or step is None else agent_policy.digest(folder, step)
-    digests = {"agent": agent, "reward": None if reward is None else reward_kinds.digest(reward.section)}
+    digests = {
+        "agent": agent,
+        "reward": None if reward is None else reward_kinds.digest(reward.section),
+    }
     return {name: digest for name, digest in digests.items() if digest is not None}
 
 
-def _refuse_changed(before: Mapping[str, str], now: Mapping[str, str], plan: Mapping[str, Any]) -> None:
+def _refuse_changed(
+    before: Mapping[str, str], now: Mapping[str, str], plan: Mapping[str, Any]
+) -> None:
     reward = plan["reward"] or {}
     keys = {
         "agent": f"policy={plan['policy']}",

@@ -42,9 +42,15 @@ def write_table(
 
 
 def show(
-    workdir: Path, summary: Mapping[str, Any], summaries: Mapping[str, Summary], unit: str, more: str = ""
+    workdir: Path,
+    summary: Mapping[str, Any],
+    summaries: Mapping[str, Summary],
+    unit: str,
+    more: str = "",
 ) -> None:
-    """Writes table.md, and prints it without the range; `unit` names a step, `more` ends the note."""
+    """Writes table.md, and prints it without the range; `unit` names a step, `more` ends the
+    note.
+    """
     plan = summary["plan"]
     cells = measures.table_rows(summaries)
     title = f"{plan['policy']} on {plan['environment']}"

@@ -1,7 +1,8 @@
-"""The best policy that reads nothing: the shares of the actions, equal at every step, with the greatest return.
+"""The best policy that reads nothing: the shares of the actions, equal at every step, with the
+greatest return.
 
-Method: the policy gradient of REINFORCE (Williams 1992) on the logits of the shares, with the mean return as the baseline. The shares are
-those of the mean logits of the last rounds.
+Method: the policy gradient of REINFORCE (Williams 1992) on the logits of the shares, with the mean
+return as the baseline. The shares are those of the mean logits of the last rounds.
 """
 
 from __future__ import annotations
@@ -26,16 +27,28 @@ EPISODES = 240  # a round
 LEARNING_RATE = 8.0
 AVERAGED_ROUNDS = 6  # the last ones
 # Options that change observations alone, which this policy does not read.
-_UNREAD = ("tokenizer", "prompt_tokens", "special_tokens", "joint_actions", "prompt_turn", "fields", "change")
+_UNREAD = (
+    "tokenizer",
+    "prompt_tokens",
+    "special_tokens",
+    "joint_actions",
+    "prompt_turn",
+    "fields",
+    "change",
+)
 
 
 def fit(name: str, options: Mapping[str, Any], seed: int) -> tuple[float, ...]:
-    """Shares of the actions, fitted on 5,760 episodes (45 s in BabyAI-Text); UserError where not all are always allowed."""
+    """Shares of the actions, fitted on 5,760 episodes (45 s in BabyAI-Text); UserError where not
+    all are always allowed.
+    """
     # The cache's key: the same games for all options that this policy does not read.
     played = {key: value for key, value in options.items() if key not in _UNREAD}
     spec = registry.spec(name, **played)
     if spec.action_size:
-        raise UserError(f"config.policy=fixed: must be another for {name}, whose actions are not numbered")
+        raise UserError(
+            f"config.policy=fixed: must be another for {name}, whose actions are not numbered"
+        )
     if spec.mask_field is not None:
         raise UserError(
             f"config.policy=fixed: must be another for {name}, which does not allow all actions at every step"
@@ -47,7 +60,9 @@ def fit(name: str, options: Mapping[str, Any], seed: int) -> tuple[float, ...]:
 def _fit(name: str, options: str, seed: int) -> tuple[float, ...]:
     environment = registry.make(name, **json.loads(options))
     logits = [np.zeros(environment.spec.num_actions)]
-    with Progress(ROUNDS * EPISODES, "episodes", "fit the best fixed shares of actions", 0) as progress:
+    with Progress(
+        ROUNDS * EPISODES, "episodes", "fit the best fixed shares of actions", 0
+    ) as progress:
         for number in range(ROUNDS):
             shares = _shares(logits[-1])
             counts, returns = play_round(environment, shares, seed, number, progress)
@@ -56,7 +71,8 @@ def _fit(name: str, options: str, seed: int) -> tuple[float, ...]:
                     f"config.policy=fixed: must be another for {name}, whose returns are not all numbers"
                 )
             advantages = returns - returns.mean()
-            # Gradient of an episode's log-probability with respect to the logits: [episodes, actions].
+            # Gradient of an episode's log-probability with respect to the logits: [episodes,
+            # actions].
             gradients = counts - counts.sum(-1, keepdims=True) * shares
             logits.append(logits[-1] + LEARNING_RATE * (advantages[:, None] * gradients).mean(0))
     environment.close()
@@ -66,14 +82,18 @@ def _fit(name: str, options: str, seed: int) -> tuple[float, ...]:
 def play_round(
     environment: Environment, shares: np.ndarray, seed: int, number: int, progress: Progress
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Counts of the actions int64 [episodes, actions], and returns float64 [episodes], of round `number`."""
+    """Counts of the actions int64 [episodes, actions], and returns float64 [episodes], of round
+    `number`.
+    """
     counts = []
     returns: list[float] = []
     for index in range(EPISODES):
         episode_seed = seeds.derive(seed, "fixed shares", number, index)
         choose = FixedPolicy(tuple(shares.tolist())).player(episode_seed, environment.spec)
         _, *steps = play(environment, episode_seed, choose)
-        counts.append(np.bincount([cast(int, step.action) for step in steps], minlength=len(shares)))
+        counts.append(
+            np.bincount([cast(int, step.action) for step in steps], minlength=len(shares))
+        )
         returns.append(sum(step.reward for step in steps))
         progress.update(number * EPISODES + index + 1, **{"mean return": float(np.mean(returns))})
     return np.array(counts), np.array(returns)

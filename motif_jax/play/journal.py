@@ -47,7 +47,9 @@ def play_missing(
             if failed:
                 figures[FAILED] = failed
             progress.update(done, **figures)
-    return sorted((row for row in journal.rows if row["index"] < count), key=lambda row: row["index"])
+    return sorted(
+        (row for row in journal.rows if row["index"] < count), key=lambda row: row["index"]
+    )
 
 
 def play_policy(
@@ -60,7 +62,9 @@ def play_policy(
     stop: Interruption,
     row_of: Callable[[PlayedEpisode], Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """`play_missing` by a policy in `game`, (environment, options); deaths of workers are logged."""
+    """`play_missing` by a policy in `game`, (environment, options); deaths of workers are
+    logged.
+    """
 
     def play(progress: Progress) -> Iterator[PlayedEpisode]:
         def log(deaths: int) -> None:
@@ -70,7 +74,14 @@ def play_policy(
             progress.show(steps=steps)
 
         return play_episodes(
-            *game, episode_seeds, policy, how, skip=journal.done, stop=stop, on_death=log, on_steps=show
+            *game,
+            episode_seeds,
+            policy,
+            how,
+            skip=journal.done,
+            stop=stop,
+            on_death=log,
+            on_steps=show,
         )
 
     return play_missing(journal, len(episode_seeds), title, play, row_of)

@@ -15,7 +15,8 @@ _ARROWS = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1b[C": "right", b"\x1b[D": "l
 
 @contextlib.contextmanager
 def single_keys() -> Iterator[Callable[[float], str | None]]:
-    """Gives a function that waits so many seconds for a key: 'up', 'left', ..., the character, or None.
+    """Gives a function that waits so many seconds for a key: 'up', 'left', ..., the character, or
+    None.
 
     It raises EOFError if the terminal was closed. The terminal's settings come back at the end.
     """

@@ -21,7 +21,9 @@ _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0
 
 
 def as_text(message: np.ndarray | bytes) -> str:
-    """A NUL-padded message as text; what is not printable, and bytes that are not UTF-8, are escaped."""
+    """A NUL-padded message as text; what is not printable, and bytes that are not UTF-8, are
+    escaped.
+    """
     raw = (message.tobytes() if isinstance(message, np.ndarray) else message).rstrip(b"\0")
     text = _LIKE_ESCAPE.sub(r"\\x5c", text_bytes.decode(raw))
     shows_utf8 = text_bytes.is_utf8(raw)
@@ -40,7 +42,9 @@ def escaped(letter: str) -> str:
 
 
 def message_of(text: str) -> str:
-    """The inverse of `as_text`: the message without zero bytes, as in labels (`captions.decode_message`)."""
+    """The inverse of `as_text`: the message without zero bytes, as in labels
+    (`captions.decode_message`).
+    """
     letters = _ESCAPE.sub(lambda match: chr(int(match[1] or match[2] or match[3], 16)), text)
     return letters.replace("\0", "")
 
@@ -49,7 +53,8 @@ def message_of(text: str) -> str:
 class MessageTally:
     """One distinct message over a set of episodes: how many steps (`count`) and episodes show it.
 
-    `reward` is g(m), when first seen in an episode, `total` the sum after the count discount; None without a reward.
+    `reward` is g(m), when first seen in an episode, `total` the sum after the count discount; None
+    without a reward.
     """
 
     text: str
@@ -65,12 +70,16 @@ def tally_episode(
     uncounted: np.ndarray | None = None,
     discounted: np.ndarray | None = None,
 ) -> list[MessageTally]:
-    """Counts the messages of one episode: distinct `texts` uint8 [D, L], and the index int [T] of each step's.
+    """Counts the messages of one episode: distinct `texts` uint8 [D, L], and the index int [T] of
+    each step's.
 
-    `uncounted` and `discounted`, float [T], are each step's reward before and after the count discount.
+    `uncounted` and `discounted`, float [T], are each step's reward before and after the count
+    discount.
     """
     counts = np.bincount(text_index, minlength=len(texts)).tolist()
-    tallies = {row: MessageTally(as_text(texts[row]), count) for row, count in enumerate(counts) if count}
+    tallies = {
+        row: MessageTally(as_text(texts[row]), count) for row, count in enumerate(counts) if count
+    }
     if uncounted is not None and discounted is not None:
         # Reversed, so that the first step with a message is the one that stays.
         firsts = dict(zip(text_index[::-1].tolist(), uncounted[::-1].tolist(), strict=True))
@@ -118,7 +127,13 @@ def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[MessageTally]:
     """Tallies from their fields. Raises TypeError or ValueError: the rows have another form."""
     tallies = [MessageTally(**row) for row in rows]
     for t in tallies:
-        numbers = (t.count, t.episodes, *(value for value in (t.reward, t.total) if value is not None))
-        if not isinstance(t.text, str) or not all(isinstance(value, int | float) for value in numbers):
+        numbers = (
+            t.count,
+            t.episodes,
+            *(value for value in (t.reward, t.total) if value is not None),
+        )
+        if not isinstance(t.text, str) or not all(
+            isinstance(value, int | float) for value in numbers
+        ):
             raise ValueError(f"a text and numbers are needed, there is {asdict(t)}")
     return tallies

@@ -1,6 +1,7 @@
 """The newest recorded game of a training as a film, with what the training's reward pays for it.
 
-The module itself imports no jax: a page without a film does not need it, and the process that makes films chooses its devices.
+The module itself imports no jax: a page without a film does not need it, and the process that makes
+films chooses its devices.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def training_reward(run: Path) -> RatingReward | None:
 
 
 def film(game: NewestGame, reward: RatingReward | None) -> Film:
-    """The film of a recorded game. Raises UserError: it does not replay as recorded, or its reward cannot be read."""
+    """The film of a recorded game. Raises UserError: it does not replay as recorded, or its reward
+    cannot be read.
+    """
     from motif_jax.envs.recording import Recording
     from motif_jax.play import replay
 
@@ -72,7 +75,9 @@ class MadeGif(NamedTuple):
 
 
 class GifMaker:
-    """The work of a process that makes a GIF of a training's newest recorded game: a `ProcessWork`."""
+    """The work of a process that makes a GIF of a training's newest recorded game: a
+    `ProcessWork`.
+    """
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         # A batch system's signals reach the whole process group: the parent decides what they mean.
@@ -83,7 +88,9 @@ class GifMaker:
         self._run = Path(setup["run"])
 
     def answer(self, request: str) -> MadeGif | str:
-        """The GIF, or a line on why there is none; '' where there is no other recording than the one called `request`."""
+        """The GIF, or a line on why there is none; '' where there is no other recording than the
+        one called `request`.
+        """
         game = find(self._run)
         if game is None or game.path.name == request:
             return ""

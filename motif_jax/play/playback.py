@@ -41,8 +41,12 @@ class Playback:
     finishing: bool = False
     quit: bool = False
 
-    def show(self, steps: Iterable[WatchedStep], draw: Draw, key_of: KeyOf, stop: Interruption) -> None:
-        """Draws steps until the last one, `quit` or a request to stop; `key_of(seconds)` waits so long for a key, None without one."""
+    def show(
+        self, steps: Iterable[WatchedStep], draw: Draw, key_of: KeyOf, stop: Interruption
+    ) -> None:
+        """Draws steps until the last one, `quit` or a request to stop; `key_of(seconds)` waits so
+        long for a key, None without one.
+        """
         for watched in steps:
             if stop.requested:
                 return
@@ -60,7 +64,9 @@ class Playback:
         return self.skipping and not _is_rewarded(watched)
 
     def _wait(self, watched: WatchedStep, draw: Draw, key_of: KeyOf, stop: Interruption) -> None:
-        """Returns when the next step is due, or a key asks for it; the last step waits for any key."""
+        """Returns when the next step is due, or a key asks for it; the last step waits for any
+        key.
+        """
         due = time.monotonic() + 1 / self.speed
         at_end = watched.choice is None
         while not stop.requested:

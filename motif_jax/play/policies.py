@@ -1,8 +1,8 @@
 """Policies that play episodes, for evaluation, collecting, watching and replay.
 
-A `WorkerPolicy` (random actions, a bot) is pickled, sent to the workers and plays there, on the CPU. A `BatchPolicy` (a
-network) plays on the device, for a batch of environments at a time. A policy of yours is given as 'module:Class', and the class is
-called with the environment's spec.
+A `WorkerPolicy` (random actions, a bot) is pickled, sent to the workers and plays there, on the
+CPU. A `BatchPolicy` (a network) plays on the device, for a batch of environments at a time. A
+policy of yours is given as 'module:Class', and the class is called with the environment's spec.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class WorkerPolicy(Protocol):
     in_workers: bool  # True
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """Returns what chooses the actions of the episode `seed`; random ones are of those that `spec.mask_field` allows."""
+        """Returns what chooses the actions of the episode `seed`; random ones are of those that
+        `spec.mask_field` allows.
+        """
 
     def probabilities(
         self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec
@@ -56,17 +58,21 @@ class BatchPolicy(Protocol):
 
         Args:
           observation: the fields of the environment's spec, [B, ...] each.
-          first: bool [B], True where an episode begins: the state is zeroed before the observation is read.
+          first: bool [B], True where an episode begins: the state is zeroed before the observation
+              is read.
 
         Returns:
-          Logits float32 [B, A], or of real numbers what `nets.squashed_gaussian` reads, float32 [B, 2 n]; values float32 [B] or None;
-          the new state. Actions are drawn by the caller, of those that the environment allows.
+          Logits float32 [B, A], or of real numbers what `nets.squashed_gaussian` reads, float32 [B,
+          2 n]; values float32 [B] or None; the new state. Actions are drawn by the caller, of those
+          that the environment allows.
         """
 
 
 @dataclass(frozen=True)
 class RandomPolicy:
-    """Every allowed action is equally likely; the draw depends on the episode's seed and the step alone."""
+    """Every allowed action is equally likely; the draw depends on the episode's seed and the step
+    alone.
+    """
 
     name: str = RANDOM
     in_workers: ClassVar[bool] = True
@@ -96,7 +102,9 @@ class RandomPolicy:
 
 @dataclass(frozen=True)
 class BotPolicy:
-    """The environment's scripted player (`EnvironmentSpec.expert_field`); where it has no answer, a random action."""
+    """The environment's scripted player (`EnvironmentSpec.expert_field`); where it has no answer, a
+    random action.
+    """
 
     name: str = BOT
     in_workers: ClassVar[bool] = True
@@ -140,7 +148,9 @@ class FixedPolicy:
         # Rounding may leave the last bound below 1.
         return lambda _: min(int(np.searchsorted(bounds, next(draws), side="right")), last)
 
-    def probabilities(self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
+    def probabilities(
+        self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec
+    ) -> np.ndarray:
         return np.array(self.shares, np.float32)
 
 
@@ -150,7 +160,9 @@ def is_user_policy(policy: str) -> bool:
 
 
 def load_user_policy(name: str, spec: EnvironmentSpec, key: str = "policy") -> Any:
-    """Makes the policy 'module:Class' that `config.key` names; UserError if it is neither kind of policy."""
+    """Makes the policy 'module:Class' that `config.key` names; UserError if it is neither kind of
+    policy.
+    """
     policy: Any = entry_points.load(key, name)
     if callable(policy):
         entry_points.require_signature(key, name, policy, spec)
@@ -165,13 +177,17 @@ def load_user_policy(name: str, spec: EnvironmentSpec, key: str = "policy") -> A
 
 
 def _expert(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> int:
-    """The scripted player's action, or a number of at least `spec.num_actions` where it has none (`EnvironmentSpec.expert_field`)."""
+    """The scripted player's action, or a number of at least `spec.num_actions` where it has none
+    (`EnvironmentSpec.expert_field`).
+    """
     assert spec.expert_field is not None, "the bot is given to environments that have one"
     return int(observation[spec.expert_field])
 
 
 def allowed(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
-    """Which actions the environment has on observations [..., *shape]: bool [..., A], or [A] if all are always allowed."""
+    """Which actions the environment has on observations [..., *shape]: bool [..., A], or [A] if all
+    are always allowed.
+    """
     if spec.mask_field is None:
         return np.ones(spec.num_actions, bool)
     return observation[spec.mask_field] != 0
@@ -184,9 +200,13 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
-def masked(logits: np.ndarray, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
+def masked(
+    logits: np.ndarray, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec
+) -> np.ndarray:
     """Returns `logits` [..., A] with `MASKED` for actions that the environment does not allow."""
-    return logits if spec.mask_field is None else np.where(allowed(observation, spec), logits, MASKED)
+    return (
+        logits if spec.mask_field is None else np.where(allowed(observation, spec), logits, MASKED)
+    )
 
 
 def choose_actions(
@@ -195,8 +215,8 @@ def choose_actions(
     """Draws one action per row.
 
     Args:
-      outputs: logits float [B, A], `MASKED` for actions that are not allowed, from which the cumulative distribution is inverted; or
-        the outputs [B, 2 n] for n real numbers.
+      outputs: logits float [B, A], `MASKED` for actions that are not allowed, from which the
+        cumulative distribution is inverted; or the outputs [B, 2 n] for n real numbers.
       uniforms: float [B] in [0, 1), on which the draw depends.
       spec: says of which kind actions are.
 
@@ -211,7 +231,9 @@ def choose_actions(
     return actions.astype(np.int32), action_log_probs.astype(np.float32)
 
 
-def _choose_numbers(outputs: np.ndarray, uniforms: np.ndarray, greedy: bool) -> tuple[np.ndarray, np.ndarray]:
+def _choose_numbers(
+    outputs: np.ndarray, uniforms: np.ndarray, greedy: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """`choose_actions` for real numbers; a greedy action is the median of each."""
     size = outputs.shape[-1] // 2
     normal = np.zeros((len(outputs), size))
@@ -225,13 +247,16 @@ def _choose_numbers(outputs: np.ndarray, uniforms: np.ndarray, greedy: bool) -> 
 
 
 def _draw_actions(probabilities: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-    """The first action of each row whose cumulative probability exceeds the row's uniform number, int [B]."""
+    """The first action of each row whose cumulative probability exceeds the row's uniform number,
+    int [B].
+    """
     cumulative = probabilities.cumsum(-1)
     # Rounding may leave the last sum slightly off 1, so the uniform number is scaled by it.
     thresholds = uniforms[:, None] * cumulative[:, -1:]
     actions = (cumulative <= thresholds).sum(-1)
 
-    # Where the threshold rounds up to the last sum, no action exceeds it: the last one that has a probability is drawn.
+    # Where the threshold rounds up to the last sum, no action exceeds it: the last one that has a
+    # probability is drawn.
     has_probability = probabilities > 0
     last_action = probabilities.shape[-1] - 1
     last_possible = last_action - has_probability[:, ::-1].argmax(-1)

@@ -1,4 +1,6 @@
-"""The intrinsic reward that rates played episodes: which reward it is, and its values along an episode."""
+"""The intrinsic reward that rates played episodes: which reward it is, and its values along an
+episode.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class RatingReward:
         return {**values, "two_decimals": self.two_decimals}
 
     def count_exponent(self, spec: EnvironmentSpec) -> float:
-        """The exponent of counts if the task of `spec` shows them, else 0, as in training; sentences are counted here."""
+        """The exponent of counts if the task of `spec` shows them, else 0, as in training;
+        sentences are counted here.
+        """
         if spec.count_field is None and self.section.by == MESSAGE:
             return 0.0
         return float(self.section.count_exponent)
@@ -69,11 +73,15 @@ class RatingReward:
         exponent = self.count_exponent(spec)
         description = reward.description or self.section.kind
         if reward.in_step is not None:
-            return EpisodeRater(_observation_lookup(reward), exponent, tuple(reward.fields), description)
+            return EpisodeRater(
+                _observation_lookup(reward), exponent, tuple(reward.fields), description
+            )
         by = self.section.by
         if by == SENTENCE:
             description = f"{description}, by sentence"
-        return EpisodeRater(lambda texts: reward.lookup(texts).values, exponent, (), description, by)
+        return EpisodeRater(
+            lambda texts: reward.lookup(texts).values, exponent, (), description, by
+        )
 
 
 def check_dir(config: Scoring) -> None:
@@ -129,7 +137,9 @@ def choose_reward(
 
 
 def _check_settings_unused(config: Scoring, reward: RatingReward | None, owner: str) -> None:
-    """Refuses settings of a reward that nothing reads: `reward` is the owner's, with settings of its training."""
+    """Refuses settings of a reward that nothing reads: `reward` is the owner's, with settings of
+    its training.
+    """
     for key, default in _SETTINGS.items():
         trained = default
         allowed = f"left at {default}, or given together with reward.dir"
@@ -142,7 +152,8 @@ def _check_settings_unused(config: Scoring, reward: RatingReward | None, owner: 
 
 
 class RatedEpisode(NamedTuple):
-    """Intrinsic reward of an episode's observations that are paid, float64 [S] each (see `PlayedEpisode`).
+    """Intrinsic reward of an episode's observations that are paid, float64 [S] each (see
+    `PlayedEpisode`).
 
     Attributes:
       uncounted: normalised and thresholded, g(m_t).
@@ -157,12 +168,14 @@ class RatedEpisode(NamedTuple):
 class EpisodeRater:
     """Computes what an intrinsic reward would have paid along an episode.
 
-    As in training, the reward belongs to the observation on which an action is chosen, and to the final one where the
-    environment's `last_text` says so.
+    As in training, the reward belongs to the observation on which an action is chosen, and to the
+    final one where the environment's `last_text` says so.
 
     Attributes:
-      lookup: texts uint8 [N, L] (with `fields`, observations [T, ...]) -> rewards float32 [N], normalised and thresholded.
-      fields: observation fields that the episodes must keep to be rated; () for a reward of the text alone.
+      lookup: texts uint8 [N, L] (with `fields`, observations [T, ...]) -> rewards float32 [N],
+          normalised and thresholded.
+      fields: observation fields that the episodes must keep to be rated; () for a reward of the
+          text alone.
       description: the reward in one line for people.
       by: what is paid and counted, see `reward_keys.BY`.
     """
@@ -183,7 +196,9 @@ class EpisodeRater:
             rewards = np.asarray(self.lookup(record.texts))[record.text_index]
         uncounted = np.asarray(rewards, np.float64)
         counts = np.asarray(record.text_count, np.float64)
-        return RatedEpisode(uncounted, count_discount.discount(uncounted, counts, self.count_exponent))
+        return RatedEpisode(
+            uncounted, count_discount.discount(uncounted, counts, self.count_exponent)
+        )
 
     def _rate_sentences(self, record: PlayedEpisode) -> RatedEpisode:
         assert record.texts is not None, _NEEDS_TEXT
@@ -201,7 +216,9 @@ class EpisodeRater:
 
 
 def _observation_lookup(reward: Any) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
-    """Returns fields [T, ...] -> rewards float32 [T], a few rows at a time: one program and little memory."""
+    """Returns fields [T, ...] -> rewards float32 [T], a few rows at a time: one program and little
+    memory.
+    """
     import jax
 
     program = jax.jit(reward.in_step)
@@ -239,10 +256,11 @@ class TextReward(NamedTuple):
 
 
 class LiveRater:
-    """Rates single observations for people who watch; a reward of the text alone is computed once for each text.
+    """Rates single observations for people who watch; a reward of the text alone is computed once
+    for each text.
 
-    Where sentences are paid, the model's output and the normalised reward are those of the whole message, and what is paid is
-    the sum over its sentences.
+    Where sentences are paid, the model's output and the normalised reward are those of the whole
+    message, and what is paid is the sum over its sentences.
     """
 
     def __init__(self, rating: RatingReward, spec: EnvironmentSpec) -> None:
@@ -250,7 +268,9 @@ class LiveRater:
 
         self.count_exponent = rating.count_exponent(spec)
         self._rewards: dict[bytes, TextReward] = {}
-        self._stages = reward_kinds.kind_of(rating.section).stages(rating.section, rating.two_decimals)
+        self._stages = reward_kinds.kind_of(rating.section).stages(
+            rating.section, rating.two_decimals
+        )
         # People see the model's output, too.
         reward = replace(rating, section=self._stages.config).load(spec)
         self._of_text = reward.lookup
@@ -259,12 +279,16 @@ class LiveRater:
         self._by = rating.section.by
         self._sentences: dict[bytes, tuple[list[bytes], dict[bytes, float]]] = {}
 
-    def discount(self, text: np.ndarray | None, reward: TextReward, count: int, visits: Visits) -> float:
+    def discount(
+        self, text: np.ndarray | None, reward: TextReward, count: int, visits: Visits
+    ) -> float:
         """What an observation is paid.
 
         Args:
-          text: uint8 [L], None where the environment shows none; `reward` is the observation's reward.
-          count: occurrences of the text in the episode, the present observation included; 1 without a text.
+          text: uint8 [L], None where the environment shows none; `reward` is the observation's
+              reward.
+          count: occurrences of the text in the episode, the present observation included; 1 without
+              a text.
           visits: how often the episode's sentences were paid before, to which this adds.
         """
         if self._by == MESSAGE:
@@ -282,7 +306,9 @@ class LiveRater:
             self._sentences[key] = (sentences_of[0], value_of)
         return self._sentences[key]
 
-    def __call__(self, text: np.ndarray | None, observation: Mapping[str, np.ndarray]) -> TextReward:
+    def __call__(
+        self, text: np.ndarray | None, observation: Mapping[str, np.ndarray]
+    ) -> TextReward:
         if self._of_observation is not None:
             fields = {name: observation[name][None] for name in self._fields}
             return self._numbers(self._of_observation(fields))

@@ -1,4 +1,6 @@
-"""Replays recorded episodes with a reward's and an agent's values, and writes players and movies."""
+"""Replays recorded episodes with a reward's and an agent's values, and writes players and
+movies.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ _OTHER_FILES = frozenset({"config.json", "versions.json", film_files.LEDGER})
 
 
 class _Game(NamedTuple):
-    """An episode to play again, from `origin`; `load` raises UserError where it does not replay as written."""
+    """An episode to play again, from `origin`; `load` raises UserError where it does not replay as
+    written.
+    """
 
     stem: str
     title: str
@@ -62,7 +66,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     if config.agent.checkpoint is not None:
         evaluation_setup.check_checkpoint(config.agent.checkpoint)
     is_read = bool(config.evaluation) or config.episodes == EPISODES
-    allowed = f"left at {EPISODES}: it chooses among the episodes of config.evaluation, and there is none"
+    allowed = (
+        f"left at {EPISODES}: it chooses among the episodes of config.evaluation, and there is none"
+    )
     checks.require_key(config, "episodes", is_read, allowed)
     if config.reward.dir:
         ratings.check_dir(config.reward)
@@ -139,7 +145,9 @@ class _Overlay:
 
     def film(self, game: _Game) -> watching.Film:
         """The film of a game. Raises UserError: the episode does not replay as recorded."""
-        return rated_film(game.load(), game.title, self.reward, self._policy, self._rater_of, self._observed)
+        return rated_film(
+            game.load(), game.title, self.reward, self._policy, self._rater_of, self._observed
+        )
 
     def check_game(self, game: _Game) -> None:
         """Raises UserError where the agent cannot read the game or has other actions."""
@@ -163,7 +171,8 @@ def rated_film(
     rater_of: Callable[[EnvironmentSpec], ratings.LiveRater | None] | None = None,
     observed: Mapping[str, Any] = MappingProxyType({}),
 ) -> watching.Film:
-    """The film of a recording, with what `reward` pays and what `policy` (a `BatchPolicy`) thinks of it, where there are any.
+    """The film of a recording, with what `reward` pays and what `policy` (a `BatchPolicy`) thinks
+    of it, where there are any.
 
     Args:
       rater_of: makes the reward's rater; None: a new one.
@@ -178,15 +187,21 @@ def rated_film(
     options = settings.fields_option(recording.task, recording.options, reward.section)
     if rater_of is None:
         rater_of = functools.partial(ratings.LiveRater, reward)
-    return watching.film_recording(recording, title, policy, rater_of, options.get("fields", ()), observed)
+    return watching.film_recording(
+        recording, title, policy, rater_of, options.get("fields", ()), observed
+    )
 
 
 def agent_of(config: ReplayConfig, plan: dict[str, Any]) -> tuple[str | None, str]:
-    """(folder, checkpoint) of the agent whose values are shown; the folder is None or '' for none."""
+    """(folder, checkpoint) of the agent whose values are shown; the folder is None or '' for
+    none.
+    """
     checkpoint = config.agent.checkpoint
     if config.agent.dir is not None or plan.get("checkpoint") is None:
         allowed = "None without an agent, whose checkpoint it is: give config.agent.dir"
-        checks.require_key(config, "agent.checkpoint", bool(config.agent.dir) or checkpoint is None, allowed)
+        checks.require_key(
+            config, "agent.checkpoint", bool(config.agent.dir) or checkpoint is None, allowed
+        )
         return config.agent.dir, checkpoint or "latest"
     if not Path(plan["policy"]).is_dir():
         raise UserError(
@@ -197,7 +212,9 @@ def agent_of(config: ReplayConfig, plan: dict[str, Any]) -> tuple[str | None, st
 
 
 def _games(config: ReplayConfig, plan: dict[str, Any]) -> list[_Game]:
-    """The episodes that the config names, each once; UserError if two of them would get the same file names."""
+    """The episodes that the config names, each once; UserError if two of them would get the same
+    file names.
+    """
     games = [_game_of_recording(path) for path in _recording_paths(config)]
     if config.evaluation:
         rows = chosen_rows(config.evaluation, config.episodes)
@@ -267,6 +284,8 @@ def chosen_rows(evaluation: str, episodes: str) -> list[dict[str, Any]]:
     chosen: list[int] = []
     for part in (part.strip() for part in episodes.split(",")):
         is_valid = part in by_word or (checks.is_natural(part) and int(part) in by_index)
-        checks.require(is_valid, "episodes", part, f"best, worst, all, or an index from 0 to {max(by_index)}")
+        checks.require(
+            is_valid, "episodes", part, f"best, worst, all, or an index from 0 to {max(by_index)}"
+        )
         chosen += by_word[part] if part in by_word else [int(part)]
     return [by_index[index] for index in dict.fromkeys(chosen)]

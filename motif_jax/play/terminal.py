@@ -1,4 +1,6 @@
-"""An episode on the terminal: the map in colour, the reward as a bar, the policy's probabilities."""
+"""An episode on the terminal: the map in colour, the reward as a bar, the policy's
+probabilities.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class RewardTotals:
     intrinsic: float = 0.0
 
 
-def screen_text(chars: np.ndarray, colors: np.ndarray, cursor: tuple[int, int] | None = None) -> Text:
+def screen_text(
+    chars: np.ndarray, colors: np.ndarray, cursor: tuple[int, int] | None = None
+) -> Text:
     """The game's screen uint8, int8 [rows, columns] as text in colour; the cursor in reverse."""
     text = Text(no_wrap=True, end="")
     for row, (line, line_colors) in enumerate(zip(chars.tolist(), colors.tolist(), strict=True)):
@@ -69,7 +73,9 @@ def picture_text(picture: np.ndarray) -> Text:
     text = Text(no_wrap=True, end="")
     for upper, lower in zip(pixels[::2].tolist(), pixels[1::2].tolist(), strict=True):
         for (r, g, b), below in zip(upper, lower, strict=True):
-            text.append("▀", Style(color=f"rgb({r},{g},{b})", bgcolor="rgb({},{},{})".format(*below)))
+            text.append(
+                "▀", Style(color=f"rgb({r},{g},{b})", bgcolor="rgb({},{},{})".format(*below))
+            )
         text.append("\n")
     return text
 
@@ -92,7 +98,9 @@ def _numbers(watched: WatchedStep, totals: RewardTotals, label_of: LabelOf) -> T
     reward = watched.reward
     if reward is not None:
         table.add_row("intrinsic return", f"{totals.intrinsic:.2f}   here {watched.intrinsic:+.3f}")
-        table.add_row("message reward", f"{reward.normalised:+.3f} normalised, {reward.raw:+.4f} raw")
+        table.add_row(
+            "message reward", f"{reward.normalised:+.3f} normalised, {reward.raw:+.4f} raw"
+        )
         table.add_row(f"-{BAR_RANGE:g} to {BAR_RANGE:g}", bar(reward.normalised))
     if watched.text is not None:
         table.add_row("message seen", f"{watched.count} times")
@@ -152,7 +160,8 @@ def view(
     keys: str,
     height: int,
 ) -> Group:
-    """Draws one step on 80 columns and `height` lines; with few lines it leaves out numbers, empty rows, and at last keys.
+    """Draws one step on 80 columns and `height` lines; with few lines it leaves out numbers, empty
+    rows, and at last keys.
 
     `label_of` names an action.
     """
@@ -187,7 +196,9 @@ def view(
     help_line = Text(f"{state}   {keys}", style="dim", no_wrap=True)
     if not compact:
         numbers = Table.grid(padding=(0, 3))
-        numbers.add_row(_numbers(watched, totals, printable_label), _probabilities(watched, printable_label))
+        numbers.add_row(
+            _numbers(watched, totals, printable_label), _probabilities(watched, printable_label)
+        )
         return Group(*parts, Panel(numbers, padding=(0, 1)), help_line)
     facts = _facts(watched, totals, printable_label)
     if height < rows + text_lines + 2:
@@ -196,10 +207,14 @@ def view(
 
 
 def message_tables(tallies: Sequence[MessageTally], title: str, top: int) -> list[Table]:
-    """The messages of an episode by count, and with a reward also by their sum after threshold and count discount."""
+    """The messages of an episode by count, and with a reward also by their sum after threshold and
+    count discount.
+    """
     is_rated = any(tally.reward is not None for tally in tallies)
     header = ("message", "times", "reward", "paid") if is_rated else ("message", "times")
-    orders = {"most frequent messages": sorted(tallies, key=lambda tally: (-tally.count, tally.text))}
+    orders = {
+        "most frequent messages": sorted(tallies, key=lambda tally: (-tally.count, tally.text))
+    }
     if is_rated:
         paying = [tally for tally in tallies if tally.total]
         orders["messages that paid most"] = sorted(paying, key=lambda tally: -(tally.total or 0))

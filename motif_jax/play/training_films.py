@@ -30,11 +30,14 @@ CLOSE_SECONDS = 10.0  # for the film that is being made at the end of the traini
 class TrainingFilms(TrainingHook):
     """Shows the newest recorded game as a film (`config.film_every_seconds`).
 
-    A process of its own makes each film and then ends, so that its memory is free between two films. The training looks for its
-    answer after each update, and writes the film itself. A film that fails is a line on stderr.
+    A process of its own makes each film and then ends, so that its memory is free between two
+    films. The training looks for its answer after each update, and writes the film itself. A film
+    that fails is a line on stderr.
     """
 
-    def __init__(self, run: Path, every_seconds: float, clock: Clock, writer: MetricsWriter) -> None:
+    def __init__(
+        self, run: Path, every_seconds: float, clock: Clock, writer: MetricsWriter
+    ) -> None:
         self._run = run
         self._every_seconds = every_seconds
         self._clock = clock
@@ -43,7 +46,8 @@ class TrainingFilms(TrainingHook):
         self._ended_process: WorkerProcess | None = None  # has made the film before
         self._shown = ""  # name of the recording that was shown last
         self._begun_at = -every_seconds
-        self._seen_recordings = self._time_of_recordings()  # a resumed run has shown those of before
+        # a resumed run has shown those of before
+        self._seen_recordings = self._time_of_recordings()
 
     @classmethod
     def check(cls, config: AgentConfig, workdir: Path) -> None:
@@ -51,7 +55,9 @@ class TrainingFilms(TrainingHook):
         allowed = "0 without record_every: a film shows a recorded game"
         checks.require(config.record_every > 0, _KEY, seconds, allowed)
         name = config.environment.name
-        has_screen = registry.spec(name, **settings.environment_options(config)).renderer is not None
+        has_screen = (
+            registry.spec(name, **settings.environment_options(config)).renderer is not None
+        )
         checks.require(has_screen, _KEY, seconds, f"0: {name} has no screen to make a movie of")
 
     @classmethod
@@ -66,7 +72,9 @@ class TrainingFilms(TrainingHook):
     ) -> Self:
         return cls(workdir, config.film_every_seconds, clock, writer)
 
-    def after_update(self, update: int, step: int, seconds: float, metrics: Mapping[str, float]) -> None:
+    def after_update(
+        self, update: int, step: int, seconds: float, metrics: Mapping[str, float]
+    ) -> None:
         elapsed = time.monotonic() - self._begun_at
         process = self.film_process
         if process is not None:
@@ -81,12 +89,16 @@ class TrainingFilms(TrainingHook):
         process = self.film_process
         if process is not None and process.connection.poll(CLOSE_SECONDS):
             self._finish(process)
-        close_all([process for process in (self.film_process, self._ended_process) if process is not None])
+        close_all(
+            [process for process in (self.film_process, self._ended_process) if process is not None]
+        )
         self.film_process = None
         self._ended_process = None
 
     def _time_of_recordings(self) -> int | None:
-        """When a file last came into the folder of recordings: that is looked up faster than its files."""
+        """When a file last came into the folder of recordings: that is looked up faster than its
+        files.
+        """
         try:
             return (self._run / rerecording.FOLDER).stat().st_mtime_ns
         except FileNotFoundError:
@@ -112,7 +124,9 @@ class TrainingFilms(TrainingHook):
         try:
             answer = process.receive()
         except EOFError:
-            _report(f"the process that made it died, or needed more than {_LONGEST_SECONDS / 60:.0f} minutes")
+            _report(
+                f"the process that made it died, or needed more than {_LONGEST_SECONDS / 60:.0f} minutes"
+            )
             return
         except (UserError, OSError, RuntimeError) as error:
             _report(first_line(error))

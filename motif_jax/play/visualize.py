@@ -67,7 +67,12 @@ class _Episodes:
     def record(self, stop: interruption.Interruption) -> int | None:
         for index in range(self._config.episodes):
             path = self._workdir / f"{_stem(index)}.json"
-            source = [self._setup.plan, self._setup.digests, self._seed(index), bool(self._config.greedy)]
+            source = [
+                self._setup.plan,
+                self._setup.digests,
+                self._seed(index),
+                bool(self._config.greedy),
+            ]
             if path.exists() and self._films.has(_stem(index), source):
                 self._say(f"exists already: {path}")
                 continue
@@ -127,7 +132,12 @@ class _Player:
     """Plays one episode, on the terminal or without one, and films it."""
 
     def __init__(
-        self, config: VisualizeConfig, setup: evaluation_setup.EvalSetup, rater: object, seed: int, title: str
+        self,
+        config: VisualizeConfig,
+        setup: evaluation_setup.EvalSetup,
+        rater: object,
+        seed: int,
+        title: str,
     ) -> None:
         options = watching.with_screen(setup.environment, setup.options)
         self._environment = registry.make(setup.environment, **options)
@@ -190,4 +200,6 @@ class _Player:
         state = f"{speed:g} steps/s" if speed < math.inf else "full speed"
         if self.playback.paused:
             state = "paused"
-        return terminal.view(watched, self._totals, self._label, self.title, state, playback.HELP, height)
+        return terminal.view(
+            watched, self._totals, self._label, self.title, state, playback.HELP, height
+        )

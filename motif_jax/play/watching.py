@@ -27,7 +27,9 @@ _MAX_PIXELS = 320
 
 @dataclass(frozen=True)
 class WatchedAction:
-    """An action, with the policy's probabilities float32 [A] of all actions and its value estimate, where it has them."""
+    """An action, with the policy's probabilities float32 [A] of all actions and its value estimate,
+    where it has them.
+    """
 
     action: Action
     probabilities: np.ndarray | None = None
@@ -44,11 +46,13 @@ class WatchedStep:
 
     Attributes:
       step: actions taken before it.
-      observation, frame: its fields, and what people see of it; written again at the next step, so copy what is kept.
+      observation, frame: its fields, and what people see of it; written again at the next step, so
+          copy what is kept.
       text: uint8 [L], None where the environment shows none.
-      count: occurrences of the text in the episode, the present observation included; 0 without a text.
-      reward, intrinsic: the intrinsic reward of the observation, and what it pays here after the count discount; the last
-        observation is only paid where `EnvironmentSpec.last_text` says so.
+      count: occurrences of the text in the episode, the present observation included; 0 without a
+          text.
+      reward, intrinsic: the intrinsic reward of the observation, and what it pays here after the
+        count discount; the last observation is only paid where `EnvironmentSpec.last_text` says so.
       task_reward: paid by the task for the action that led here.
       choice: the next action; None at the end.
       end: 0 running, 1 terminated, 2 truncated.
@@ -67,7 +71,9 @@ class WatchedStep:
 
 
 def recorded_actions(actions: np.ndarray, policy: Any, spec: EnvironmentSpec) -> Choose:
-    """Plays recorded actions, with the probabilities and values of `policy`, a `BatchPolicy` or None, on the way."""
+    """Plays recorded actions, with the probabilities and values of `policy`, a `BatchPolicy` or
+    None, on the way.
+    """
 
     def pick(step: int, outputs: Any = None) -> Action | None:
         return actions[step].tolist() if step < len(actions) else None
@@ -104,8 +110,12 @@ def policy_actions(policy: Any, seed: int, spec: EnvironmentSpec, greedy: bool =
     return choose
 
 
-def _thinking(policy: Any, spec: EnvironmentSpec, pick: Callable[[int, np.ndarray], Action | None]) -> Choose:
-    """A `BatchPolicy` along one episode; `pick` takes the action by the step and the outputs float32 [1, A], None to end."""
+def _thinking(
+    policy: Any, spec: EnvironmentSpec, pick: Callable[[int, np.ndarray], Action | None]
+) -> Choose:
+    """A `BatchPolicy` along one episode; `pick` takes the action by the step and the outputs
+    float32 [1, A], None to end.
+    """
     state = policy.initial_state(1)
 
     def choose(observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
@@ -124,11 +134,14 @@ def _thinking(policy: Any, spec: EnvironmentSpec, pick: Callable[[int, np.ndarra
     return choose
 
 
-def watch(environment: Environment, seed: int, choose: Choose, rater: Any = None) -> Iterator[WatchedStep]:
+def watch(
+    environment: Environment, seed: int, choose: Choose, rater: Any = None
+) -> Iterator[WatchedStep]:
     """Plays one episode and yields every observation of it.
 
     Args:
-      rater: (text uint8 [L] or None, observation) -> `TextReward`, with `LiveRater`'s method `discount`; or None.
+      rater: (text uint8 [L] or None, observation) -> `TextReward`, with `LiveRater`'s method
+          `discount`; or None.
     """
     field = environment.spec.text_field
     renderer = registry.renderer(environment.spec)
@@ -179,17 +192,22 @@ class Film:
     """A whole episode as arrays, n = actions + 1 rows.
 
     Attributes:
-      action_names, action_keys: by number, see `EnvironmentSpec`; of real numbers the distinct actions of the episode.
-      chars: uint8 [n, rows, columns]; colors: the same, the screen. Empty [n, 0, 0] where there is none.
+      action_names, action_keys: by number, see `EnvironmentSpec`; of real numbers the distinct
+          actions of the episode.
+      chars: uint8 [n, rows, columns]; colors: the same, the screen. Empty [n, 0, 0] where there is
+          none.
       cursor: int16 [n, 2], row and column of the player, -1 where unknown.
       notes: name -> a text of each row.
       pictures: a PNG of each row, shown in place of the screen; None without pictures.
-      actions: int32 [n - 1], numbers of `action_names`; played: [n - 1, ...], what the environment was given; task_rewards: float32 [n], of the action that led there.
-      texts: distinct texts, or rather distinct pairs of a text and its reward, which may depend on more than the text;
-        text_index: int32 [n]; text_count: int32 [n], of the text alone.
-      raw, normalised, paid: float32 [texts], the intrinsic reward of each, see `TextReward`; None without one.
+      actions: int32 [n - 1], numbers of `action_names`; played: [n - 1, ...], what the environment
+          was given; task_rewards: float32 [n], of the action that led there.
+      texts: distinct texts, or rather distinct pairs of a text and its reward, which may depend on
+        more than the text; text_index: int32 [n]; text_count: int32 [n], of the text alone.
+      raw, normalised, paid: float32 [texts], the intrinsic reward of each, see `TextReward`; None
+          without one.
       intrinsic: float32 [n], the reward after the count discount; None without one.
-      values: float32 [n - 1]; probabilities: float32 [n - 1, A]; None without a policy that has them.
+      values: float32 [n - 1]; probabilities: float32 [n - 1, A]; None without a policy that has
+          them.
       vitals: name -> int [n], numbers that people follow along an episode.
       info: the environment's numbers at the end.
       end: how it ended; 0 when the actions ran out.
@@ -229,7 +247,9 @@ class Film:
 class FilmMaker:
     """Collects the steps of one episode and makes a film of them."""
 
-    def __init__(self, task: str, options: Any, seed: int, spec: EnvironmentSpec, title: str) -> None:
+    def __init__(
+        self, task: str, options: Any, seed: int, spec: EnvironmentSpec, title: str
+    ) -> None:
         self._task = task
         self._options = dict(options)
         self._seed = seed
@@ -248,11 +268,14 @@ class FilmMaker:
         if watched.frame is not None and watched.frame.picture is not None:
             self._pictures.append(_png(watched.frame.picture))
         if watched.frame is not None:
-            # Copied: the frame may share memory with the observation, which the next step overwrites.
+            # Copied: the frame may share memory with the observation, which the next step
+            # overwrites.
             chars = np.array(watched.frame.chars)
             colors = np.array(watched.frame.colors)
             self._frames.append(watched.frame._replace(chars=chars, colors=colors, picture=None))
-        self._steps.append(dataclasses.replace(watched, observation={}, frame=None, text=None, reward=None))
+        self._steps.append(
+            dataclasses.replace(watched, observation={}, frame=None, text=None, reward=None)
+        )
 
     def film(self, info: Mapping[str, float]) -> Film:
         """The film of the steps; `info` are the environment's numbers at the end."""
@@ -301,7 +324,9 @@ class FilmMaker:
         values = [choice.value for choice in choices]
         if values and None not in values:
             film.values = np.array(values, np.float32)
-        probabilities = [choice.probabilities for choice in choices if choice.probabilities is not None]
+        probabilities = [
+            choice.probabilities for choice in choices if choice.probabilities is not None
+        ]
         if probabilities:
             film.probabilities = np.stack(probabilities)
         return film
@@ -319,7 +344,9 @@ class FilmMaker:
 
 
 def _png(picture: np.ndarray) -> bytes:
-    """A picture uint8 [height, width, 3] as PNG, made smaller where it has more than `_MAX_PIXELS` on a side."""
+    """A picture uint8 [height, width, 3] as PNG, made smaller where it has more than `_MAX_PIXELS`
+    on a side.
+    """
     from PIL import Image
 
     image = Image.fromarray(picture)
@@ -329,11 +356,19 @@ def _png(picture: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def with_screen(task: str, options: Mapping[str, Any], fields: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns `options` of the environment `task` with `fields` and the fields that its renderer draws."""
+def with_screen(
+    task: str, options: Mapping[str, Any], fields: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Returns `options` of the environment `task` with `fields` and the fields that its renderer
+    draws.
+    """
     spec = registry.spec(task, **options)
     renderer = registry.renderer(spec)
-    drawn = [] if renderer is None else [name for name in renderer.fields if name in spec.optional_fields]
+    drawn = (
+        []
+        if renderer is None
+        else [name for name in renderer.fields if name in spec.optional_fields]
+    )
     shown = tuple(dict.fromkeys((*options.get("fields", ()), *fields, *drawn)))
     return {**options, "fields": shown} if shown else dict(options)
 
@@ -354,7 +389,8 @@ def film_recording(
       observed: options (`spec.OBSERVED`) that decide what `policy` reads.
 
     Raises:
-      UserError: the episode does not replay as recorded: an observation, reward or final number differs.
+      UserError: the episode does not replay as recorded: an observation, reward or final number
+          differs.
     """
     options = {key: value for key, value in recording.options.items() if key != "fields"}
     shown = with_screen(recording.task, {**options, **observed}, fields)
@@ -363,7 +399,9 @@ def film_recording(
     digest = Digest(recording.task, options)
     choose = recorded_actions(recording.actions, policy, environment.spec)
     with contextlib.closing(environment):
-        for watched in watch(environment, recording.seed, choose, rater_of and rater_of(environment.spec)):
+        for watched in watch(
+            environment, recording.seed, choose, rater_of and rater_of(environment.spec)
+        ):
             digest.add(watched.observation, watched.task_reward, watched.end)
             maker.add(watched)
         film = maker.film(environment.episode_info())

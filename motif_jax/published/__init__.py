@@ -1,12 +1,18 @@
-"""Reads the published systems' files, such as PyTorch checkpoints and results, without running their code.
+"""Reads the published systems' files, such as PyTorch checkpoints and results, without running
+their code.
 
-    pickles.py, torch_file.py       read pickles and PyTorch checkpoints as data; name_matching.py finds which tensor is which layer
-    imports.py                      the frame of all imports, with those of pairs, dialogues and a reward
-    torch_import.py                 Motif's agents and rewards (import_torch.py is the command); oni_checkpoint.py, glam_checkpoint.py
-                                    and import_ilql.py (ilql_checkpoint.py, transformers_parts.py) the other systems'
+    pickles.py, torch_file.py       read pickles and PyTorch checkpoints as data; name_matching.py
+                                    finds which tensor is which layer
+    imports.py                      the frame of all imports, with those of pairs, dialogues and a
+                                    reward
+    torch_import.py                 Motif's agents and rewards (import_torch.py is the command);
+                                    oni_checkpoint.py, glam_checkpoint.py and import_ilql.py
+                                    (ilql_checkpoint.py, transformers_parts.py) the other systems'
     upvote_model.py, wordle_games.py        the rest of ILQL's files
-    results.py, glam_results.py, glam_probes.py, evaluation_logs.py         published curves, tests, probes and logs
+    results.py, glam_results.py, glam_probes.py, evaluation_logs.py
+                                    published curves, tests, probes and logs
     exports.py, model_card.py       the other way: what others read
 
-What a file of another version may hold is refused in one line. A file of another system needs a module here, and a command that imports it.
+What a file of another version may hold is refused in one line. A file of another system needs a
+module here, and a command that imports it.
 """

@@ -93,7 +93,9 @@ class ImportIlqlConfig(ImportedFile):
     """An agent of the published ILQL code."""
 
     file: str | None = plain_key(None, "checkpoint to import, outputs/.../model.pkl")
-    task: str = plain_key("wordle", "task that it was trained for: wordle, visdial, reddit, or module:Class")
+    task: str = plain_key(
+        "wordle", "task that it was trained for: wordle, visdial, reddit, or module:Class"
+    )
     options: str = plain_key("", "options of the task as JSON")
     method: str = plain_key(
         "",
@@ -111,10 +113,15 @@ class ImportIlqlConfig(ImportedFile):
 class ImportTorchAgentConfig(ImportedFile):
     """A checkpoint of the published PyTorch systems, of an agent."""
 
-    kind: str = one_of(("reward", "agent", "language_agent"), "what the file holds, as the variant says")
+    kind: str = one_of(
+        ("reward", "agent", "language_agent"), "what the file holds, as the variant says"
+    )
     file: str | None = plain_key(None, "checkpoint to import, FILE.pth")
-    names: str = plain_key("", "choices by hand: LAYER/weight=NAME IN THE FILE, with commas between")
-    # The config of a training whose network the file has; the variant decides which of the two it is.
+    names: str = plain_key(
+        "", "choices by hand: LAYER/weight=NAME IN THE FILE, with commas between"
+    )
+    # The config of a training whose network the file has; the variant decides which of the two it
+    # is.
     reward: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     agent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -123,7 +130,11 @@ class ImportTorchAgentConfig(ImportedFile):
 class ImportTorchConfig(ImportTorchAgentConfig):
     """A checkpoint of the published PyTorch systems, of an agent or of a reward."""
 
-    quantiles: str | None = plain_key(None, "the published quantile file beside it; None: no threshold")
+    quantiles: str | None = plain_key(
+        None, "the published quantile file beside it; None: no threshold"
+    )
     mean: float | None = plain_key(None, "mean of the rewards; None: the file's reward_mean")
-    variance: float | None = non_negative(None, "variance of the rewards; None: the file's reward_var")
+    variance: float | None = non_negative(
+        None, "variance of the rewards; None: the file's reward_var"
+    )
     quantile_row: int = plain_key(-1, "row of that file for this checkpoint; -1: the last")

@@ -1,7 +1,9 @@
-"""Reads logs of published ILQL evaluations, without running their code; `ilql.evaluation.published_log` writes them.
+"""Reads logs of published ILQL evaluations, without running their code;
+`ilql.evaluation.published_log` writes them.
 
-A log is a pickle {all_logs, eval_dump {results, entropies, ...}, config}. `results` has an item per episode, whose second entry
-is a list of steps (observation, action, reward, end). `entropies` has a number per episode.
+A log is a pickle {all_logs, eval_dump {results, entropies, ...}, config}. `results` has an item per
+episode, whose second entry is a list of steps (observation, action, reward, end). `entropies` has a
+number per episode.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _MAX_BYTES = 8 << 30
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationLog:
-    """What `distill_policy_eval` computes: finite returns and, as logged, entropies (or none), float64 [episodes]."""
+    """What `distill_policy_eval` computes: finite returns and, as logged, entropies (or none),
+    float64 [episodes].
+    """
 
     returns: np.ndarray
     entropies: np.ndarray
@@ -38,7 +42,9 @@ class EvaluationLog:
 
 
 def read(path: str | os.PathLike[str]) -> EvaluationLog:
-    """Reads a log. Raises UserError: the file cannot be read, is not such a log, or has non-finite rewards."""
+    """Reads a log. Raises UserError: the file cannot be read, is not such a log, or has non-finite
+    rewards.
+    """
     path = Path(path)
     with reading(path, "a log of a published evaluation"):
         dump = read_file(path, _MAX_BYTES, PickleReader(ARRAYS, unread=True))["eval_dump"]
@@ -55,7 +61,9 @@ def read(path: str | os.PathLike[str]) -> EvaluationLog:
 
 
 def _sum(value: Any) -> float:
-    """The sum of a number, an array or a flat list of numbers; numpy would follow nested lists endlessly."""
+    """The sum of a number, an array or a flat list of numbers; numpy would follow nested lists
+    endlessly.
+    """
     if isinstance(value, list | tuple):
         return sum(float(number) for number in value)
     return float(value.sum() if isinstance(value, np.ndarray) else value)

@@ -1,4 +1,6 @@
-"""Exports pairs as parquet, a reward as safetensors, agents as folders for transformers and vLLM."""
+"""Exports pairs as parquet, a reward as safetensors, agents as folders for transformers and
+vLLM.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ def _export_reward(config: ExportRewardConfig, workdir: Path) -> None:
 def _check_language_agent(config: ExportLanguageAgentConfig) -> None:
     folder = checks.existing_folder(config, "agent")
     kind = agent_networks.kind_of(agent_policy.read_config(folder))
-    allowed = "a run of train_language_agent or clone_behaviour whose config.network.kind is 'language'"
+    allowed = (
+        "a run of train_language_agent or clone_behaviour whose config.network.kind is 'language'"
+    )
     checks.require_key(config, "agent", kind == choices.LANGUAGE, allowed)
     agent_policy.find_step(folder, config.checkpoint)
 
@@ -99,11 +103,17 @@ def _export_language_agent(config: ExportLanguageAgentConfig, workdir: Path) -> 
 
 
 def write_language_agent(
-    folder: Path, network: LanguageAgent, params: Any, source: Path, learned: str, in_turns: bool = False
+    folder: Path,
+    network: LanguageAgent,
+    params: Any,
+    source: Path,
+    learned: str,
+    in_turns: bool = False,
 ) -> None:
     """Writes an agent into an empty folder, with the tokenizer of the folder `source`.
 
-    The card says what it `learned`, and whether its prompts are turns of the model's chat template (`in_turns`).
+    The card says what it `learned`, and whether its prompts are turns of the model's chat template
+    (`in_turns`).
     """
     settings = network.model.config
     merged, _ = network.adaptation.merged_params(params, {})
@@ -114,8 +124,13 @@ def write_language_agent(
         exported.write_tokenizer_config(folder, settings)
     named = {"value": exported.VALUES, agent.ACTIONS: exported.ACTION_HEAD}
     for name, head in network.heads.configs.items():
-        about = {"heads": {name: dataclasses.asdict(head)}, "actions": list(network.spec.action_names)}
-        exported.write_tensors(folder / named[name], {"heads": {name: params["heads"][name]}}, about)
+        about = {
+            "heads": {name: dataclasses.asdict(head)},
+            "actions": list(network.spec.action_names),
+        }
+        exported.write_tensors(
+            folder / named[name], {"heads": {name: params["heads"][name]}}, about
+        )
     longest = max(map(len, Tokenizer.read(folder).encode(network.spec.action_names)), default=1)
     generation = {"do_sample": False, "max_new_tokens": longest}
     exported.write(folder, settings, merged, generation, _language_card(network, learned, in_turns))
@@ -175,7 +190,9 @@ def _export_text_agent(config: ExportTextAgentConfig, workdir: Path) -> None:
 def write_text_agent(folder: Path, agent: SavedAgent) -> None:
     marks = agent.tokenizer.delimiters
     design = agent.network.design
-    settings = dataclasses.replace(agent.network.model.config, pad_id=marks.pad, end_ids=(marks.action_end,))
+    settings = dataclasses.replace(
+        agent.network.model.config, pad_id=marks.pad, end_ids=(marks.action_end,)
+    )
     template = _own_template(agent)
     if template is None:
         settings = dataclasses.replace(settings, start_id=marks.state_start)
@@ -194,15 +211,26 @@ def write_text_agent(folder: Path, agent: SavedAgent) -> None:
     policy = design.roles.trunk_of[POLICY]
     if design.qs:
         others = {name: trunk for name, trunk in agent.params["trunks"].items() if name != policy}
-        tree = {"trunks": others, **{part: agent.params[part] for part in ("heads", "target_heads")}}
-        heads = {name: dataclasses.asdict(head) for name, head in agent.network.heads.configs.items()}
+        tree = {
+            "trunks": others,
+            **{part: agent.params[part] for part in ("heads", "target_heads")},
+        }
+        heads = {
+            name: dataclasses.asdict(head) for name, head in agent.network.heads.configs.items()
+        }
         about: dict[str, Any] = {"design": dataclasses.asdict(design)}
-        about |= {"trunk_of": dict(design.roles.trunk_of), "heads": heads, "settings": agent.settings}
+        about |= {
+            "trunk_of": dict(design.roles.trunk_of),
+            "heads": heads,
+            "settings": agent.settings,
+        }
         exported.write_tensors(folder / exported.VALUES, tree, about)
     longest = agent.settings.get("longest_action")
     generation = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
     generation |= {"max_new_tokens": longest} if longest else {}
-    exported.write(folder, settings, agent.params["trunks"][policy], generation, _text_card(agent, settings))
+    exported.write(
+        folder, settings, agent.params["trunks"][policy], generation, _text_card(agent, settings)
+    )
 
 
 def _own_template(agent: SavedAgent) -> ChatTemplate | None:

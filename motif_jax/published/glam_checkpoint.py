@@ -1,7 +1,9 @@
-"""Imports GLAM's `.checkpoint` files of trained and cloned agents, without PyTorch and without running code of a file.
+"""Imports GLAM's `.checkpoint` files of trained and cloned agents, without PyTorch and without
+running code of a file.
 
-The files are dictionaries of tensors. The language model's tensors have the names of transformers; files of trainings add the
-prefix `module._LLM_model.` and lamorel's heads `value_head_op` and `action_heads_op`, each of three linear layers.
+The files are dictionaries of tensors. The language model's tensors have the names of transformers;
+files of trainings add the prefix `module._LLM_model.` and lamorel's heads `value_head_op` and
+`action_heads_op`, each of three linear layers.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _LAYERS = {"0": "hidden_0", "2": "hidden_1", "4": "output"}
 
 
 class ImportedAgent(NamedTuple):
-    """An agent's parameters, the tensor that each comes from, tensors that are left over, and heads that are new."""
+    """An agent's parameters, the tensor that each comes from, tensors that are left over, and heads
+    that are new.
+    """
 
     params: Any
     names: dict[str, str]
@@ -35,7 +39,9 @@ class ImportedAgent(NamedTuple):
 
 
 def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent) -> ImportedAgent:
-    """Parameters of `network` from a checkpoint; one of cloning has no value head. Raises UserError: a tensor does not fit."""
+    """Parameters of `network` from a checkpoint; one of cloning has no value head. Raises
+    UserError: a tensor does not fit.
+    """
     # Name without prefixes -> (name in the file, tensor).
     entries = {
         name.removeprefix(_WRAPPER).removeprefix(_MODEL): (name, tensor)
@@ -60,7 +66,9 @@ def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent) -> Impor
     def head(operation: str, fresh: Any) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
         for number, layer in _LAYERS.items():
             if layer not in fresh:
-                raise UserError("config.agent.network.head_widths: must be two, as published: (1024, 1024)")
+                raise UserError(
+                    "config.agent.network.head_widths: must be two, as published: (1024, 1024)"
+                )
             arrays: dict[str, np.ndarray] = {}
             # torch's name of an array, and flax's.
             for torch_name, flax_name in (("weight", "kernel"), ("bias", "bias")):
@@ -81,7 +89,10 @@ def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent) -> Impor
         raise UserError(
             f"{checkpoint.path} has no action heads: import it with --config.agent.network.policy=score"
         )
-    heads = {name: heads[name] if name in new else dict(head(_HEADS[name], heads[name])) for name in heads}
+    heads = {
+        name: heads[name] if name in new else dict(head(_HEADS[name], heads[name]))
+        for name in heads
+    }
     left_over = [name for name, _ in checkpoint.tensors if name not in used.values()]
     return ImportedAgent({"model": model, "heads": heads}, used, left_over, new)
 

@@ -1,4 +1,6 @@
-"""Reads the published tool's `distrib.csv`: an agent's action scores on probes before each update."""
+"""Reads the published tool's `distrib.csv`: an agent's action scores on probes before each
+update.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _MORE = ("sleep", "do nothing", "think")
 
 
 def actions_of(name: str) -> tuple[str, ...]:
-    """The actions of a published run by the number in its name (default six); 'action N' after the published lists."""
+    """The actions of a published run by the number in its name (default six); 'action N' after the
+    published lists.
+    """
     match = re.search(r"_nbr_actions_(\d+)_", f"_{name}_")
     count = int(match[1]) if match else len(catalogue.ACTIONS)
     names = [*catalogue.ACTIONS, *_MORE][:count]
@@ -26,17 +30,21 @@ def actions_of(name: str) -> tuple[str, ...]:
 
 
 def probabilities(scores: np.ndarray) -> np.ndarray:
-    """Probabilities of actions float64 [..., actions]: the scores if they sum to 1, else their softmax."""
+    """Probabilities of actions float64 [..., actions]: the scores if they sum to 1, else their
+    softmax.
+    """
     are_probabilities = (scores >= 0).all() and np.allclose(scores.sum(axis=-1), 1, atol=1e-3)
     powers = scores if are_probabilities else np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def read_distributions(path: str | os.PathLike[str], actions: int) -> np.ndarray:
-    """Reads float64 [updates, probes, actions]: probabilities in files of the first release, raw scores in later ones.
+    """Reads float64 [updates, probes, actions]: probabilities in files of the first release, raw
+    scores in later ones.
 
     Raises:
-      UserError: the file is missing, or its rows differ in length or have no multiple of `actions` numbers.
+      UserError: the file is missing, or its rows differ in length or have no multiple of `actions`
+          numbers.
     """
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:

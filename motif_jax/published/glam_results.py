@@ -1,4 +1,6 @@
-"""Reads results of GLAM's published tool: curves of `log.csv`, and returns of tests in `return_per_episode/*.npy`."""
+"""Reads results of GLAM's published tool: curves of `log.csv`, and returns of tests in
+`return_per_episode/*.npy`.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,28 @@ def is_log(folder: str | os.PathLike[str]) -> bool:
 
 
 def read_curve(folder: str | os.PathLike[str], measure: str) -> Curve:
-    """A measure over environment steps. Raises UserError: the log is damaged or empty, or lacks the column."""
+    """A measure over environment steps. Raises UserError: the log is damaged or empty, or lacks the
+    column.
+    """
     path = Path(folder) / LOG
     column = _COLUMNS.get(measure)
     if column is None:
-        raise UserError(f"config.measure={measure}: must be one of {', '.join(_COLUMNS)} for {path}")
+        raise UserError(
+            f"config.measure={measure}: must be one of {', '.join(_COLUMNS)} for {path}"
+        )
     table = metric_files.read_csv(path)
     if not {"frames", column} <= set(table):
-        raise UserError(f"{path} has no row with frames and {column}: it is not a log of the published tool")
+        raise UserError(
+            f"{path} has no row with frames and {column}: it is not a log of the published tool"
+        )
     order = np.argsort(table["frames"], kind="stable")
     return Curve(table["frames"][order], table[column][order])
 
 
 def read_returns(path: str | os.PathLike[str]) -> np.ndarray:
-    """The returns of a test's episodes, float64 [episodes]. Raises UserError: the file has no array of finite numbers."""
+    """The returns of a test's episodes, float64 [episodes]. Raises UserError: the file has no array
+    of finite numbers.
+    """
     try:
         returns = load_array(path)
     except (OSError, ValueError) as error:

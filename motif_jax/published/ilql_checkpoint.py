@@ -1,4 +1,6 @@
-"""Reads the published ILQL code's model.pkl without running its code: up to three GPT-2 and the heads of V and Q."""
+"""Reads the published ILQL code's model.pkl without running its code: up to three GPT-2 and the
+heads of V and Q.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from motif_jax.ilql.agent.text_agent import POLICY, TARGET, VALUES, Design
 from motif_jax.lm.config import ModelConfig
 from motif_jax.published import transformers_parts
 
-# Trunks and heads here -> prefix of their tensors' names in the file. `pi` is an alias of the policy's head.
+# Trunks and heads here -> prefix of their tensors' names in the file. `pi` is an alias of the
+# policy's head.
 _TRUNKS = {VALUES: "model.", POLICY: "lm_policy.", TARGET: "lm_target."}
 _HEADS = {"v": "v.", "q1": "q.", "q2": "q2."}
 _TARGETS = {"q1": "target_q.", "q2": "target_q2."}
@@ -33,9 +36,11 @@ class PublishedAgent(NamedTuple):
 
 
 def read(path: str | Path, heads: int = 0) -> PublishedAgent:
-    """Reads a checkpoint of BC, DT, ILQL, CQL, Psi, utterance ILQL or CHAI, of attention `heads` (0: width / 64, as in GPT-2).
+    """Reads a checkpoint of BC, DT, ILQL, CQL, Psi, utterance ILQL or CHAI, of attention `heads`
+    (0: width / 64, as in GPT-2).
 
-    BC has only `model.`, or `lm_policy.` after conversion; CHAI has `lm_policy.` and heads of one output.
+    BC has only `model.`, or `lm_policy.` after conversion; CHAI has `lm_policy.` and heads of one
+    output.
 
     Raises:
       UserError: the file is damaged, is none of these, or has parts that do not match.

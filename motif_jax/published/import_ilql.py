@@ -1,4 +1,6 @@
-"""Reads a published ILQL checkpoint, model.pkl, into a run folder that opens like one of train_text."""
+"""Reads a published ILQL checkpoint, model.pkl, into a run folder that opens like one of
+train_text.
+"""
 
 from __future__ import annotations
 
@@ -61,9 +63,15 @@ def _import_upvote(config: ImportIlqlConfig, workdir: Path, begin: Begin) -> Non
         raise UserError(f"config.tokenizer={config.tokenizer}: has more tokens than {config.file}")
     begin()
     upvote_run.write(
-        workdir / upvote_run.MODEL, imported.config, imported.params, imported.heads, tokenizer_folder
+        workdir / upvote_run.MODEL,
+        imported.config,
+        imported.params,
+        imported.heads,
+        tokenizer_folder,
     )
-    print(f"{workdir}: an upvote model of {imported.config.layers} layers and width {imported.config.width}")
+    print(
+        f"{workdir}: an upvote model of {imported.config.layers} layers and width {imported.config.width}"
+    )
 
 
 def _write(config: ImportIlqlConfig, workdir: Path, begin: Begin) -> None:
@@ -81,7 +89,11 @@ def _write(config: ImportIlqlConfig, workdir: Path, begin: Begin) -> None:
     method = method_of(config, imported.design)
     _require_fit(config, agent, imported.params)
     begin()
-    settings = {**dataclasses.asdict(ImplicitQSettings()), "discount": config.discount, "max_len": None}
+    settings = {
+        **dataclasses.asdict(ImplicitQSettings()),
+        "discount": config.discount,
+        "max_len": None,
+    }
     agent_folder.write(
         workdir / agent_folder.AGENT, agent, imported.params, method, settings, config.task, options, tokenizer,
         {"imported": str(config.file)},
@@ -93,7 +105,9 @@ def _write(config: ImportIlqlConfig, workdir: Path, begin: Begin) -> None:
 
 
 def method_of(config: ImportIlqlConfig, design: Any) -> str:
-    """The method that a file's parts belong to. Raises UserError: `config.method` names one of other parts."""
+    """The method that a file's parts belong to. Raises UserError: `config.method` names one of
+    other parts.
+    """
     method = METHODS.get(design.q) or ("dt" if design.prefix else "bc")
     if not config.method:
         return method

@@ -27,10 +27,14 @@ MODEL, MAPPING, LABELS = "model.safetensors", "mapping.json", "labels.json"
 def _check_values(config: ImportTorchConfig, workdir: Path) -> None:
     del workdir
     section = config.reward if config.kind == "reward" else config.agent
-    checks.require_key(config, "kind", bool(section), f"that of the config's variant: use :{config.kind}")
+    checks.require_key(
+        config, "kind", bool(section), f"that of the config's variant: use :{config.kind}"
+    )
     if config.kind == "reward":
         table = config.quantiles
-        checks.require(table is None or Path(table).is_file(), "quantiles", table, "an existing file")
+        checks.require(
+            table is None or Path(table).is_file(), "quantiles", table, "an existing file"
+        )
     if config.kind == LANGUAGE_AGENT:
         network_of(config.agent)
 
@@ -64,7 +68,9 @@ def _write(config: ImportTorchConfig, workdir: Path, begin: Begin) -> None:
         safetensors_file.write_run_folder(reward, workdir)
         statistics = reward.statistics
         shown = "with its" if statistics["quantiles"] else "no threshold can be used without"
-        print(f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown} quantiles")
+        print(
+            f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown} quantiles"
+        )
     else:
         agent, items = _learned(config.agent, checkpoint, workdir)
         step = int(checkpoint.number("env_steps") or 0)
@@ -84,14 +90,18 @@ check, run = _STAGE.check, _STAGE.run
 
 
 def _language_agent(config: ImportTorchConfig, workdir: Path, begin: Begin) -> None:
-    imported = glam_checkpoint.language_agent(torch_import.read(config.path), network_of(config.agent))
+    imported = glam_checkpoint.language_agent(
+        torch_import.read(config.path), network_of(config.agent)
+    )
     begin()
     for head in imported.fresh:
         print(f"note: the file has no head {head}: it keeps its initial values")
     if imported.left_over:
         print(printable(f"not used: {', '.join(imported.left_over)}"))
     about = {"file": str(config.file), "names": imported.names, "not_used": imported.left_over}
-    atomic_write_json(workdir / MAPPING, {**about, "notes": [f"fresh: {head}" for head in imported.fresh]})
+    atomic_write_json(
+        workdir / MAPPING, {**about, "notes": [f"fresh: {head}" for head in imported.fresh]}
+    )
     glam_checkpoint.write(imported.params, config.agent, workdir)
     print(f"written to {workdir}: {len(imported.names)} tensors")
 
@@ -108,7 +118,9 @@ def network_of(config: ConfigDict | Mapping[str, Any]) -> Any:
 def _learned(
     agent: Mapping[str, Any], checkpoint: TorchCheckpoint, workdir: Path
 ) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """The agent's config with the reward that an ONI checkpoint holds, and the checkpoint item of that reward."""
+    """The agent's config with the reward that an ONI checkpoint holds, and the checkpoint item of
+    that reward.
+    """
     if "annotator" not in agent:
         return agent, {}
     labels = oni_checkpoint.labels(checkpoint)

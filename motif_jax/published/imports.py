@@ -1,6 +1,7 @@
 """Imports of a pairs dataset, of dialogues and of a reward, and the frame of all imports.
 
-A folder holds one import, of the files in import.json. The same command again finds it done, another one is refused.
+A folder holds one import, of the files in import.json. The same command again finds it done,
+another one is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ from motif_jax.published.config import (
 )
 from motif_jax.schema import read_section
 
-KINDS = {".jsonl": "json_lines", ".json": "json_lines", ".pkl": "wordle_games", ".pickle": "wordle_games"}
+KINDS = {
+    ".jsonl": "json_lines",
+    ".json": "json_lines",
+    ".pkl": "wordle_games",
+    ".pickle": "wordle_games",
+}
 Begin = Callable[[], None]
 _FILES = ("file", "quantiles", "words")  # keys that may name a file
 
@@ -53,7 +59,8 @@ class ImportStage(Generic[C]):
       is_complete: whether the work folder holds a complete import.
       check_values: raises UserError for values that cannot work; writes nothing.
       write: imports; calls `Begin` when it has seen that the file can be read.
-      keeps_config: whether config.json of the work folder is that of the import; else `write` writes that of a training.
+      keeps_config: whether config.json of the work folder is that of the import; else `write`
+          writes that of a training.
     """
 
     section: type[C]
@@ -122,7 +129,9 @@ def _check_dialogues(config: ImportDialoguesConfig, workdir: Path) -> None:
     if config.words:
         read_words("words", config.words)
     if (workdir / DIALOGUES).exists() and not (workdir / "config.json").exists():
-        raise UserError(f"{workdir} holds dialogues that were not imported here: choose another --workdir")
+        raise UserError(
+            f"{workdir} holds dialogues that were not imported here: choose another --workdir"
+        )
 
 
 def _read_dialogues(config: ImportDialoguesConfig) -> Iterator[Dialogues]:
@@ -161,9 +170,7 @@ def _write_reward(config: ImportRewardConfig, workdir: Path, begin: Begin) -> No
     from motif_jax.oni.online_model import OnlineRewardModel
 
     reward = safetensors_file.read_safetensors(config.path)
-    allowed = (
-        "a reward of train_reward; one that was learned online is used as the file: --config.reward.dir=FILE"
-    )
+    allowed = "a reward of train_reward; one that was learned online is used as the file: --config.reward.dir=FILE"
     checks.require_key(config, "file", not isinstance(reward, OnlineRewardModel), allowed)
     begin()
     safetensors_file.write_run_folder(reward, workdir)

@@ -1,4 +1,6 @@
-"""Model cards of exported rewards, with the parts of Mitchell et al. 2019, "Model cards for model reporting"."""
+"""Model cards of exported rewards, with the parts of Mitchell et al. 2019, "Model cards for model
+reporting".
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,10 @@ def _data(config: Mapping[str, Any], dataset: PairsDataset | None) -> list[str]:
 
 def _annotators(names: Sequence[str], dataset: PairsDataset | None) -> list[str]:
     if dataset is None:
-        return [f"- labels: {_code(', '.join(names) or 'unknown')}; nothing more is known of them", ""]
+        return [
+            f"- labels: {_code(', '.join(names) or 'unknown')}; nothing more is known of them",
+            "",
+        ]
     lines: list[str] = []
     queue = list(names)
     # The list grows as it is read: labels may be merged from others.
@@ -112,11 +117,19 @@ def _labels(dataset: PairsDataset, name: str) -> tuple[list[str], list[str]]:
     if name in dataset.preference_names():
         numbers = counts(dataset.preference(name))
         total = sum(numbers.values())
-        shares = (f"{escape(key)} {count:,} ({100 * count / total:.1f} %)" for key, count in numbers.items())
+        shares = (
+            f"{escape(key)} {count:,} ({100 * count / total:.1f} %)"
+            for key, count in numbers.items()
+        )
         lines.append(f"- {total:,} pairs: {', '.join(shares)}")
-    merged_from = list(read_description(folder / "ensemble.json").get("sources", {}).get("labels", {}))
+    merged_from = list(
+        read_description(folder / "ensemble.json").get("sources", {}).get("labels", {})
+    )
     if merged_from:
-        return [*lines, f"- combined from {', '.join(map(_code, merged_from))}, which follow"], merged_from
+        return [
+            *lines,
+            f"- combined from {', '.join(map(_code, merged_from))}, which follow",
+        ], merged_from
     manifests = sorted(folder.glob("shard-*.json"))
     if not manifests:
         return [*lines, "- their manifest is not there: who made them is unknown"], []
@@ -136,7 +149,9 @@ def _learned(reward: OnlineRewardModel) -> tuple[list[str], list[str]]:
     environment = escape(str(config["environment"]["name"]))
     # Labels of pairs do not label a single text.
     labels = [label for label, _ in reward.labels.values()]
-    numbers = {verdict: labels.count(label) for label, verdict in enumerate(SINGLE.verdicts) if labels}
+    numbers = {
+        verdict: labels.count(label) for label, verdict in enumerate(SINGLE.verdicts) if labels
+    }
     annotator = config.get("annotator") or {}
     # Sections of annotators that were not asked.
     others = ANNOTATORS.parts.keys() - {annotator.get("kind")}

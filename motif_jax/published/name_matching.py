@@ -41,7 +41,9 @@ class Match:
     def tensors(self, tensors: Sequence[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Neutral name -> tensor of the file, float32."""
         arrays = dict(tensors)
-        return {name: np.asarray(arrays[foreign], np.float32) for name, foreign in self.names.items()}
+        return {
+            name: np.asarray(arrays[foreign], np.float32) for name, foreign in self.names.items()
+        }
 
 
 def _hinted(neutral: str, foreign: str) -> bool:
@@ -54,20 +56,25 @@ def match(
     shapes_of_layers: Mapping[str, tuple[int, ...]],
     chosen: Mapping[str, str] | None = None,
 ) -> Match:
-    """Assigns tensors of a file, in its order, to the layers `shapes_of_layers` (neutral name -> shape), in the network's order.
+    """Assigns tensors of a file, in its order, to the layers `shapes_of_layers` (neutral name ->
+    shape), in the network's order.
 
-    Tensors of one shape go to the layers of that shape in their order. If names have hints, a layer takes the first tensor with
-    its hint. With more tensors than layers and no hint, the user has to choose: `chosen`, neutral name -> name in the file.
+    Tensors of one shape go to the layers of that shape in their order. If names have hints, a layer
+    takes the first tensor with its hint. With more tensors than layers and no hint, the user has to
+    choose: `chosen`, neutral name -> name in the file.
 
     Raises:
-      ValueError: a layer, which the error names, has no tensor of its shape, or too many without a hint.
+      ValueError: a layer, which the error names, has no tensor of its shape, or too many without a
+          hint.
     """
     shapes = {name: array.shape for name, array in tensors}
     names: dict[str, str] = {}
     notes = []
     for neutral, foreign in (chosen or {}).items():
         if neutral not in shapes_of_layers or foreign not in shapes:
-            raise ValueError(f"{neutral}={foreign}: the network has no {neutral} or the file no {foreign}")
+            raise ValueError(
+                f"{neutral}={foreign}: the network has no {neutral} or the file no {foreign}"
+            )
         if shapes[foreign] != tuple(shapes_of_layers[neutral]):
             raise ValueError(
                 f"{foreign} has shape {list(shapes[foreign])}, {neutral} {list(shapes_of_layers[neutral])}"
@@ -101,7 +108,9 @@ def _assign(layers: list[str], free: list[str], names: dict[str, str]) -> list[s
         if hinted and len(hinted) < len(free):
             names[neutral] = hinted[0]
             free.remove(hinted[0])
-            notes.append(f"{neutral} <- {hinted[0]}: by its name, among {len(free) + 1} of this shape")
+            notes.append(
+                f"{neutral} <- {hinted[0]}: by its name, among {len(free) + 1} of this shape"
+            )
         else:
             rest.append(neutral)
     if len(free) > len(rest) and rest:

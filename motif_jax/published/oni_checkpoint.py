@@ -36,8 +36,8 @@ _ORDER = (
 def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
     """The checkpoint's labels, text -> 0 or 1; None without labels.
 
-    They come from the table of labels, or without one from the classifier's examples, an object of the published package, whose
-    parts are read as data.
+    They come from the table of labels, or without one from the classifier's examples, an object of
+    the published package, whose parts are read as data.
 
     Raises:
       UserError: a text is not a message, or a label is neither 0 nor 1.
@@ -52,7 +52,9 @@ def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
     return None
 
 
-def _pairs(tree: Any, depth: int = 0, parts: Iterator[int] | None = None) -> Iterator[tuple[str, Any]]:
+def _pairs(
+    tree: Any, depth: int = 0, parts: Iterator[int] | None = None
+) -> Iterator[tuple[str, Any]]:
     """Yields (text, label) from all dictionaries text -> label and lists of pairs in `tree`."""
     parts = parts or itertools.count(1)
     if next(parts) > torch_file.MAX_PARTS:
@@ -94,7 +96,9 @@ def _label(text: str, value: Any) -> int:
 
 
 def classifier(checkpoint: TorchCheckpoint) -> Any | None:
-    """The parameters of the checkpoint's classifier, None without one. Raises UserError: its tensors do not match."""
+    """The parameters of the checkpoint's classifier, None without one. Raises UserError: its
+    tensors do not match.
+    """
     tensors = list(torch_file.tensors(checkpoint.content.get(MODEL) or {}))
     if not tensors or DATASET not in checkpoint.content:
         return None
@@ -104,7 +108,9 @@ def classifier(checkpoint: TorchCheckpoint) -> Any | None:
     try:
         match = name_matching.match(tensors, shapes)
     except ValueError as error:
-        raise UserError(f"{checkpoint.path}: {MODEL} does not fit the classifier: {error}") from None
+        raise UserError(
+            f"{checkpoint.path}: {MODEL} does not fit the classifier: {error}"
+        ) from None
     return layout.from_torch(match.tensors(tensors), abstract)
 
 
@@ -114,7 +120,9 @@ def _published_order(name: str) -> tuple[int, bool]:
 
 
 def reward_item(labels: dict[str, int], params: Any | None, workdir: Path) -> dict[str, Any]:
-    """Writes the label log of a run; returns the checkpoint's item of its reward, which equals the labels without `params`."""
+    """Writes the label log of a run; returns the checkpoint's item of its reward, which equals the
+    labels without `params`.
+    """
     path = workdir / label_log.FILE
     path.unlink(missing_ok=True)  # left by a killed import
     with contextlib.closing(label_log.LabelLog(path)) as log:

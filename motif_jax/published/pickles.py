@@ -1,8 +1,9 @@
 """Reads pickles as data, without importing names of the file or running its code.
 
-Containers, numbers, strings and numeric numpy arrays are built. Calls are looked up by name in the reader's table; an unknown
-one is an error, or becomes an inert `Unread`. A few bytes can describe a tree of 2^60 parts: therefore only text, whole numbers
-and bytes are hashed or printed, and the file's size bounds the total size of results of calls.
+Containers, numbers, strings and numeric numpy arrays are built. Calls are looked up by name in the
+reader's table; an unknown one is an error, or becomes an inert `Unread`. A few bytes can describe a
+tree of 2^60 parts: therefore only text, whole numbers and bytes are hashed or printed, and the
+file's size bounds the total size of results of calls.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from motif_jax.core.files import regular_file
 
 @dataclasses.dataclass(frozen=True)
 class Unread:
-    """In place of what is not plain data: a class or function, or an object of it with the arguments."""
+    """In place of what is not plain data: a class or function, or an object of it with the
+    arguments.
+    """
 
     name: str
     arguments: Any = None
@@ -46,7 +49,9 @@ class _DType(Filled):
         self._order: Any = "="
 
     def take(self, state: Any) -> None:
-        """Takes the second part of a pickled dtype: (version, byte order, fields of unusual dtypes, ...)."""
+        """Takes the second part of a pickled dtype: (version, byte order, fields of unusual dtypes,
+        ...).
+        """
         self._order = state[1] if state[1] in ("<", ">") else "="
         self._plain &= all(part is None for part in state[2:5])
 
@@ -57,9 +62,11 @@ class _DType(Filled):
         return dtype.newbyteorder(self._order)
 
 
-# Greatest number of bytes of results per byte of the file: copies, tensors that share a storage, and widened numbers.
+# Greatest number of bytes of results per byte of the file: copies, tensors that share a storage,
+# and widened numbers.
 _AMPLIFIED = 8
-# Bytes that a small file may describe in addition, and bytes that count for an entry of a container.
+# Bytes that a small file may describe in addition, and bytes that count for an entry of a
+# container.
 _SMALL = 1 << 16
 _ENTRY = 16
 _MARK = object()
@@ -68,7 +75,15 @@ _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "EMPTY_S
 _LITERALS = frozenset(
     {
         *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
-        *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+        *(
+            "STRING",
+            "BINSTRING",
+            "SHORT_BINSTRING",
+            "BINBYTES",
+            "SHORT_BINBYTES",
+            "BINBYTES8",
+            "BYTEARRAY8",
+        ),
         *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
     }
 )
@@ -111,7 +126,9 @@ _CALLS: dict[str, Callable[..., Any]] = {
 # Calls that make arrays, for readers that allow them.
 ARRAYS: dict[str, Callable[..., Any]] = {"numpy.ndarray": _refused}
 for _inside in ("numpy.core", "numpy._core"):
-    _CALLS[f"{_inside}.multiarray.scalar"] = lambda dtype, data: np.frombuffer(data, dtype.real(), 1)[0]
+    _CALLS[f"{_inside}.multiarray.scalar"] = lambda dtype, data: np.frombuffer(
+        data, dtype.real(), 1
+    )[0]
     ARRAYS[f"{_inside}.multiarray._reconstruct"] = _empty_array
     ARRAYS[f"{_inside}.numeric._frombuffer"] = _from_buffer
 
@@ -120,7 +137,8 @@ class PickleReader:
     """Interprets the opcodes of one pickle with a stack and a memo.
 
     Args:
-      calls: name of a function or class -> its replacement, in addition to those of numbers, bytes and dictionaries.
+      calls: name of a function or class -> its replacement, in addition to those of numbers, bytes
+          and dictionaries.
       persistent: reads objects outside the pickle by their references.
       unread: whether an unknown name becomes an `Unread`; else it is an error.
       size: bytes of the whole file, by default of the pickle.
@@ -144,7 +162,8 @@ class PickleReader:
         """Returns the object in `data`.
 
         Raises:
-          ValueError, LookupError, TypeError, AttributeError, ...: the pickle is damaged or has more than plain data.
+          ValueError, LookupError, TypeError, AttributeError, ...: the pickle is damaged or has more
+              than plain data.
         """
         stack = self._stack
         self._left = _AMPLIFIED * (_SMALL + (len(data) if self._size is None else self._size))
@@ -243,7 +262,9 @@ class PickleReader:
             self._within(target)
 
     def _within(self, result: Any) -> Any:
-        """Returns a call's result and counts its size. A call of six bytes can copy the largest part of a file."""
+        """Returns a call's result and counts its size. A call of six bytes can copy the largest
+        part of a file.
+        """
         if isinstance(result, np.ndarray):
             size = result.nbytes
         elif isinstance(result, bytes | str):
@@ -278,9 +299,13 @@ def name_of(function: Any) -> str:
 
 
 def _key(value: Any) -> Any:
-    """Checks a dictionary's key or a set's entry: hashing or printing other values can take forever."""
+    """Checks a dictionary's key or a set's entry: hashing or printing other values can take
+    forever.
+    """
     if not isinstance(value, str | int | bytes):
-        raise ValueError(f"a {type(value).__name__} as a key: keys are text, whole numbers or bytes")
+        raise ValueError(
+            f"a {type(value).__name__} as a key: keys are text, whole numbers or bytes"
+        )
     return value
 
 
@@ -302,11 +327,15 @@ def reading(path: Path, description: str, hint: str = "") -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:  # a damaged pickle can raise anything
-        raise UserError(f"{path} is not {description} ({type(error).__name__}: {error}){hint}") from None
+        raise UserError(
+            f"{path} is not {description} ({type(error).__name__}: {error}){hint}"
+        ) from None
 
 
 def read_file(path: Path, max_bytes: int, reader: PickleReader) -> Any:
-    """The data of a file. Raises the errors of `PickleReader.read`, and UserError for more than `max_bytes`."""
+    """The data of a file. Raises the errors of `PickleReader.read`, and UserError for more than
+    `max_bytes`.
+    """
     with open(path, "rb", opener=regular_file) as file:
         if os.fstat(file.fileno()).st_size > max_bytes:
             raise UserError(

@@ -1,6 +1,7 @@
 """Reads published curves from a `motif_results.pkl` without running its code.
 
-The file is a pickled dictionary task -> method -> lists of time steps and mean returns for several seeds.
+The file is a pickled dictionary task -> method -> lists of time steps and mean returns for several
+seeds.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ class PublishedResult:
 def read_published(path: str | os.PathLike[str]) -> list[PublishedResult]:
     """Returns every method's curves of a `motif_results.pkl`.
 
-    A method has a pair (steps, returns) or a dictionary of both, each a list over time or over seeds and time; or it has a list or
-    dictionary of such pairs, one per seed. Seeds may share their steps.
+    A method has a pair (steps, returns) or a dictionary of both, each a list over time or over
+    seeds and time; or it has a list or dictionary of such pairs, one per seed. Seeds may share
+    their steps.
 
     Raises:
       UserError: the file cannot be read, or has another form; the error says where.
@@ -43,7 +45,9 @@ def read_published(path: str | os.PathLike[str]) -> list[PublishedResult]:
     with reading(Path(path), "a pickle of plain data", hint):
         data = read_file(Path(path), _MAX_BYTES, PickleReader(ARRAYS))
     if not isinstance(data, Mapping) or not data:
-        raise UserError(f"{path}: a dictionary with tasks as keys is expected, found {type(data).__name__}")
+        raise UserError(
+            f"{path}: a dictionary with tasks as keys is expected, found {type(data).__name__}"
+        )
     results = []
     for task, methods in data.items():
         if not isinstance(methods, Mapping):
@@ -65,13 +69,20 @@ def _numbers(value: Any) -> np.ndarray | None:
         isinstance(number, int | float | np.number) for number in value
     ):
         value = np.asarray(value)  # numpy would follow nested lists to any depth
-    if isinstance(value, np.ndarray) and value.ndim == 1 and value.size and value.dtype.kind in "iuf":
+    if (
+        isinstance(value, np.ndarray)
+        and value.ndim == 1
+        and value.size
+        and value.dtype.kind in "iuf"
+    ):
         return value.astype(np.float64)
     return None
 
 
 def _rows(value: Any) -> list[np.ndarray] | None:
-    """An array per seed if `value` is a list of lists of numbers, or one list of numbers; else None."""
+    """An array per seed if `value` is a list of lists of numbers, or one list of numbers; else
+    None.
+    """
     single = _numbers(value)
     if single is not None:
         return [single]
@@ -80,9 +91,13 @@ def _rows(value: Any) -> list[np.ndarray] | None:
 
 
 def _pair(entry: Any) -> list[Curve] | None:
-    """The curves of (steps, returns), or of a dictionary of both; None if `entry` has another form."""
+    """The curves of (steps, returns), or of a dictionary of both; None if `entry` has another
+    form.
+    """
     if isinstance(entry, Mapping):
-        entry = [next((entry[key] for key in keys if key in entry), None) for keys in (_STEPS, _RETURNS)]
+        entry = [
+            next((entry[key] for key in keys if key in entry), None) for keys in (_STEPS, _RETURNS)
+        ]
     if not isinstance(entry, list | tuple | np.ndarray) or len(entry) != 2:
         return None
     xs = _rows(entry[0])

@@ -1,7 +1,8 @@
 """Reads the tensors of a PyTorch checkpoint (.pth) without PyTorch and without running its code.
 
-A checkpoint is a zip archive: data.pkl describes objects in pickle's opcodes; data/0, data/1, ... have the bytes of the
-tensors. The few calls that make a tensor are known; all others become an inert `Unread`.
+A checkpoint is a zip archive: data.pkl describes objects in pickle's opcodes; data/0, data/1, ...
+have the bytes of the tensors. The few calls that make a tensor are known; all others become an
+inert `Unread`.
 """
 
 from __future__ import annotations
@@ -41,13 +42,17 @@ def read_checkpoint(path: str | Path) -> Any:
     """Reads a file of `torch.save` in its zip format, with numpy arrays for tensors, and `Unread`.
 
     Raises:
-      UserError: the file is not such an archive, is damaged, compressed or encrypted, or uses opcodes that no
-        checkpoint needs.
+      UserError: the file is not such an archive, is damaged, compressed or encrypted, or uses
+        opcodes that no checkpoint needs.
     """
     path = Path(path)
     description = "a whole PyTorch checkpoint in zip format"
     with (
-        reading(path, description, ": PyTorch 1.6 and later write it; load and save an older one with these"),
+        reading(
+            path,
+            description,
+            ": PyTorch 1.6 and later write it; load and save an older one with these",
+        ),
         zipfile.ZipFile(path) as archive,
     ):
         if sum(member.file_size for member in archive.infolist()) > path.stat().st_size:
@@ -60,7 +65,9 @@ def read_checkpoint(path: str | Path) -> Any:
 
 
 def _storages(archive: zipfile.ZipFile, prefix: str) -> Callable[[Any], np.ndarray]:
-    """A function from a reference ('storage', class, key, location, numel) to its flat array; each is read once."""
+    """A function from a reference ('storage', class, key, location, numel) to its flat array; each
+    is read once.
+    """
 
     @functools.cache
     def flat(name: str, key: str) -> np.ndarray:
@@ -72,7 +79,12 @@ def _storages(archive: zipfile.ZipFile, prefix: str) -> Callable[[Any], np.ndarr
     def read(reference: Any) -> np.ndarray:
         kind, storage, key, _, numel = reference
         name = name_of(storage).rpartition(".")[2]
-        if kind != "storage" or name not in STORAGES or not isinstance(key, str) or type(numel) is not int:
+        if (
+            kind != "storage"
+            or name not in STORAGES
+            or not isinstance(key, str)
+            or type(numel) is not int
+        ):
             raise ValueError(f"storage {name} is not supported")
         array = flat(name, key)
         if array.size < numel:
@@ -92,7 +104,9 @@ def _tensor(
     if min(shape, default=1) == 0:
         return np.empty(shape, storage.dtype)
     if min((offset, *strides, *shape)) < 0 or last >= storage.size:
-        raise ValueError(f"a tensor of shape {list(shape)} goes beyond its storage of {storage.size}")
+        raise ValueError(
+            f"a tensor of shape {list(shape)} goes beyond its storage of {storage.size}"
+        )
     in_bytes = [stride * storage.itemsize for stride in strides]
     view = np.lib.stride_tricks.as_strided(storage[offset:], shape, in_bytes, writeable=False)
     return np.ascontiguousarray(view).reshape(shape)
@@ -108,11 +122,15 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 def tensors(tree: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields (dotted name, array) of a checkpoint's tensors. Raises UserError: it is larger than any model, or has a cycle."""
+    """Yields (dotted name, array) of a checkpoint's tensors. Raises UserError: it is larger than
+    any model, or has a cycle.
+    """
     return _tensors(tree, "", 0, itertools.count(1))
 
 
-def _tensors(tree: Any, prefix: str, depth: int, parts: Iterator[int]) -> Iterator[tuple[str, np.ndarray]]:
+def _tensors(
+    tree: Any, prefix: str, depth: int, parts: Iterator[int]
+) -> Iterator[tuple[str, np.ndarray]]:
     if depth > _DEEPEST or len(prefix) > _LONGEST_NAME or next(parts) > MAX_PARTS:
         raise UserError(
             f"the checkpoint is nested deeper than {_DEEPEST} levels, has more than {MAX_PARTS:,} parts, or contains itself"

@@ -32,20 +32,34 @@ from motif_jax.published import name_matching, torch_file
 from motif_jax.published.name_matching import Match
 from motif_jax.schema import read_section
 
-# Modules in the order of the published network's files, with the convolutions of all image encoders.
+# Modules in the order of the published network's files, with the convolutions of all image
+# encoders.
 AGENT_ORDER = (
-    *dict.fromkeys(name for kind in image.IMAGE_ENCODERS for name, *_ in image.convolution_shapes(kind)),
-    *("image_fc", "image_fc1", "image_fc2", "vector_fc1", "vector_fc2", "message_fc1", "message_fc2"),
+    *dict.fromkeys(
+        name for kind in image.IMAGE_ENCODERS for name, *_ in image.convolution_shapes(kind)
+    ),
+    *(
+        "image_fc",
+        "image_fc1",
+        "image_fc2",
+        "vector_fc1",
+        "vector_fc2",
+        "message_fc1",
+        "message_fc2",
+    ),
     *("gru", "lstm", "value_head", "policy_head"),
 )
-# Layers that read the status, raw or in the features: a core's first layer, or both heads without a core.
+# Layers that read the status, raw or in the features: a core's first layer, or both heads without a
+# core.
 _STATUS_READERS = ("vector_fc1", "gru_input", "lstm_input")
 _HEADS = ("value_head", "policy_head")
 
 
 @dataclasses.dataclass(frozen=True)
 class TorchCheckpoint:
-    """A checkpoint: tensors (name, array) of the requested model, in the file's order, and the whole object."""
+    """A checkpoint: tensors (name, array) of the requested model, in the file's order, and the
+    whole object.
+    """
 
     path: Path
     tensors: list[tuple[str, np.ndarray]]
@@ -66,7 +80,8 @@ class TorchCheckpoint:
 def read(path: str | Path, *parts: str) -> TorchCheckpoint:
     """Reads a checkpoint. Raises UserError: the file is not a checkpoint, or has no tensors.
 
-    The first of the keys `parts` in the file has the model; without any all tensors are the model's.
+    The first of the keys `parts` in the file has the model; without any all tensors are the
+    model's.
     """
     content = torch_file.read_checkpoint(path)
     content = content if isinstance(content, dict) else {"model": content}
@@ -82,11 +97,15 @@ def chosen_names(text: str) -> dict[str, str]:
     """Parses 'LAYER/weight=NAME,...'. Raises UserError: the text has another form."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     if any(not name or not foreign for name, _, foreign in pairs):
-        raise UserError(f"config.names={text}: must be LAYER/weight=NAME IN THE FILE, with commas between")
+        raise UserError(
+            f"config.names={text}: must be LAYER/weight=NAME IN THE FILE, with commas between"
+        )
     return {name.strip(): foreign.strip() for name, _, foreign in pairs}
 
 
-def _match(checkpoint: TorchCheckpoint, shapes_of_layers: Mapping[str, tuple[int, ...]], names: str) -> Match:
+def _match(
+    checkpoint: TorchCheckpoint, shapes_of_layers: Mapping[str, tuple[int, ...]], names: str
+) -> Match:
     try:
         return name_matching.match(checkpoint.tensors, shapes_of_layers, chosen_names(names))
     except ValueError as error:
@@ -119,11 +138,15 @@ def reward(
     variance = _moment(checkpoint, "reward_var", variance, "variance")
     statistics = statistics_of(mean, variance, quantiles)
     step = max(0, int(checkpoint.number("num_iter") or 0))
-    return RewardModel(checkpoint.path, step, network, params, 1, statistics, as_plain(config), []), match
+    return RewardModel(
+        checkpoint.path, step, network, params, 1, statistics, as_plain(config), []
+    ), match
 
 
 def _moment(checkpoint: TorchCheckpoint, name: str, override: float | None, key: str) -> float:
-    """`override`, or else the checkpoint's number `name`. Raises UserError, which names the config's `key`: there is neither."""
+    """`override`, or else the checkpoint's number `name`. Raises UserError, which names the
+    config's `key`: there is neither.
+    """
     value = checkpoint.number(name) if override is None else override
     if value is None:
         raise UserError(
@@ -133,7 +156,9 @@ def _moment(checkpoint: TorchCheckpoint, name: str, override: float | None, key:
 
 
 def read_quantiles(path: str | Path, row: int) -> list[float]:
-    """One row of the published quantile file: its last 19 numbers. Raises UserError: no such file or row, or a row is cut short."""
+    """One row of the published quantile file: its last 19 numbers. Raises UserError: no such file
+    or row, or a row is cut short.
+    """
     rows = []
     try:
         with open(path, encoding="utf-8-sig") as file:
@@ -161,14 +186,18 @@ def read_quantiles(path: str | Path, row: int) -> list[float]:
             f"config.quantile_row={row}: {path} has {len(rows)} rows of {len(QUANTILE_LEVELS)} quantiles"
         )
     if np.any(np.diff(rows[row]) < 0):
-        raise UserError(f"config.quantiles={path}: row {row} does not ascend, so it holds no quantiles")
+        raise UserError(
+            f"config.quantiles={path}: row {row} does not ascend, so it holds no quantiles"
+        )
     return rows[row]
 
 
 def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tuple[Any, Match]:
-    """Makes parameters of `network` from a published agent checkpoint. Raises UserError: tensors do not match.
+    """Makes parameters of `network` from a published agent checkpoint. Raises UserError: tensors do
+    not match.
 
-    In files of engines with 26 status numbers, the 27th, which the network does not know, gets weights of 0.
+    In files of engines with 26 status numbers, the 27th, which the network does not know, gets
+    weights of 0.
     """
     abstract = jax.eval_shape(network.init, jax.random.key(0))
     empty = jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract)
@@ -180,7 +209,9 @@ def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tup
 
 
 def published_agent_order(name: str) -> tuple[int, int, str, int, bool, bool]:
-    """Sort key of the published files' order: by trunk, then modules in execution order; a core's layer has weights first."""
+    """Sort key of the published files' order: by trunk, then modules in execution order; a core's
+    layer has weights first.
+    """
     *trunk, layer, kind = name.split("/")
     core = re.fullmatch(r"(gru|lstm)(\d*)_(input|hidden)", layer)
     module, number, part = core.groups() if core else (layer, "", "")
@@ -193,9 +224,13 @@ def published_agent_order(name: str) -> tuple[int, int, str, int, bool, bool]:
 def _with_27_status_numbers(
     checkpoint: TorchCheckpoint, shapes: Mapping[str, tuple[int, ...]]
 ) -> TorchCheckpoint:
-    """Widens layers that read the status and have one input less in the file than in the network."""
+    """Widens layers that read the status and have one input less in the file than in the
+    network.
+    """
     # Both trunks have layers of the same shapes.
-    plain = {name.removeprefix("actor/").removeprefix("critic/"): shape for name, shape in shapes.items()}
+    plain = {
+        name.removeprefix("actor/").removeprefix("critic/"): shape for name, shape in shapes.items()
+    }
     has_core = any(f"{core}/weight" in plain for core in _STATUS_READERS[1:])
     readers = _STATUS_READERS if has_core else (*_STATUS_READERS, *_HEADS)
     reader_shapes = [plain[f"{name}/weight"] for name in readers if f"{name}/weight" in plain]
@@ -206,7 +241,8 @@ def _with_27_status_numbers(
     for name, array in checkpoint.tensors:
         for rows, columns in reader_shapes:
             if array.shape == (rows, columns - 1):
-                # In the first layer's input, the raw status comes before the message's features, which are last.
+                # In the first layer's input, the raw status comes before the message's features,
+                # which are last.
                 messages = 0 if columns == NUM_STATUS else plain["message_fc2/weight"][0]
                 array = np.insert(array, columns - 1 - messages, 0.0, axis=1)
         widened.append((name, array))
@@ -214,9 +250,15 @@ def _with_27_status_numbers(
 
 
 def write_agent(
-    params: Any, config: Mapping[str, Any], step: int, workdir: Path, items: Mapping[str, Any] | None = None
+    params: Any,
+    config: Mapping[str, Any],
+    step: int,
+    workdir: Path,
+    items: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes an agent's run folder with one checkpoint of the parameters and `items`, and a file."""
+    """Writes an agent's run folder with one checkpoint of the parameters and `items`, and a
+    file.
+    """
     plain = as_plain(config)
     describe(workdir, plain)
     header = {"format": "motif_jax.agent", "version": 1, "step": step, "config": plain}

@@ -22,7 +22,9 @@ _HEAD_WIDTH = 64
 
 @contextlib.contextmanager
 def reading(path: str | Path, origin: str) -> Iterator[dict[str, np.ndarray]]:
-    """The tensors of a checkpoint by name; errors in the block become "PATH is not a checkpoint of the published ORIGIN"."""
+    """The tensors of a checkpoint by name; errors in the block become "PATH is not a checkpoint of
+    the published ORIGIN".
+    """
     named = torch_file.tensors(torch_file.read_checkpoint(path))
     tensors = {name.removeprefix("module."): array for name, array in named}
     try:
@@ -37,7 +39,9 @@ def reading(path: str | Path, origin: str) -> Iterator[dict[str, np.ndarray]]:
 
 def part(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, np.ndarray]:
     """The tensors whose names begin with `start`, by the rest of their names."""
-    return {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
+    return {
+        name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)
+    }
 
 
 def linear(tensors: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
@@ -54,7 +58,9 @@ def layers(names: Iterable[str], pattern: str) -> int:
 
 
 def heads_of(width: int, heads: int) -> int:
-    """The number of attention heads: `heads`, or width / 64 for 0. Raises UserError: the width is not a multiple of it."""
+    """The number of attention heads: `heads`, or width / 64 for 0. Raises UserError: the width is
+    not a multiple of it.
+    """
     heads = heads or width // _HEAD_WIDTH
     if not heads or width % heads:
         raise UserError(f"a width of {width} does not divide into {heads} heads: give config.heads")
@@ -64,6 +70,8 @@ def heads_of(width: int, heads: int) -> int:
 def model(
     config: Mapping[str, Any], tensors: Mapping[str, np.ndarray], subject: str
 ) -> tuple[ModelConfig, Any]:
-    """A model's config and float32 parameters from transformers' config and names of tensors; UserErrors name `subject`."""
+    """A model's config and float32 parameters from transformers' config and names of tensors;
+    UserErrors name `subject`.
+    """
     settings = configs.parse(config, subject)
     return settings, weights.collect(tensors.get, subject, settings)

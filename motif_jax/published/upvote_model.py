@@ -1,4 +1,6 @@
-"""Reads the published upvote model, model.pkl, without running its code: a RoBERTa with its pooler and a head."""
+"""Reads the published upvote model, model.pkl, without running its code: a RoBERTa with its pooler
+and a head.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class PublishedScorer(NamedTuple):
 
 
 def read(path: str | Path, heads: int = 0) -> PublishedScorer:
-    """Reads model.pkl, a RoBERTa of attention `heads` (0: width / 64) and two layers. Raises UserError: it is none."""
+    """Reads model.pkl, a RoBERTa of attention `heads` (0: width / 64) and two layers. Raises
+    UserError: it is none.
+    """
     with transformers_parts.reading(path, "upvote model") as tensors:
         trunk = transformers_parts.part(tensors, "model.")
         head = {
@@ -34,11 +38,15 @@ def read(path: str | Path, heads: int = 0) -> PublishedScorer:
             "output": linear(tensors, "layers.2"),
         }
         values = _config(trunk, heads)
-        named = {f"roberta.{name}": array for name, array in trunk.items() if "position_ids" not in name}
+        named = {
+            f"roberta.{name}": array for name, array in trunk.items() if "position_ids" not in name
+        }
         config, params = transformers_parts.model(values, named, "its RoBERTa")
         shapes = [(part["kernel"].shape, part["bias"].shape) for part in head.values()]
         sizes = (config.width, config.width, 2 * config.width, 1)
-        if shapes != [((inside, outside), (outside,)) for inside, outside in itertools.pairwise(sizes)]:
+        if shapes != [
+            ((inside, outside), (outside,)) for inside, outside in itertools.pairwise(sizes)
+        ]:
             raise UserError("its head does not fit its RoBERTa")
     return PublishedScorer(config, params, {LIKED: head})
 

@@ -35,7 +35,8 @@ class _Object(Filled):
         self.attributes = state
 
 
-# A pickle may have an endless tree in place of a text or number, which numpy and str() would follow.
+# A pickle may have an endless tree in place of a text or number, which numpy and str() would
+# follow.
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"a {type(value).__name__} in place of a text")
@@ -53,7 +54,9 @@ def _state(state: Any) -> np.ndarray:
     letters = state.attributes["state"]
     if len(letters) != len(LETTERS):
         raise ValueError(f"a state of {len(letters)} letters")
-    rows = [[_number(value) for value in letter.attributes["position_knowledge"]] for letter in letters]
+    rows = [
+        [_number(value) for value in letter.attributes["position_knowledge"]] for letter in letters
+    ]
     table = np.array(rows, np.int8)
     if table.shape != (len(LETTERS), LENGTH) or not np.isin(table, (0, 1, 2)).all():
         raise ValueError(f"a state of shape {table.shape}")
@@ -61,7 +64,9 @@ def _state(state: Any) -> np.ndarray:
 
 
 def _meta(published: Mapping[str, Any]) -> dict[str, Any]:
-    """A game's kind, and the guess with which it leaves an expert's game; the games contain their histories."""
+    """A game's kind, and the guess with which it leaves an expert's game; the games contain their
+    histories.
+    """
     meta: dict[str, Any] = {}
     if "kind" in published:
         meta["kind"] = _text(published["kind"])
@@ -79,13 +84,17 @@ def _game(item: Mapping[str, Any], table: WordTable) -> Dialogue:
     state = _state(item["state"])
     guesses = [_text(guess) for guess in item["actions"]]
     weights = 3 ** np.arange(LENGTH)
-    codes = [int(knowledge.colours(state, guess) @ weights) if is_word(guess) else None for guess in guesses]
+    codes = [
+        int(knowledge.colours(state, guess) @ weights) if is_word(guess) else None
+        for guess in guesses
+    ]
     dialogue = WordleObservation(table, guesses, codes).to_sequence()
     return dialogue._replace(meta=_meta(item.get("meta") or {}))
 
 
 def read_games(path: str | os.PathLike[str], words: Sequence[str] | None = None) -> Dialogues:
-    """The games of a pickle {state_actions: [{state, actions, meta?}], vocab_path, ...}, replayed under a list of words.
+    """The games of a pickle {state_actions: [{state, actions, meta?}], vocab_path, ...}, replayed
+    under a list of words.
 
     `words` None: the list that the file names.
 
@@ -102,7 +111,9 @@ def read_games(path: str | os.PathLike[str], words: Sequence[str] | None = None)
 
 
 def word_list(path: str | os.PathLike[str]) -> str:
-    """The name of the list of words with which the games of a pickle were played. Raises UserError as `read_games`."""
+    """The name of the list of words with which the games of a pickle were played. Raises UserError
+    as `read_games`.
+    """
     return _word_list(Path(path), _read(Path(path)))
 
 
@@ -113,11 +124,16 @@ def _read(path: Path) -> Mapping[str, Any]:
     calls[f"{_MODULE}.CharKnowledge"] = _number
     with reading(path, _DESCRIPTION):
         data = read_file(path, _MAX_BYTES, PickleReader(calls))
-        return {"state_actions": list(data["state_actions"]), "vocab_path": _text(data["vocab_path"])}
+        return {
+            "state_actions": list(data["state_actions"]),
+            "vocab_path": _text(data["vocab_path"]),
+        }
 
 
 def _word_list(path: Path, data: Mapping[str, Any]) -> str:
     name = Path(data["vocab_path"]).stem
     if name not in NAMES:
-        raise UserError(f"{path} was made with the list {name!r}, which is not among {', '.join(NAMES)}")
+        raise UserError(
+            f"{path} was made with the list {name!r}, which is not among {', '.join(NAMES)}"
+        )
     return name

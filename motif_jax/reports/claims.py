@@ -1,8 +1,9 @@
-"""Compares methods in the same games, and checks claims that one does more of something than another.
+"""Compares methods in the same games, and checks claims that one does more of something than
+another.
 
-A measure is a number of every game. The evaluation records some (`kills`, `gold`, a task's own); others count messages
-about a lexicon's events: `fights` (the hero's attacks), `finds` (gold picked up). `gathered` is the amount of that gold
-without vaults.
+A measure is a number of every game. The evaluation records some (`kills`, `gold`, a task's own);
+others count messages about a lexicon's events: `fights` (the hero's attacks), `finds` (gold picked
+up). `gathered` is the amount of that gold without vaults.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ GATHERED = "gathered"
 # Measures that count messages, by the lexicon's events.
 _EVENTS = {FIGHTS: frozenset(("kill", "hit", "miss")), FINDS: frozenset(("gold_taken",))}
 _TAKEN = re.compile(r"(?:\$ - |You (?:find|collect|gain|take) )(an?|\d+) gold")
-# A vault's heaps have 51 pieces or more, and no other heap of the first levels does. One vault outweighs hundreds of games.
+# A vault's heaps have 51 pieces or more, and no other heap of the first levels does. One vault
+# outweighs hundreds of games.
 _LARGEST_HEAP = 50
 # A minus stands between blanks: names of methods may have one.
 _PLAIN_CLAIM = re.compile(r"\s*(?P<more>.+?)\s*>\s*(?P<less>.+?)\s*:\s*(?P<measure>[^\s:]+)\s*")
@@ -37,7 +39,9 @@ _CLAIM = re.compile(
 
 
 class Claim(NamedTuple):
-    """That `more` does more of `measure` than `less`, by more than `margin`; with a negative margin, that it does hardly less."""
+    """That `more` does more of `measure` than `less`, by more than `margin`; with a negative
+    margin, that it does hardly less.
+    """
 
     more: str
     less: str
@@ -57,7 +61,9 @@ class Claim(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A claim, the difference of its methods, and whether the whole interval lies above the margin."""
+    """A claim, the difference of its methods, and whether the whole interval lies above the
+    margin.
+    """
 
     claim: Claim
     difference: Difference
@@ -67,16 +73,24 @@ class Finding(NamedTuple):
         return self.difference.low > self.claim.margin
 
 
-def require_measure(key: str, evaluations: Mapping[str, Mapping[str, Any]], config_key: str) -> None:
-    """Raises UserError, naming `config.{config_key}`, if `key` is neither listed nor in any of `evaluations` (method -> evaluation)."""
-    measured = in_order(key for evaluation in evaluations.values() for key in evaluation["measures"])
+def require_measure(
+    key: str, evaluations: Mapping[str, Mapping[str, Any]], config_key: str
+) -> None:
+    """Raises UserError, naming `config.{config_key}`, if `key` is neither listed nor in any of
+    `evaluations` (method -> evaluation).
+    """
+    measured = in_order(
+        key for evaluation in evaluations.values() for key in evaluation["measures"]
+    )
     allowed = list(dict.fromkeys([*BY_KEY, *measured]))
     if key not in allowed:
         raise UserError(f"config.{config_key}={key}: must be one of {', '.join(allowed)}")
 
 
 def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
-    """Reads 'A > B: measure; A > B + 0.3: measure; A > B - 0.1: measure'. Raises UserError: another form, an unknown method, or one method twice."""
+    """Reads 'A > B: measure; A > B + 0.3: measure; A > B - 0.1: measure'. Raises UserError: another
+    form, an unknown method, or one method twice.
+    """
     claims = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
         # The name of a method may end as a margin does: 'lr=1e+3'.
@@ -104,7 +118,9 @@ def _margin(match: re.Match[str]) -> float:
 def numbers(
     evaluation: Mapping[str, Any], key: str, lexicon: Lexicon, config_key: str = "measures"
 ) -> dict[Any, float]:
-    """Game -> the number `key` of an evaluation. Raises UserError, naming `config.{config_key}`: its episodes lack the number."""
+    """Game -> the number `key` of an evaluation. Raises UserError, naming `config.{config_key}`:
+    its episodes lack the number.
+    """
     if key in (*_EVENTS, GATHERED):
         rows = [{**row, key: _number_of_messages(row, key, lexicon)} for row in evaluation["rows"]]
         evaluation = {**evaluation, "rows": rows}
@@ -174,7 +190,9 @@ def side_by_side(
     lexicon: Lexicon,
     resamples: int,
 ) -> SideBySide:
-    """Compares evaluations (by method) in `measures` and in the measures of `claims`. Raises UserError as `numbers` does."""
+    """Compares evaluations (by method) in `measures` and in the measures of `claims`. Raises
+    UserError as `numbers` does.
+    """
     # Measure -> the config key that an error names; `measures` come first, in their order.
     config_keys = dict.fromkeys(measures, "measures")
     for claim in claims:

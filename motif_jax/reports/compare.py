@@ -21,7 +21,14 @@ from motif_jax.motif.annotation.lexicon import load_lexicon
 from motif_jax.play import evaluation_files
 from motif_jax.published import evaluation_logs, glam_results, results
 from motif_jax.reports import claims, comparison_page, efficiency, probe_report, run_report
-from motif_jax.reports.comparison import Comparison, RunScore, as_json, collect_scores, compare, normalise
+from motif_jax.reports.comparison import (
+    Comparison,
+    RunScore,
+    as_json,
+    collect_scores,
+    compare,
+    normalise,
+)
 from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.reports.config import CompareConfig
 from motif_jax.reports.smoothing import LEAST, learning_curve
@@ -33,7 +40,12 @@ NOT_CARRIED = 1
 # What files of published tools hold: returns of GLAM's tests, episodes of ILQL's evaluations.
 _PUBLISHED_SCORES = {".npy": "returns", ".pkl": "episodes"}
 # Keys of a training's config.reward that change nothing of its intrinsic return.
-_COEFFICIENTS = ("intrinsic_coefficient", "extrinsic_coefficient", "extrinsic_scale", "extrinsic_clip")
+_COEFFICIENTS = (
+    "intrinsic_coefficient",
+    "extrinsic_coefficient",
+    "extrinsic_scale",
+    "extrinsic_clip",
+)
 # Keys of a training's config.reward that decide the values of a frozen reward of kind 'motif'.
 _MOTIF_KEYS = ("dir", "step", "normalise", "quantile", "threshold", "count_exponent")
 
@@ -41,17 +53,23 @@ _MOTIF_KEYS = ("dir", "step", "normalise", "quantile", "threshold", "count_expon
 def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree)
     config = read_section(CompareConfig, config_tree)
-    checks.require_key(config, "methods", bool(config.methods or config.published), "given, or published")
+    checks.require_key(
+        config, "methods", bool(config.methods or config.published), "given, or published"
+    )
     methods = read_methods(config.methods)
     _check_folders(methods, config.measure)
 
     folders = [folder for folders_of_method in methods.values() for folder in folders_of_method]
     published = [str(folder) for folder in folders if _kind(folder) not in ("evaluation", "run")]
     allowed = f"the task that {', '.join(published[:1])} is of, which it does not say"
-    checks.require_key(config, "published_task", bool(config.published_task) or not published, allowed)
+    checks.require_key(
+        config, "published_task", bool(config.published_task) or not published, allowed
+    )
 
     is_whole_scale = (config.normalise_zero is None) == (config.normalise_one is None)
-    checks.require_key(config, "normalise_one", is_whole_scale, "given together with normalise_zero")
+    checks.require_key(
+        config, "normalise_one", is_whole_scale, "given together with normalise_zero"
+    )
     exists = config.published is None or Path(config.published).is_file()
     checks.require_key(config, "published", exists, "an existing file")
     _read_claims(config, _single_evaluations(config))
@@ -71,7 +89,9 @@ def read_methods(text: str) -> dict[str, list[Path]]:
 
 
 def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
-    """Raises UserError: a run counts twice, or evaluations or trainings have no common scale of `measure`."""
+    """Raises UserError: a run counts twice, or evaluations or trainings have no common scale of
+    `measure`.
+    """
     evaluations: dict[Path, dict[str, Any]] = {}
     runs: list[Path] = []
     first_uses: dict[Path, tuple[str, Path]] = {}
@@ -93,7 +113,9 @@ def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
             evaluation = evaluation_files.read_evaluation(folder)
             copied = first_copies.setdefault(evaluation["digest"], folder)
             if copied is not folder:
-                raise UserError(f"config.methods: {folder} is a copy of {copied}: a run counts once")
+                raise UserError(
+                    f"config.methods: {folder} is a copy of {copied}: a run counts once"
+                )
             evaluations[folder] = evaluation
             plan = evaluation["plan"]
             # The path of an agent begins where it was evaluated.
@@ -113,20 +135,28 @@ def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
 
 
 def _counted_twice(method: str, folder: Path, other_method: str, first_path: Path) -> UserError:
-    where = f"twice under {method}" if other_method == method else f"under {other_method} and under {method}"
+    where = (
+        f"twice under {method}"
+        if other_method == method
+        else f"under {other_method} and under {method}"
+    )
     # The same folder can be written in two ways.
     also = f" (first as {first_path})" if str(first_path) != str(folder) else ""
     return UserError(f"config.methods: {folder} is given {where}{also}: a run counts once")
 
 
 def _require_one_reward(runs: Sequence[Path], measure: str) -> None:
-    """Raises UserError if trainings had different rewards; `require_comparable` does this for evaluations."""
+    """Raises UserError if trainings had different rewards; `require_comparable` does this for
+    evaluations.
+    """
     rewards = {folder: _reward_identity(folder) for folder in runs}
     for folder in runs[1:]:
         first = rewards[runs[0]]
         other = rewards[folder]
         # Rewards of two kinds have no other key in common.
-        difference = evaluation_files.rewards_apart({"kind": first["kind"]}, {"kind": other["kind"]})
+        difference = evaluation_files.rewards_apart(
+            {"kind": first["kind"]}, {"kind": other["kind"]}
+        )
         difference = difference or evaluation_files.rewards_apart(first, other)
         if difference:
             raise UserError(
@@ -136,7 +166,9 @@ def _require_one_reward(runs: Sequence[Path], measure: str) -> None:
 
 
 def _reward_identity(run: Path) -> dict[str, Any]:
-    """What identifies a training's intrinsic reward; one that is learned online is the run's own."""
+    """What identifies a training's intrinsic reward; one that is learned online is the run's
+    own.
+    """
     from motif_jax.oni.online_model import KINDS
     from motif_jax.rl import reward_choice
     from motif_jax.rl.choices import MOTIF
@@ -145,7 +177,9 @@ def _reward_identity(run: Path) -> dict[str, Any]:
     reward = config.get("reward", {})
     switches = config.get("compat", {})
     if not isinstance(reward, dict) or not isinstance(switches, dict):
-        raise UserError(f"{run / 'config.json'} is damaged (reward or compat): restore a copy of it")
+        raise UserError(
+            f"{run / 'config.json'} is damaged (reward or compat): restore a copy of it"
+        )
     kind = reward.get("kind", MOTIF)
     if kind in KINDS:
         return {"kind": kind, "dir": str(run)}
@@ -168,7 +202,9 @@ def _kind(folder: Path) -> str:
         return "log"
     if (folder / evaluation_files.SUMMARY).is_file():
         return "evaluation"
-    if (folder / "config.json").is_file() and run_folder.read_config(folder).get("stage") == "train_agent":
+    if (folder / "config.json").is_file() and run_folder.read_config(folder).get(
+        "stage"
+    ) == "train_agent":
         return "run"
     raise UserError(
         f"config.methods: {folder} must be a finished evaluation, a run of train_agent, a log.csv's folder or .npy file of GLAM's tool, or a "
@@ -181,13 +217,17 @@ def _task_names(config: CompareConfig) -> dict[str, str]:
     names = {}
     for part in checks.listed(config.published_tasks):
         theirs, separator, ours = part.partition("=")
-        checks.require(bool(separator and theirs and ours), "published_tasks", part, "'theirs=ours, ...'")
+        checks.require(
+            bool(separator and theirs and ours), "published_tasks", part, "'theirs=ours, ...'"
+        )
         names[theirs.strip()] = ours.strip()
     return names
 
 
 def _single_evaluations(config: CompareConfig) -> Mapping[str, Mapping[str, Any]]:
-    """The evaluations of the methods that are one evaluation each, for claims and measures; {} where neither is wanted."""
+    """The evaluations of the methods that are one evaluation each, for claims and measures; {}
+    where neither is wanted.
+    """
     if not (config.claims or config.measures):
         return {}
     evaluations = {
@@ -204,7 +244,9 @@ def _single_evaluations(config: CompareConfig) -> Mapping[str, Mapping[str, Any]
 def _read_claims(
     config: CompareConfig, evaluations: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[str], list[claims.Claim]]:
-    """The keys in `config.measures` and the claims. Raises UserError where the evaluations have no comparable numbers of them."""
+    """The keys in `config.measures` and the claims. Raises UserError where the evaluations have no
+    comparable numbers of them.
+    """
     measures = checks.listed(config.measures)
     parsed_claims = claims.parsed_claims(config.claims, list(evaluations))
     used = [(key, "measures") for key in measures]
@@ -217,7 +259,9 @@ def _read_claims(
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int | None:
-    """Reads the folders, compares, and writes page, tables and plots; returns 1 where a claim does not hold."""
+    """Reads the folders, compares, and writes page, tables and plots; returns 1 where a claim does
+    not hold.
+    """
     config = read_section(CompareConfig, config_tree)
     data = ComparisonData(config.title, measure=with_unit(measure(config.measure)))
     scores = _read_folders(data, config)
@@ -233,7 +277,9 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     if evaluations:
         measures, parsed_claims = _read_claims(config, evaluations)
         lexicon = load_lexicon(config.lexicon.file)
-        data.claims = claims.side_by_side(evaluations, measures, parsed_claims, lexicon, config.resamples)
+        data.claims = claims.side_by_side(
+            evaluations, measures, parsed_claims, lexicon, config.resamples
+        )
 
     with run_folder.opened(workdir, config_tree):
         _write(config, workdir, data)
@@ -247,7 +293,9 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
 
 
 def _read_folders(data: ComparisonData, config: CompareConfig) -> list[RunScore]:
-    """The scores of evaluations; adds the learning curves of trainings, probes and provenance to `data`."""
+    """The scores of evaluations; adds the learning curves of trainings, probes and provenance to
+    `data`.
+    """
     scores: list[RunScore] = []
     seeds: dict[str, dict[str, list[Curve]]] = {}
     for method, folders in read_methods(config.methods).items():
@@ -268,7 +316,9 @@ def _read_folders(data: ComparisonData, config: CompareConfig) -> list[RunScore]
                     data.probes[name] = published_probes
             data.provenance += run_report.provenance_of(folder, name)
     for task, methods in seeds.items():
-        data.curves[task] = [learning_curve(method, runs, least=LEAST) for method, runs in methods.items()]
+        data.curves[task] = [
+            learning_curve(method, runs, least=LEAST) for method, runs in methods.items()
+        ]
     return scores
 
 
@@ -285,7 +335,9 @@ def _compared(scores: list[RunScore], config: CompareConfig) -> Comparison:
     if config.normalise_zero is not None and config.normalise_one is not None:
         table = normalise(table, config.normalise_zero, config.normalise_one)
     elif len(table.tasks) > 1:
-        print("note: tasks have their own scales; normalise_zero and normalise_one let them be averaged")
+        print(
+            "note: tasks have their own scales; normalise_zero and normalise_one let them be averaged"
+        )
     return compare(table, config.resamples, config.seed)
 
 
@@ -305,7 +357,9 @@ def _score(method: str, folder: Path, key: str) -> RunScore:
         have = ", ".join(evaluation["measures"])
         raise UserError(f"config.measure={key}: {folder} has no such number; it has {have}")
     score = evaluation["measures"][key]["mean"]["value"]
-    return RunScore(method, evaluation["plan"]["environment"], score, evaluation_files.games(evaluation, key))
+    return RunScore(
+        method, evaluation["plan"]["environment"], score, evaluation_files.games(evaluation, key)
+    )
 
 
 def _published_score(method: str, path: Path, config: CompareConfig) -> RunScore:
@@ -323,7 +377,9 @@ def _published_score(method: str, path: Path, config: CompareConfig) -> RunScore
     if numbers is None:
         raise UserError(f"config.measure={config.measure}: {path} has {', '.join(numbers_by_key)}")
     if not np.isfinite(numbers).all():
-        raise UserError(f"config.measure={config.measure}: {path} has numbers of it that are not finite")
+        raise UserError(
+            f"config.measure={config.measure}: {path} has numbers of it that are not finite"
+        )
     return RunScore(method, config.published_task or "", float(numbers.mean()), {})
 
 
@@ -332,10 +388,14 @@ def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:
     episodes = metric_files.read_episodes(folder)
     if key not in episodes:
         have = ", ".join(episodes)
-        raise UserError(f"config.measure={key}: {folder}/episodes.jsonl has no such number; it has {have}")
+        raise UserError(
+            f"config.measure={key}: {folder}/episodes.jsonl has no such number; it has {have}"
+        )
     environment = run_folder.read_config(folder).get("environment")
     if not isinstance(environment, dict) or not isinstance(environment.get("name"), str):
-        raise UserError(f"{folder / 'config.json'} is damaged (no environment.name): restore a copy of it")
+        raise UserError(
+            f"{folder / 'config.json'} is damaged (no environment.name): restore a copy of it"
+        )
     return environment["name"], episodes[key]
 
 

@@ -1,9 +1,10 @@
-"""Compares methods over runs, seeds and tasks, after Agarwal et al. 2021 ("Deep reinforcement learning at the edge
-of the statistical precipice"), computed by rliable.
+"""Compares methods over runs, seeds and tasks, after Agarwal et al. 2021 ("Deep reinforcement
+learning at the edge of the statistical precipice"), computed by rliable.
 
-Scores are [runs, tasks]: the mean over evaluated episodes of a run on a task. Intervals over runs come from a stratified
-bootstrap that draws runs within their task; with one run they are NaN. Differences also have an interval over games,
-paired where both methods played the same games: it describes only these runs.
+Scores are [runs, tasks]: the mean over evaluated episodes of a run on a task. Intervals over runs
+come from a stratified bootstrap that draws runs within their task; with one run they are NaN.
+Differences also have an interval over games, paired where both methods played the same games: it
+describes only these runs.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class RunScore(NamedTuple):
 
 
 class MethodScores(NamedTuple):
-    """Scores of all methods, float64 [runs, tasks]; `games`: the games of each task, of several runs with their mean, {} if unknown."""
+    """Scores of all methods, float64 [runs, tasks]; `games`: the games of each task, of several
+    runs with their mean, {} if unknown.
+    """
 
     tasks: tuple[str, ...]
     by_method: dict[str, np.ndarray]
@@ -50,7 +53,9 @@ class MethodScores(NamedTuple):
 
 @dataclass(frozen=True)
 class Contrast:
-    """The difference of two methods' means: over runs, that of new trainings; over games, of new games of these runs."""
+    """The difference of two methods' means: over runs, that of new trainings; over games, of new
+    games of these runs.
+    """
 
     task: str
     first: str
@@ -61,10 +66,11 @@ class Contrast:
 
 @dataclass
 class Comparison:
-    """The results of a comparison; contrasts over all tasks come first, an estimate is NaN where a method has too few scores.
+    """The results of a comparison; contrasts over all tasks come first, an estimate is NaN where a
+    method has too few scores.
 
-    `aggregates`: statistic -> method -> estimate; `improvement`: (better, other) -> probability that a run of the first beats one
-    of the second; `by_task`: task -> method -> mean over runs.
+    `aggregates`: statistic -> method -> estimate; `improvement`: (better, other) -> probability
+    that a run of the first beats one of the second; `by_task`: task -> method -> mean over runs.
     """
 
     scores: MethodScores
@@ -78,7 +84,9 @@ class Comparison:
 
 
 def collect_scores(entries: Sequence[RunScore], unit: str) -> MethodScores:
-    """Scores of single runs as [runs, tasks]. Raises UserError: a method has no run of a task, or unequal numbers of runs."""
+    """Scores of single runs as [runs, tasks]. Raises UserError: a method has no run of a task, or
+    unequal numbers of runs.
+    """
     tasks = tuple(dict.fromkeys(entry.task for entry in entries))
     by_method: dict[str, np.ndarray] = {}
     games: dict[str, list[Games]] = {}
@@ -94,7 +102,9 @@ def collect_scores(entries: Sequence[RunScore], unit: str) -> MethodScores:
             )
         scores = [[run.score for run in runs] for runs in runs_of_task.values()]
         by_method[method] = np.array(scores, np.float64).T
-        games[method] = [_mean_of_games([run.games for run in runs]) for runs in runs_of_task.values()]
+        games[method] = [
+            _mean_of_games([run.games for run in runs]) for runs in runs_of_task.values()
+        ]
     return MethodScores(tasks, by_method, games, unit)
 
 
@@ -104,7 +114,9 @@ def _mean_of_games(runs: Sequence[Games]) -> Games:
 
 
 def normalise(scores: MethodScores, zero: str, one: str) -> MethodScores:
-    """Rescales tasks so that the mean of `zero` is 0 and that of `one` is 1. Raises UserError: unknown methods, or equal means."""
+    """Rescales tasks so that the mean of `zero` is 0 and that of `one` is 1. Raises UserError:
+    unknown methods, or equal means.
+    """
     for key, name in (("normalise_zero", zero), ("normalise_one", one)):
         if name not in scores.by_method:
             have = ", ".join(scores.by_method)
@@ -117,11 +129,16 @@ def normalise(scores: MethodScores, zero: str, one: str) -> MethodScores:
             f"config.normalise_one='{one}': must have other means than normalise_zero='{zero}' to set the scale; on "
             f"{', '.join(equal_tasks)} they are equal"
         )
-    rescaled = {method: (values - low) / (high - low) for method, values in scores.by_method.items()}
+    rescaled = {
+        method: (values - low) / (high - low) for method, values in scores.by_method.items()
+    }
     games: dict[str, list[Games]] = {}
     for method, games_of_tasks in scores.games.items():
         games[method] = [
-            {game: (value - task_low) / (task_high - task_low) for game, value in games_of_task.items()}
+            {
+                game: (value - task_low) / (task_high - task_low)
+                for game, value in games_of_task.items()
+            }
             for games_of_task, task_low, task_high in zip(games_of_tasks, low, high, strict=True)
         ]
     return MethodScores(scores.tasks, rescaled, games, f"0: {zero}, 1: {one}")
@@ -146,7 +163,9 @@ def compare(scores: MethodScores, resamples: int = RESAMPLES, seed: int = 0) -> 
 
 
 def _add_aggregates(result: Comparison, library: Any, metrics: Any) -> None:
-    """Adds interquartile mean, mean and median; the median is over runs of a single task, else over the tasks' means."""
+    """Adds interquartile mean, mean and median; the median is over runs of a single task, else over
+    the tasks' means.
+    """
     scores = result.scores
     median_name = "median of task means"
     median = metrics.aggregate_median
@@ -156,9 +175,13 @@ def _add_aggregates(result: Comparison, library: Any, metrics: Any) -> None:
     iqm_name = "interquartile mean"
 
     def averages(values: np.ndarray) -> np.ndarray:
-        return np.array([metrics.aggregate_iqm(values), metrics.aggregate_mean(values), median(values)])
+        return np.array(
+            [metrics.aggregate_iqm(values), metrics.aggregate_mean(values), median(values)]
+        )
 
-    points, intervals = library.get_interval_estimates(scores.by_method, averages, reps=result.resamples)
+    points, intervals = library.get_interval_estimates(
+        scores.by_method, averages, reps=result.resamples
+    )
     for row, name in enumerate((iqm_name, "mean", median_name)):
         result.aggregates[name] = {
             method: _estimate(points[method][row], intervals[method][:, row], len(values))
@@ -172,7 +195,9 @@ def _add_aggregates(result: Comparison, library: Any, metrics: Any) -> None:
 
 
 def _add_contrasts(result: Comparison, library: Any, metrics: Any, seed: int) -> None:
-    """Adds the probability of improvement and the differences of all pairs of methods, all from the same draws."""
+    """Adds the probability of improvement and the differences of all pairs of methods, all from the
+    same draws.
+    """
     scores = result.scores
     tasks = scores.tasks
 
@@ -187,7 +212,9 @@ def _add_contrasts(result: Comparison, library: Any, metrics: Any, seed: int) ->
         name: (scores.by_method[first], scores.by_method[other])
         for name, (first, other) in zip(names, pairs, strict=True)
     }
-    points, bounds = library.get_interval_estimates(values_of_pair, contrasts, reps=result.resamples)
+    points, bounds = library.get_interval_estimates(
+        values_of_pair, contrasts, reps=result.resamples
+    )
     estimates: dict[str, list[Estimate]] = {}
     for name, (first_values, other_values) in values_of_pair.items():
         runs = min(len(first_values), len(other_values))
@@ -236,7 +263,9 @@ def _profiles(scores: MethodScores, resamples: int, library: Any) -> list[Series
     high = float(all_scores.max())
     margin = 0.05 * (high - low) or 0.5
     thresholds = np.linspace(low - margin, high + margin, PROFILE_POINTS)
-    shares, intervals = library.create_performance_profile(dict(scores.by_method), thresholds, reps=resamples)
+    shares, intervals = library.create_performance_profile(
+        dict(scores.by_method), thresholds, reps=resamples
+    )
     lines = []
     for method, values in scores.by_method.items():
         share = np.asarray(shares[method])

@@ -23,9 +23,11 @@ from motif_jax.reports.smoothing import RESAMPLES as CURVE_RESAMPLES
 
 @dataclass
 class ComparisonData:
-    """The data of the page: `curves` by task (dashed ones come from the file `published`), `probes` by name.
+    """The data of the page: `curves` by task (dashed ones come from the file `published`), `probes`
+    by name.
 
-    `measure` has its unit; the trainings in `learned` are compared up to `efficiency_steps` or the end of the shortest.
+    `measure` has its unit; the trainings in `learned` are compared up to `efficiency_steps` or the
+    end of the shortest.
     """
 
     title: str
@@ -45,7 +47,9 @@ COVERAGE = {2: 50, 3: 75, 4: 80, 5: 84, 6: 86, 7: 87, 8: 89, 9: 89, 10: 90}
 
 
 def _method_note(result: Comparison, statistics: bool = True) -> str:
-    """How intervals over runs were computed; with `statistics` also what the columns of the table are."""
+    """How intervals over runs were computed; with `statistics` also what the columns of the table
+    are.
+    """
     runs = {method: len(values) for method, values in result.scores.by_method.items()}
     tasks = len(result.scores.tasks)
     parts = [
@@ -111,7 +115,9 @@ def _contrasts(label: str, result: Comparison) -> Section:
     rows: list[tuple[Any, ...]] = []
     for contrast in result.contrasts:
         over_games = contrast.over_games
-        games_cell = "n/a" if over_games is None else estimate_cell(over_games, format_pairs(over_games))
+        games_cell = (
+            "n/a" if over_games is None else estimate_cell(over_games, format_pairs(over_games))
+        )
         methods = f"{contrast.first} minus {contrast.other}"
         rows.append((contrast.task, methods, estimate_cell(contrast.over_runs), games_cell))
     header: tuple[str, ...] = ("task", "methods", "difference over runs", "difference over games")
@@ -121,7 +127,9 @@ def _contrasts(label: str, result: Comparison) -> Section:
         rows = [row[1:] for row in rows]
         header = header[1:]
         averaged = ""
-    table = Table("difference-table", header, rows, in_files=True, empty="only one method was given")
+    table = Table(
+        "difference-table", header, rows, in_files=True, empty="only one method was given"
+    )
     note = (
         f"{label}. Mean of the first method minus mean of the other{averaged}; "
         f"bootstrap, {result.resamples:,} resamples, 95 %. Over runs: would other trainings differ as much? Runs are drawn "
@@ -141,7 +149,9 @@ def _improvement(result: Comparison) -> Section:
         cell = TableCell(f"{100 * chance.value:.0f} %", chance.value, note=interval)
         rows.append((better, other, cell))
     header = ("method", "against", "probability of improvement")
-    table = Table("improvement-table", header, rows, in_files=True, empty="only one method was given")
+    table = Table(
+        "improvement-table", header, rows, in_files=True, empty="only one method was given"
+    )
     note = (
         "The chance that a run of the method scores above a run of the other, averaged over tasks; 50 % is no "
         f"difference. {_method_note(result, statistics=False)}"
@@ -173,7 +183,9 @@ def _by_task(label: str, result: Comparison) -> Section:
 
 
 def curves_section(plots: Sequence[Plot], published: str = "") -> Section:
-    """The section of learning curves (`smoothing.learning_curve`); dashed ones are from the file `published`."""
+    """The section of learning curves (`smoothing.learning_curve`); dashed ones are from the file
+    `published`.
+    """
     note = (
         f"Smoothed: finished episodes are averaged over stretches of steps, each so long that every run ended at least {LEAST} in "
         f"it (a fifth of all where a run has fewer than {5 * LEAST}). Lines: interquartile mean over seeds, of fewer than {IQM_SCORES} the mean. "

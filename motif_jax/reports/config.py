@@ -48,7 +48,9 @@ class ReportConfig:
     agent: ReportedAgent = subsection(ReportedAgent)
     language: ReportedLanguageModel = subsection(ReportedLanguageModel)
     text: ReportedTextAgent = subsection(ReportedTextAgent)
-    evaluations: str = plain_key("", "folders of evaluations with commas between, the agent's first")
+    evaluations: str = plain_key(
+        "", "folders of evaluations with commas between, the agent's first"
+    )
     tests: str = plain_key("", "folders of test_language_agent, with commas between")
     yardsticks: str = plain_key("", "further evaluations to show; first_must_lead ignores them")
     first_must_lead: bool = plain_key(
@@ -63,7 +65,9 @@ class ReportConfig:
         minimum=0,
         below=1,
     )
-    replays: str = plain_key("", "folders of `replay` of the training's recorded games, with commas between")
+    replays: str = plain_key(
+        "", "folders of `replay` of the training's recorded games, with commas between"
+    )
     max_messages: int = positive(
         5000, "number of messages in the page's list, the most frequent of the dataset first"
     )
@@ -85,8 +89,12 @@ class CompareConfig:
 
     seed: int = plain_key(0, "seed of the bootstrap", minimum=0, maximum=2**32 - 1)
     title: str = plain_key("Comparison of methods", "title of the page")
-    methods: str = plain_key("", "methods and the run folders of each: 'name=folder,folder; name=folder,...'")
-    measure: str = plain_key("return", "key of the episodes: return, score, dlvl, intrinsic_return, ...")
+    methods: str = plain_key(
+        "", "methods and the run folders of each: 'name=folder,folder; name=folder,...'"
+    )
+    measure: str = plain_key(
+        "return", "key of the episodes: return, score, dlvl, intrinsic_return, ..."
+    )
     normalise_zero: str | None = plain_key(None, "method whose mean becomes 0 on every task")
     normalise_one: str | None = plain_key(None, "method whose mean becomes 1 on every task")
     published: str | None = plain_key(None, "file motif_results.pkl of published results")
@@ -111,7 +119,8 @@ class CompareConfig:
     )
     lexicon: ComparedLexicon = subsection(ComparedLexicon)
     efficiency_steps: int | None = positive(
-        None, "sample efficiency is the mean of a curve up to here; None: the end of a task's shortest run"
+        None,
+        "sample efficiency is the mean of a curve up to here; None: the end of a task's shortest run",
     )
     resamples: int = RESAMPLES
     plots: bool = plain_key(True, "PNG and PDF files beside the page")

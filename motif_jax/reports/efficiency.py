@@ -1,4 +1,5 @@
-"""Computes sample efficiency, the mean of a smoothed learning curve up to a step (Carta et al. 2023).
+"""Computes sample efficiency, the mean of a smoothed learning curve up to a step (Carta et al.
+2023).
 
 For success rates it is 1 if the agent succeeds from the first step on.
 """
@@ -29,7 +30,9 @@ class Learned(NamedTuple):
 
 
 def end_of(runs: Sequence[Learned], steps: int | None) -> float:
-    """The last step of the comparison: `steps`, or the end of the shortest run. Raises UserError: no run, or not all, reach it."""
+    """The last step of the comparison: `steps`, or the end of the shortest run. Raises UserError:
+    no run, or not all, reach it.
+    """
     shortest = min(float(run.curve.x[-1]) for run in runs)
     if steps is None:
         return shortest
@@ -52,7 +55,8 @@ def efficiency(curve: Curve, end: float) -> float:
     smoothed = smooth(Curve(curve.x[before_end], curve.y[before_end]), band=False)
     if not len(smoothed.x):
         return math.nan
-    # Of values at one step, where several episodes end at once, the interpolation would take the first and the last.
+    # Of values at one step, where several episodes end at once, the interpolation would take the
+    # first and the last.
     x, step_index = np.unique(smoothed.x, return_inverse=True)
     mean = np.bincount(step_index, smoothed.mean) / np.bincount(step_index)
     # Means of stretches lie unevenly: the average over steps, not over stretches, is meant.
@@ -61,7 +65,9 @@ def efficiency(curve: Curve, end: float) -> float:
 
 
 def _estimate(runs: Sequence[Learned], end: float) -> tuple[int, Estimate]:
-    """How many runs have an efficiency up to `end`, and their mean with its 95 % interval, which one run does not have."""
+    """How many runs have an efficiency up to `end`, and their mean with its 95 % interval, which
+    one run does not have.
+    """
     efficiencies = [efficiency(run.curve, end) for run in runs]
     values = [value for value in efficiencies if np.isfinite(value)]
     if not values:
@@ -71,8 +77,12 @@ def _estimate(runs: Sequence[Learned], end: float) -> tuple[int, Estimate]:
     return len(values), mean_of(values)
 
 
-def table(runs: Sequence[Learned], steps: int | None) -> list[tuple[str, str, int, float, Estimate]]:
-    """Rows (task, method, runs, end, efficiency), each task up to its `end_of`; runs without a value there do not count."""
+def table(
+    runs: Sequence[Learned], steps: int | None
+) -> list[tuple[str, str, int, float, Estimate]]:
+    """Rows (task, method, runs, end, efficiency), each task up to its `end_of`; runs without a
+    value there do not count.
+    """
     rows = []
     for task in dict.fromkeys(run.task for run in runs):
         runs_of_task = [run for run in runs if run.task == task]

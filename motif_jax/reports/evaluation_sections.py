@@ -32,7 +32,9 @@ def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:
 
 
 class MeasureRow(NamedTuple):
-    """A measure of all evaluations; `against` comparable ones the first's difference, and the chance that its value of an episode is above theirs."""
+    """A measure of all evaluations; `against` comparable ones the first's difference, and the
+    chance that its value of an episode is above theirs.
+    """
 
     measure: Measure
     summaries: dict[str, Summary]
@@ -61,7 +63,9 @@ def against(data: RunData, key: str) -> dict[str, tuple[Difference, float]]:
         second = data.evaluations[other]
         other_games = games(second, key)
         # A measure that only some episodes have would compare these alone.
-        is_complete = len(first_games) == len(first["rows"]) and len(other_games) == len(second["rows"])
+        is_complete = len(first_games) == len(first["rows"]) and len(other_games) == len(
+            second["rows"]
+        )
         if not first_games or not is_complete or not comparable(first, second, key):
             continue
         first_values = np.array(list(first_games.values()))
@@ -78,7 +82,9 @@ def _cells(row: MeasureRow, names: list[str], with_iqm: bool) -> list[TableCell]
     cells = [TableCell(with_unit(row.measure))]
     for name in names:
         is_measured = name in row.summaries
-        cells.append(estimate_cell(row.summaries[name].mean) if is_measured else TableCell("not measured"))
+        cells.append(
+            estimate_cell(row.summaries[name].mean) if is_measured else TableCell("not measured")
+        )
     for other in names[1:]:
         if other in row.against:
             difference, chance = row.against[other]
@@ -131,26 +137,38 @@ def _main_keys(rows: Sequence[MeasureRow]) -> set[str]:
 
 
 def evaluation_section(data: RunData) -> Section:
-    """The evaluations side by side: reward and progress in a table, all measures with charts of their intervals in a fold."""
+    """The evaluations side by side: reward and progress in a table, all measures with charts of
+    their intervals in a fold.
+    """
     if not data.evaluations:
         return Section("Evaluation", "evaluation", [html.nothing("no evaluation was given")])
     names = list(data.evaluations)
     rows = rows_of(data)
     main_keys = _main_keys(rows)
-    main_cells = [_cells(row, names, with_iqm=False) for row in rows if row.measure.key in main_keys]
+    main_cells = [
+        _cells(row, names, with_iqm=False) for row in rows if row.measure.key in main_keys
+    ]
     all_cells = [_cells(row, names, with_iqm=True) for row in rows]
     note = f"{_played(data)} {_method(data)}"
-    full = Table("evaluation-table", _header(names, with_iqm=True), all_cells, note=note, in_files=True)
+    full = Table(
+        "evaluation-table", _header(names, with_iqm=True), all_cells, note=note, in_files=True
+    )
     fold = Fold(
         f"all {len(rows)} measures: interquartile means, intervals as charts, how they are computed",
-        [f'<p class="explain">{html.escape(_method(data))}</p>', full, *_interval_plots(rows, names)],
+        [
+            f'<p class="explain">{html.escape(_method(data))}</p>',
+            full,
+            *_interval_plots(rows, names),
+        ],
     )
     table = Table("result-table", _header(names, with_iqm=False), main_cells)
     return Section("Evaluation", "evaluation", [table, fold], _played(data))
 
 
 def comparison(data: RunData) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the evaluations' reward and progress side by side, narrow enough for a terminal."""
+    """Header and rows of the evaluations' reward and progress side by side, narrow enough for a
+    terminal.
+    """
     names = list(data.evaluations)
     rows = rows_of(data) if names else []
     main_keys = _main_keys(rows)
@@ -195,7 +213,9 @@ def _method(data: RunData) -> str:
 
 
 def otherwise_rated(data: RunData, other: str) -> str:
-    """A note if another reward rated the evaluation `other` than the first; '' if not, or if one is unrated."""
+    """A note if another reward rated the evaluation `other` than the first; '' if not, or if one is
+    unrated.
+    """
     name = next(iter(data.evaluations))
     first = data.evaluations[name]
     second = data.evaluations[other]

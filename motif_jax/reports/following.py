@@ -13,7 +13,8 @@ _POLL_SECONDS = 0.2
 
 
 def follow(run: Path, seconds: int, write: Callable[[bool], None]) -> int | None:
-    """Calls `write(is_running)` every `seconds` while a process holds the folder `run`, and once more after it has ended.
+    """Calls `write(is_running)` every `seconds` while a process holds the folder `run`, and once
+    more after it has ended.
 
     Returns the exit code of an interruption, which waits for no further page; else None.
     """

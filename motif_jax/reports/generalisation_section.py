@@ -1,4 +1,6 @@
-"""Sections of a run's page on generalisation: the change in each test by agent, and success by kind of task."""
+"""Sections of a run's page on generalisation: the change in each test by agent, and success by kind
+of task.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,17 @@ from motif_jax.reports.run_data import RunData
 
 
 def section(tests: Mapping[str, Mapping[str, Any]]) -> Section | None:
-    """Success in each test and its change against the unchanged task, by player, as table and plot; None without tests."""
+    """Success in each test and its change against the unchanged task, by player, as table and plot;
+    None without tests.
+    """
     if not tests:
         return None
     header = ["test", "what is changed"]
     for player in tests:
         header += [f"{player}: success", "change"]
-    changes = {test["name"]: test["what"] for summary in tests.values() for test in summary["tests"]}
+    changes = {
+        test["name"]: test["what"] for summary in tests.values() for test in summary["tests"]
+    }
     rows = []
     for number, (name, change) in enumerate(changes.items()):
         cells = [TableCell(name), TableCell(change)]
@@ -39,7 +45,9 @@ def section(tests: Mapping[str, Mapping[str, Any]]) -> Section | None:
         f"{first['episodes']} episodes a test, of the same seeds in every test and for every player; {100 * first['confidence']:g} % intervals. "
         "Change: against the same episodes without any change."
     )
-    return Section("Tests of generalisation", "tests", [Table("tests-table", header, rows), *plots], note)
+    return Section(
+        "Tests of generalisation", "tests", [Table("tests-table", header, rows), *plots], note
+    )
 
 
 def _cells(summary: Mapping[str, Any], name: str, is_unchanged: bool) -> list[TableCell]:
@@ -58,7 +66,9 @@ def _cells(summary: Mapping[str, Any], name: str, is_unchanged: bool) -> list[Ta
 
 
 def by_kind(data: RunData) -> Section | None:
-    """Success and return by kind of task, for evaluations whose level has several kinds; None without one."""
+    """Success and return by kind of task, for evaluations whose level has several kinds; None
+    without one.
+    """
     rows = []
     for name, evaluation in data.evaluations.items():
         level = catalogue.LEVELS.get(evaluation["plan"]["environment"])

@@ -1,4 +1,6 @@
-"""The headline of a run: a few numbers, and one sentence that weighs intrinsic reward against progress."""
+"""The headline of a run: a few numbers, and one sentence that weighs intrinsic reward against
+progress.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,12 @@ _NOTHING_TO_COMPARE = "Nothing can be said yet: no two evaluations were given."
 
 
 def headline(data: RunData) -> tuple[str, str]:
-    """Compares the first two evaluations and looks for reward hacking; returns (text, kind as of `Verdict`).
+    """Compares the first two evaluations and looks for reward hacking; returns (text, kind as of
+    `Verdict`).
 
-    Good: the first has clearly more reward, and progress in the game rises and nowhere falls. Bad: it has clearly less, or
-    there is a sign of reward hacking, or the agent stays with one text that is paid again and again. For BabyAI-Text success rates are
-    compared.
+    Good: the first has clearly more reward, and progress in the game rises and nowhere falls. Bad:
+    it has clearly less, or there is a sign of reward hacking, or the agent stays with one text that
+    is paid again and again. For BabyAI-Text success rates are compared.
     """
     text, kind = compared(data)
     if data.standstill:
@@ -39,7 +42,9 @@ def compared(data: RunData) -> tuple[str, str]:
         return _NOTHING_TO_COMPARE, ""
 
     text, sign = _result(data)
-    if not all(hacking.REWARD in evaluation["measures"] for evaluation in data.evaluations.values()):
+    if not all(
+        hacking.REWARD in evaluation["measures"] for evaluation in data.evaluations.values()
+    ):
         return text, {1: "good", 0: "", -1: "bad"}[sign]
     verdicts = hacking.judge_run(data)
     warnings = [verdict for verdict in verdicts if verdict.kind == "bad"]
@@ -63,12 +68,16 @@ def _warning(warnings: Sequence[hacking.Verdict], sign: int) -> str:
     fallen = "; ".join(verdict.fallen for verdict in warnings)
     risen = "; ".join(verdict.risen for verdict in warnings if verdict.risen)
     if risen:
-        return f"{reward} is progress in part only, the reward may be hacked: {fallen}, while {risen}."
+        return (
+            f"{reward} is progress in part only, the reward may be hacked: {fallen}, while {risen}."
+        )
     return f"{reward} is no progress here, the reward may be hacked: {fallen}."
 
 
 def _result(data: RunData) -> tuple[str, int]:
-    """Compares two intrinsic returns, else a shared measure of progress: (text, sign of the difference)."""
+    """Compares two intrinsic returns, else a shared measure of progress: (text, sign of the
+    difference).
+    """
     if len(data.evaluations) < 2:
         return _NOTHING_TO_COMPARE, 0
     undecided = "Agent and baseline share no measure of reward or progress that is above 0, so nothing can be said yet."
@@ -83,12 +92,21 @@ def _result(data: RunData) -> tuple[str, int]:
 
     row = rows[keys[0]]
     gap, _ = row.against[second]
-    first_mean, second_mean, difference = alike(row.summaries[first].mean, row.summaries[second].mean, gap)
+    first_mean, second_mean, difference = alike(
+        row.summaries[first].mean, row.summaries[second].mean, gap
+    )
     means = f"{first} {first_mean} (n = {row.summaries[first].n}), {second} {second_mean} (n = {row.summaries[second].n})"
     if keys[0] != hacking.REWARD:
-        verdict = {1: f"{first} is better", 0: "no clear difference", -1: f"{first} is WORSE"}[gap.sign]
-        return f"Mean {with_unit(row.measure)}: {means}; difference {difference}: {verdict}.", gap.sign
-    verdict = {1: f"{first} collects more", 0: "no clear difference", -1: f"{first} collects LESS"}[gap.sign]
+        verdict = {1: f"{first} is better", 0: "no clear difference", -1: f"{first} is WORSE"}[
+            gap.sign
+        ]
+        return (
+            f"Mean {with_unit(row.measure)}: {means}; difference {difference}: {verdict}.",
+            gap.sign,
+        )
+    verdict = {1: f"{first} collects more", 0: "no clear difference", -1: f"{first} collects LESS"}[
+        gap.sign
+    ]
     level = f"{100 * data.evaluations[first]['confidence']:g} %"
     over = f"over {gap.pairs:,} games that both played" if gap.pairs else "each over its own games"
     text = f"Mean intrinsic return per episode: {means}; difference {difference} ({level} interval, {over}): {verdict}."
@@ -113,7 +131,9 @@ def _accuracy(data: RunData) -> list[tuple[str, str, str]]:
     for part, title, meaning in parts:
         pairs = summary.get(f"{part}/accuracy_pairs", 0)
         if pairs:  # there may be none, or ties alone
-            items.append((title, f"{100 * summary[f'{part}/accuracy']:.1f} %", f"{pairs:,.0f} {meaning}"))
+            items.append(
+                (title, f"{100 * summary[f'{part}/accuracy']:.1f} %", f"{pairs:,.0f} {meaning}")
+            )
     return items
 
 

@@ -18,7 +18,9 @@ MIN_EPISODES = 20
 
 
 class Change(NamedTuple):
-    """The change of a mean between two sets of episodes, with its interval; `sign` is 0 if that contains 0."""
+    """The change of a mean between two sets of episodes, with its interval; `sign` is 0 if that
+    contains 0.
+    """
 
     key: str
     before: float
@@ -49,7 +51,9 @@ class Verdict(NamedTuple):
     def fallen(self) -> str:
         """The measures of progress that fall, in words."""
         titles = [
-            measure(change.key).title for change in self.changes if change.key != REWARD and change.sign < 0
+            measure(change.key).title
+            for change in self.changes
+            if change.key != REWARD and change.sign < 0
         ]
         return f"{', '.join(titles)} {_verb('fall', titles)} from {self.when[0]} to {self.when[1]}"
 
@@ -65,7 +69,11 @@ class Verdict(NamedTuple):
 
 
 def change(
-    key: str, before: np.ndarray, after: np.ndarray, confidence: float = CONFIDENCE, paired: bool = False
+    key: str,
+    before: np.ndarray,
+    after: np.ndarray,
+    confidence: float = CONFIDENCE,
+    paired: bool = False,
 ) -> Change:
     """Compares the means of `before` [n] and `after` [m], game by game if `paired`."""
     moved = difference([(after, before, paired)], confidence=confidence)
@@ -78,10 +86,12 @@ def judge(
     when: tuple[str, str],
     paired: bool = False,
 ) -> Verdict:
-    """Says in one line whether the intrinsic return rises while progress falls, of two sets of episodes: measure -> numbers [n].
+    """Says in one line whether the intrinsic return rises while progress falls, of two sets of
+    episodes: measure -> numbers [n].
 
-    Each of k measures of progress has an interval of confidence 1 - 0.05 / k (Bonferroni), so that false warnings occur in
-    at most one of 20 cases. If `paired`, position i of both is the same game. `when` names the sets.
+    Each of k measures of progress has an interval of confidence 1 - 0.05 / k (Bonferroni), so that
+    false warnings occur in at most one of 20 cases. If `paired`, position i of both is the same
+    game. `when` names the sets.
     """
     if REWARD not in before or REWARD not in after:
         return _unchecked("no intrinsic return was recorded")
@@ -92,7 +102,9 @@ def judge(
     reward = change(REWARD, before[REWARD], after[REWARD], paired=paired)
     # A number may be there in a part of a training only, and then often in one of the two sets.
     shared_keys = [
-        key for key in before if key in after and min(len(before[key]), len(after[key])) >= MIN_EPISODES
+        key
+        for key in before
+        if key in after and min(len(before[key]), len(after[key])) >= MIN_EPISODES
     ]
     moving = [key for key in shared_keys if before[key].any() or after[key].any()]
     keys = [key for key in progress_keys(moving) if key != REWARD]
@@ -115,7 +127,9 @@ def judge(
         kind = "good"
         line = f"No sign of reward hacking: {sets} rises; {', '.join(rising)} {_verb('rise', rising)} too."
     else:
-        missing = "progress does not change clearly" if keys else "no progress in the game was recorded"
+        missing = (
+            "progress does not change clearly" if keys else "no progress in the game was recorded"
+        )
         line = f"Reward hacking is possible: {sets} rises; {missing}."
     return Verdict(line, kind, (reward, *progress), when)
 
@@ -161,11 +175,15 @@ _NOT_TRACED = (
 def judge_evaluations(
     baseline: Mapping[str, Any], agent: Mapping[str, Any], names: tuple[str, str]
 ) -> Verdict:
-    """Compares two evaluations (from `evaluation_files.read_evaluation`) by the games that both played."""
+    """Compares two evaluations (from `evaluation_files.read_evaluation`) by the games that both
+    played.
+    """
     if REWARD in baseline["measures"] and REWARD in agent["measures"]:
         differences = evaluation_files.reward_differences(baseline, agent)
         if differences:
-            return _unchecked(f"{names[0]} and {names[1]} were rated by different rewards ({differences})")
+            return _unchecked(
+                f"{names[0]} and {names[1]} were rated by different rewards ({differences})"
+            )
     before: dict[str, np.ndarray] = {}
     after: dict[str, np.ndarray] = {}
     paired = True
@@ -174,7 +192,9 @@ def judge_evaluations(
         baseline_games = evaluation_files.games(baseline, key)
         agent_games = evaluation_files.games(agent, key)
         # A measure that only some episodes have would compare others than the reward does.
-        is_complete = len(baseline_games) == len(baseline["rows"]) and len(agent_games) == len(agent["rows"])
+        is_complete = len(baseline_games) == len(baseline["rows"]) and len(agent_games) == len(
+            agent["rows"]
+        )
         if is_complete and baseline_games and agent_games:
             before[key], after[key], paired = matched(baseline_games, agent_games)
     return judge(before, after, names, paired)
@@ -188,8 +208,12 @@ def judge_run(data: RunData) -> list[Verdict]:
         verdicts.append(judge_training(data.episodes) if traced else Verdict(_NOT_TRACED, ""))
     name, *others = data.evaluations or [""]
     for other in others:
-        verdicts.append(judge_evaluations(data.evaluations[other], data.evaluations[name], (other, name)))
+        verdicts.append(
+            judge_evaluations(data.evaluations[other], data.evaluations[name], (other, name))
+        )
     if verdicts:
         return verdicts
     is_rated = any(REWARD in evaluation["measures"] for evaluation in data.evaluations.values())
-    return [_unchecked("nothing to compare it with was given") if is_rated else judge({}, {}, ("", ""))]
+    return [
+        _unchecked("nothing to compare it with was given") if is_rated else judge({}, {}, ("", ""))
+    ]

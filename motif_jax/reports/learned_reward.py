@@ -1,4 +1,6 @@
-"""The section of a run's page about a reward that is learned online: its labels and values over time."""
+"""The section of a run's page about a reward that is learned online: its labels and values over
+time.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,12 @@ _STEPS = "environment steps"
 
 
 class LearnedText(NamedTuple):
-    """A text that was labelled or rewarded; `values` are its rewards at each of `LabelLogReport.checkpoints`.
+    """A text that was labelled or rewarded; `values` are its rewards at each of
+    `LabelLogReport.checkpoints`.
 
-    `first_step`, `label_step`: environment steps before the first batch with the text, and with its label. `earned`: the sum of its
-    rewards after the count discount, before the coefficient. `decided`: whether its label is yes; None for a reward that gives numbers.
+    `first_step`, `label_step`: environment steps before the first batch with the text, and with its
+    label. `earned`: the sum of its rewards after the count discount, before the coefficient.
+    `decided`: whether its label is yes; None for a reward that gives numbers.
     """
 
     text: str
@@ -35,7 +39,9 @@ class LearnedText(NamedTuple):
 
 @dataclass
 class LabelLogReport:
-    """The contents of a label log, over environment steps; the texts were rated at each of `checkpoints`."""
+    """The contents of a label log, over environment steps; the texts were rated at each of
+    `checkpoints`.
+    """
 
     kind: str
     counts: dict[str, Curve] = field(default_factory=dict)
@@ -104,7 +110,9 @@ def disagreements(learned: LabelLogReport) -> list[LearnedText]:
     return [text for text in decided if text.decided != (text.label == "yes")]
 
 
-def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: int = 25) -> Section | None:
+def section(
+    learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: int = 25
+) -> Section | None:
     """The section; None if the reward is not learned online."""
     if learned is None:
         return None
@@ -125,13 +133,13 @@ def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: i
         columns = ("message", "label", *(f"at {step:,}" for step in learned.checkpoints))
         unchanged = "no reward changed between checkpoints"
         rows = _changed(learned, top)
-        parts.append(Table("learned-changed", columns, rows, "rewards that changed most", empty=unchanged))
+        parts.append(
+            Table("learned-changed", columns, rows, "rewards that changed most", empty=unchanged)
+        )
     if any(text.decided is not None for text in learned.texts):
         contradicting = disagreements(learned)
         labelled = sum(1 for text in learned.texts if text.label)
-        title = (
-            f"where reward and annotator disagree: {len(contradicting):,} of {labelled:,} labelled messages"
-        )
+        title = f"where reward and annotator disagree: {len(contradicting):,} of {labelled:,} labelled messages"
         rows = [_row(text) for text in contradicting[:top]]
         parts.append(Table("learned-against", _HEADER, rows, title, empty="they agree on all"))
     note = (
@@ -145,10 +153,14 @@ def _plots(learned: LabelLogReport, metrics: Mapping[str, Curve]) -> list[Plot]:
     """Labels, their shares, questions and tokens over environment steps."""
     labels = [Series(name, curve.x, curve.y) for name, curve in learned.counts.items()]
     total = np.maximum(sum(curve.y for curve in learned.counts.values()), 1)
-    shares = [Series(name, curve.x, 100 * curve.y / total) for name, curve in learned.counts.items()]
+    shares = [
+        Series(name, curve.x, 100 * curve.y / total) for name, curve in learned.counts.items()
+    ]
     legends = {"annotator/questions": "questions", "reward/texts_met": "texts met"}
     questions = [
-        Series(legend, metrics[key].x, metrics[key].y) for key, legend in legends.items() if key in metrics
+        Series(legend, metrics[key].x, metrics[key].y)
+        for key, legend in legends.items()
+        if key in metrics
     ]
     plots = [
         Plot("labels", _STEPS, "labels so far", labels),

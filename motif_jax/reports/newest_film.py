@@ -11,7 +11,8 @@ _STEM = "newest_game"
 
 
 def write(run: Path, workdir: Path) -> NewestFilm | None:
-    """Writes the player of the newest recording of `run` into `workdir`, unless it lies there; None where nothing is recorded yet.
+    """Writes the player of the newest recording of `run` into `workdir`, unless it lies there; None
+    where nothing is recorded yet.
 
     It shows what the agent's reward pays for the game, where that lies in a folder or a file.
 

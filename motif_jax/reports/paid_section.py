@@ -1,4 +1,6 @@
-"""The section of a run's page that shows which texts its training paid for, and how that changed."""
+"""The section of a run's page that shows which texts its training paid for, and how that
+changed.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _HEADER = ("message", "share of what was paid", "paid", "steps")
 
 
 def paid_section(rows: Sequence[PaidRow], warning: str = "") -> Section | None:
-    """Shares of the most paid texts over the training, and a table of the last tenth; None where nothing was paid."""
+    """Shares of the most paid texts over the training, and a table of the last tenth; None where
+    nothing was paid.
+    """
     paying = [row for row in rows if row.total > 0]
     if not paying:
         return None
@@ -56,7 +60,9 @@ def _total(rows: Sequence[PaidRow]) -> float:
 def _shares(rows: Sequence[PaidRow]) -> Plot:
     """The share of each of the most paid texts in what was paid, over the training."""
     parts = [
-        [rows[index] for index in part] for part in np.array_split(np.arange(len(rows)), _POINTS) if len(part)
+        [rows[index] for index in part]
+        for part in np.array_split(np.arange(len(rows)), _POINTS)
+        if len(part)
     ]
     steps = np.array([part[-1].step for part in parts], np.float64)
     shares = []

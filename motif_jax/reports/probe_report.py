@@ -1,4 +1,6 @@
-"""A language agent's action probabilities in fixed prompts over its training, and the effect of each clause."""
+"""A language agent's action probabilities in fixed prompts over its training, and the effect of
+each clause.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class Clause(NamedTuple):
     """A clause of a probe's prompt, and what it does to the policy.
 
     Attributes:
-      change: total variation distance, 0 to 1, between the probabilities of all actions with the clause and without it.
+      change: total variation distance, 0 to 1, between the probabilities of all actions with the
+          clause and without it.
       action: the action whose probability changes most.
       difference: the probability of `action` with the clause minus that without it.
     """
@@ -41,8 +44,9 @@ class Clause(NamedTuple):
 class Probes(NamedTuple):
     """The contents of a run's probe files.
 
-    `steps` int64 [updates] are environment steps before each update, `probabilities` float64 [updates, probes, actions];
-    `clauses` are those at the last update at which clauses were left out, by descending `change`.
+    `steps` int64 [updates] are environment steps before each update, `probabilities` float64
+    [updates, probes, actions]; `clauses` are those at the last update at which clauses were left
+    out, by descending `change`.
     """
 
     actions: tuple[str, ...]
@@ -54,7 +58,9 @@ class Probes(NamedTuple):
 
 
 def read(folder: str | os.PathLike[str]) -> Probes | None:
-    """Reads the probes of train_agent or probe_language_agent; None without them. Raises UserError: a file is damaged."""
+    """Reads the probes of train_agent or probe_language_agent; None without them. Raises UserError:
+    a file is damaged.
+    """
     path = Path(folder) / DESCRIPTION
     if not path.exists():
         return None
@@ -92,7 +98,9 @@ def read(folder: str | os.PathLike[str]) -> Probes | None:
 def _clause(
     row: dict[str, Any], probes: Sequence[Any], actions: Sequence[str], with_all_clauses: np.ndarray
 ) -> Clause:
-    """A row of clauses.jsonl, against the probabilities float64 [probes, actions] of the whole prompts."""
+    """A row of clauses.jsonl, against the probabilities float64 [probes, actions] of the whole
+    prompts.
+    """
     probe = probes[row["probe"]]
     difference = with_all_clauses[row["probe"]] - np.array(row["probabilities"], np.float64)
     largest = int(np.argmax(np.abs(difference)))
@@ -102,7 +110,9 @@ def _clause(
 
 
 def heatmap(probes: Probes, index: int) -> str:
-    """One probe as SVG: a row per action, a column per update; a stronger colour is a higher probability."""
+    """One probe as SVG: a row per action, a column per update; a stronger colour is a higher
+    probability.
+    """
     values = probes.probabilities[:, index]
     steps = probes.steps
     if len(values) > _MAX_COLUMNS:
@@ -126,7 +136,9 @@ def heatmap(probes: Probes, index: int) -> str:
 
 
 def read_published(folder: str | os.PathLike[str]) -> Probes | None:
-    """Reads `distrib.csv` of a published run, whose folder name lists the actions; None without it. Raises UserError."""
+    """Reads `distrib.csv` of a published run, whose folder name lists the actions; None without it.
+    Raises UserError.
+    """
     path = Path(folder) / glam_probes.FILE
     if not path.is_file():
         return None

@@ -1,4 +1,6 @@
-"""Sections of a run's page with games to watch: of the evaluation, and recorded ones of the training."""
+"""Sections of a run's page with games to watch: of the evaluation, and recorded ones of the
+training.
+"""
 
 from __future__ import annotations
 
@@ -66,11 +68,17 @@ def _table(
         key,
         *(measure_key for measure_key in _SHOWN if measure_key != key and measure_key in example),
     ]
-    header = [*first_columns, *(with_unit(measure(measure_key)) for measure_key in measures), "replay"]
+    header = [
+        *first_columns,
+        *(with_unit(measure(measure_key)) for measure_key in measures),
+        "replay",
+    ]
     cells = []
     for row in chosen:
         line = [cell(row) for cell in first_columns.values()]
-        line += [TableCell(format_value(row[measure_key]), row[measure_key]) for measure_key in measures]
+        line += [
+            TableCell(format_value(row[measure_key]), row[measure_key]) for measure_key in measures
+        ]
         line.append(replay_cell(row))
         cells.append(line)
     return Table(name, header, cells)
@@ -120,5 +128,7 @@ def section(data: RunData) -> Section | None:
     if data.newest_film is not None:
         film = data.newest_film
         row = (html.number_cell(film.step, ","), TableCell("watch", link=film.link))
-        parts.insert(0, Table("newest-game-table", ("environment steps", "replay"), [row], "the newest"))
+        parts.insert(
+            0, Table("newest-game-table", ("environment steps", "replay"), [row], "the newest")
+        )
     return Section("Sampled games of the training", "training-games", parts, note)

@@ -82,14 +82,18 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     )
     if config.first_must_lead:
         contents = [evaluation_files.read_evaluation(folder) for folder in evaluations]
-        are_of_one_kind = all(map(text_section.is_text, contents)) or all(map(success.is_of_babyai, contents))
+        are_of_one_kind = all(map(text_section.is_text, contents)) or all(
+            map(success.is_of_babyai, contents)
+        )
         allowed = "False unless evaluations names two or more of BabyAI-Text, or of text tasks"
         checks.require(are_of_one_kind and len(contents) > 1, "first_must_lead", True, allowed)
 
 
 def _check_stage(folder: Path, key: str) -> None:
     """Raises UserError where a folder is not a run of the stage that its key wants."""
-    stage = run_folder.read_config(folder).get("stage") if (folder / "config.json").exists() else None
+    stage = (
+        run_folder.read_config(folder).get("stage") if (folder / "config.json").exists() else None
+    )
     actual = f"it is one of {stage}" if stage else "it has no config.json"
     checks.require(stage == STAGES[key], key, str(folder), f"a run of {STAGES[key]}; {actual}")
 
@@ -100,9 +104,11 @@ def folders_of(text: str) -> list[Path]:
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int | None:
-    """Reads the folders and writes the page; returns 1 if `config.first_must_lead` and the first evaluation does not lead.
+    """Reads the folders and writes the page; returns 1 if `config.first_must_lead` and the first
+    evaluation does not lead.
 
-    With `config.follow` it is written again while the agent's training goes on; an interruption ends that with its exit code.
+    With `config.follow` it is written again while the agent's training goes on; an interruption
+    ends that with its exit code.
     """
     config = read_section(ReportConfig, config_tree)
     if config.follow:
@@ -115,13 +121,18 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     _, kind = compared(data)
     if config.first_must_lead and kind != "good":
         first, *others = [name for name in data.evaluations if name not in data.yardsticks]
-        print(f"first_must_lead: {first} is not clearly better than {', '.join(others)}", file=sys.stderr)
+        print(
+            f"first_must_lead: {first} is not clearly better than {', '.join(others)}",
+            file=sys.stderr,
+        )
         return 1
     return None
 
 
 def _follow(config: ReportConfig, workdir: Path) -> int | None:
-    """Writes the page again and again while the training goes on; each page is a line on the terminal."""
+    """Writes the page again and again while the training goes on; each page is a line on the
+    terminal.
+    """
     # The films' rewards are computed beside the training, which may have the accelerator to itself.
     os.environ["JAX_PLATFORMS"] = "cpu"
     training = Path(config.agent.dir or "")
@@ -141,7 +152,9 @@ def _follow(config: ReportConfig, workdir: Path) -> int | None:
             print(f"no film of the newest recorded game: {error}", file=sys.stderr, flush=True)
         path = _write(config, workdir, data, config.follow_seconds if is_running else None)
         if is_running:
-            print(f"{time.strftime('%H:%M:%S')}  {path}  {printable(headline(data)[0])}", flush=True)
+            print(
+                f"{time.strftime('%H:%M:%S')}  {path}  {printable(headline(data)[0])}", flush=True
+            )
         else:
             _print(data, path)
 
@@ -172,7 +185,9 @@ def _read_dataset_and_reward(data: RunData, config: ReportConfig) -> None:
     if config.dataset_dir:
         dataset = PairsDataset.open(config.dataset_dir)
         data.dataset = _facts(dataset)
-        data.labels = {name: counts(dataset.preference(name)) for name in dataset.preference_names()}
+        data.labels = {
+            name: counts(dataset.preference(name)) for name in dataset.preference_names()
+        }
     if config.reward.dir:
         # Reading an architecture imports jax.
         from motif_jax.motif.reward.reward_model import read_architecture, read_run
@@ -195,14 +210,18 @@ def _read_dataset_and_reward(data: RunData, config: ReportConfig) -> None:
 
 
 def _read_trainings(data: RunData, config: ReportConfig, workdir: Path) -> None:
-    """Reads the metrics and episodes of the agent's training, of a language model's, and of an agent's that speaks."""
+    """Reads the metrics and episodes of the agent's training, of a language model's, and of an
+    agent's that speaks.
+    """
     if config.agent.dir:
         data.metrics = metric_files.read_metrics(config.agent.dir)
         data.learned = reward_values.read_learned(Path(config.agent.dir))
         data.episodes = metric_files.read_episodes(config.agent.dir)
         data.paid_rows = list(paid_texts.read(Path(config.agent.dir)))
         reward = run_folder.read_config(config.agent.dir).get("reward", {})
-        if paid_texts.pays_each_time(reward.get("intrinsic_coefficient", 0), reward.get("count_exponent", 3)):
+        if paid_texts.pays_each_time(
+            reward.get("intrinsic_coefficient", 0), reward.get("count_exponent", 3)
+        ):
             data.standstill = paid_texts.standstill(data.paid_rows)
         data.probes = probe_report.read(config.agent.dir)
         data.recorded = recorded_games.read_recorded(config.agent.dir)
@@ -246,8 +265,12 @@ def _add_evaluation(data: RunData, folder: Path) -> str:
     return name
 
 
-def _write(config: ReportConfig, workdir: Path, data: RunData, renewed_after: int | None = None) -> Path:
-    """Writes the page and its files, and returns the page's path. A browser reloads the page after `renewed_after` seconds."""
+def _write(
+    config: ReportConfig, workdir: Path, data: RunData, renewed_after: int | None = None
+) -> Path:
+    """Writes the page and its files, and returns the page's path. A browser reloads the page after
+    `renewed_after` seconds.
+    """
     lines = run_report.lines(data)
     sections = run_report.sections(data)
     path = page.write(workdir, "report", data.title, lines, sections, config.plots, renewed_after)
@@ -262,13 +285,17 @@ def _print(data: RunData, path: Path) -> None:
     if len(data.evaluations) > 1:
         # Last, below what long stages have printed.
         header, cells = evaluation_sections.comparison(data)
-        levels = {f"{100 * evaluation['confidence']:g} %" for evaluation in data.evaluations.values()}
+        levels = {
+            f"{100 * evaluation['confidence']:g} %" for evaluation in data.evaluations.values()
+        }
         note = f"means; brackets: {' and '.join(sorted(levels))} intervals"
         text_tables.show(header, cells, " beside ".join(data.evaluations), note)
 
 
 def evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:
-    """'random', 'fixed shares', 'bot', 'agent', 'before training', what is exchanged, or the folder's name if that name is taken."""
+    """'random', 'fixed shares', 'bot', 'agent', 'before training', what is exchanged, or the
+    folder's name if that name is taken.
+    """
     policy = plan["policy"]
     change = (plan.get("options") or {}).get("change")
     if policy in _PLAYERS:
@@ -283,7 +310,9 @@ def evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:
 
 
 def _distinct_name(name: str, taken: Container[str]) -> str:
-    """`name`, with the first number that makes it differ from those that are taken; in brackets where it ends with a number."""
+    """`name`, with the first number that makes it differ from those that are taken; in brackets
+    where it ends with a number.
+    """
     distinct = name
     number = 2
     while distinct in taken:

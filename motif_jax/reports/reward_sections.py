@@ -1,4 +1,6 @@
-"""Sections of a run's page that show its reward: its training, what it likes, its labels, and whether it was hacked."""
+"""Sections of a run's page that show its reward: its training, what it likes, its labels, and
+whether it was hacked.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ def reward_section(data: RunData) -> Section:
         lines = []
         for (name, table), column in zip(tables.items(), columns, strict=True):
             if column in table:
-                # A row per epoch; the validation file has one more, before the first, and a column that counts updates.
+                # A row per epoch; the validation file has one more, before the first, and a column
+                # that counts updates.
                 first_epoch = 0.0 if "iter" in table else 1.0
                 epochs = np.arange(len(table[column])) + first_epoch
                 lines.append(Series(name, epochs, table[column] * scale))
@@ -101,7 +104,9 @@ def _paid_rows(tallies: Sequence[MessageTally]) -> list[tuple[TableCell, ...]]:
 
 
 def messages_section(data: RunData, top: int = 10) -> Section:
-    """The messages with the highest and the lowest rewards and what paid most in play; a table of all to search in a fold."""
+    """The messages with the highest and the lowest rewards and what paid most in play; a table of
+    all to search in a fold.
+    """
     parts: list[Any] = []
     if data.reward_reads:
         parts.append(
@@ -140,7 +145,12 @@ def _paid_in_evaluations(data: RunData, top: int) -> list[Any]:
         title = f"what paid most in the evaluation: {name}"
         rows = [row[:columns] for row in _paid_rows(tallies)]
         table = Table(
-            f"paid-{number}", _PAID[:columns], rows, title, limit=top, empty="no message paid anything"
+            f"paid-{number}",
+            _PAID[:columns],
+            rows,
+            title,
+            limit=top,
+            empty="no message paid anything",
         )
         parts.append(Fold(title, [table._replace(title="")]) if number else table)
     return parts
@@ -200,10 +210,15 @@ def data_section(data: RunData) -> Section:
     for name, counts in data.labels.items():
         total = sum(counts.values()) or 1
         shares = [
-            TableCell(f"{count:,} ({100 * count / total:.1f} %)", float(count)) for count in counts.values()
+            TableCell(f"{count:,} ({100 * count / total:.1f} %)", float(count))
+            for count in counts.values()
         ]
         rows.append((name, *shares))
     header = ("annotation", *next(iter(data.labels.values()), {}))
     facts = Table("dataset-facts", ("fact", "value"), list(data.dataset.items()))
-    labels = Table("labels", header, rows, "labels (pairs)", in_files=True, empty="not annotated yet")
-    return Section("Dataset and labels", "dataset", [Fold("origin, sizes and labels", [facts, labels])])
+    labels = Table(
+        "labels", header, rows, "labels (pairs)", in_files=True, empty="not annotated yet"
+    )
+    return Section(
+        "Dataset and labels", "dataset", [Fold("origin, sizes and labels", [facts, labels])]
+    )

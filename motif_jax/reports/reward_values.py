@@ -1,4 +1,6 @@
-"""The values of a run's reward: of messages of its dataset, over its training, and of texts that it learned online."""
+"""The values of a run's reward: of messages of its dataset, over its training, and of texts that it
+learned online.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _EXTREMES = 3
 
 
 def read_learned(folder: Path) -> LabelLogReport | None:
-    """The labels that an online reward learned, valued at the run's checkpoints; None for any other reward."""
+    """The labels that an online reward learned, valued at the run's checkpoints; None for any other
+    reward.
+    """
     from motif_jax.motif.reward import reward_function
     from motif_jax.motif.reward.reward_model import saved_steps
     from motif_jax.oni import online_model
@@ -69,7 +73,9 @@ def read_learned(folder: Path) -> LabelLogReport | None:
 def liked_messages(
     section: ThresholdedReward, max_messages: int, dataset: PairsDataset
 ) -> tuple[list[LikedMessage], dict[str, Curve]]:
-    """The rewards of the most frequent messages, and those of the extreme ones over the reward's training."""
+    """The rewards of the most frequent messages, and those of the extreme ones over the reward's
+    training.
+    """
     from motif_jax.motif.reward import reward_function
 
     dataset_messages = dataset.data["message"]
@@ -83,7 +89,9 @@ def liked_messages(
     paid = reward.intrinsic(texts, section.level, section.quantile)
     liked = [
         LikedMessage(messages.as_text(text), int(count), float(value), float(paid_value))
-        for text, count, value, paid_value in zip(texts, counts[frequent], normalised, paid, strict=True)
+        for text, count, value, paid_value in zip(
+            texts, counts[frequent], normalised, paid, strict=True
+        )
     ]
     return liked, _message_curves(folder, section.step, texts, normalised)
 
@@ -91,7 +99,8 @@ def liked_messages(
 def _message_curves(
     folder: str, last: int | None, texts: np.ndarray, normalised: np.ndarray
 ) -> dict[str, Curve]:
-    """Message -> its reward over the evaluations of the training, of the messages with the highest and the lowest.
+    """Message -> its reward over the evaluations of the training, of the messages with the highest
+    and the lowest.
 
     Args:
       last: the last evaluation that counts; None: all count.

@@ -29,7 +29,9 @@ class LikedMessage:
 
 
 class NewestFilm(NamedTuple):
-    """The player of a training's newest recorded game: its link from the page, and the training's step at which the game ended."""
+    """The player of a training's newest recorded game: its link from the page, and the training's
+    step at which the game ended.
+    """
 
     link: str
     step: int
@@ -51,7 +53,8 @@ class RunData:
     liked: list[LikedMessage] = field(default_factory=list)
     message_curves: dict[str, Curve] = field(default_factory=dict)
     learned: LabelLogReport | None = None
-    # The agent's training: curves over environment steps, what texts were paid, recorded episodes, and stem -> link of their players.
+    # The agent's training: curves over environment steps, what texts were paid, recorded episodes,
+    # and stem -> link of their players.
     metrics: dict[str, Curve] = field(default_factory=dict)
     episodes: dict[str, Curve] = field(default_factory=dict)
     paid_rows: list[PaidRow] = field(default_factory=list)
@@ -77,7 +80,9 @@ class RunData:
 
 
 def read_reward_summary(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The used evaluation's numbers in a reward run's summary.json; {} without the file. Raises UserError: it is damaged."""
+    """The used evaluation's numbers in a reward run's summary.json; {} without the file. Raises
+    UserError: it is damaged.
+    """
     path = Path(folder) / "summary.json"
     remedy = "the same command that made the run writes it again"
     used = read_json(path, remedy).get("used", {}) if path.exists() else {}

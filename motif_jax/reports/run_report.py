@@ -39,7 +39,9 @@ def sections(data: RunData) -> list[Section]:
     if items:
         glance.append(html.tiles(items))
     # The tiles as a table in files.
-    glance.append(Table("glance-table", ("what", "value", "note"), items, in_files=True, on_page=False))
+    glance.append(
+        Table("glance-table", ("what", "value", "note"), items, in_files=True, on_page=False)
+    )
     page = [
         Section("At a glance", "glance", glance),
         evaluation_section(data),
@@ -72,7 +74,9 @@ def provenance_section(data: RunData) -> Section:
     parts += [html.details(*text) for text in data.provenance]
     if not data.provenance:
         parts.append(html.nothing("no run folder was given"))
-    return Section("How it was made", "provenance", [Fold("commands, settings and versions", parts)])
+    return Section(
+        "How it was made", "provenance", [Fold("commands, settings and versions", parts)]
+    )
 
 
 def lines(data: RunData) -> list[str]:
@@ -118,7 +122,9 @@ def as_json(data: RunData) -> dict[str, Any]:
         {
             "title": data.title,
             "headline": {"text": text, "kind": kind},
-            "facts": [dict(zip(("what", "value", "note"), fact, strict=True)) for fact in facts(data)],
+            "facts": [
+                dict(zip(("what", "value", "note"), fact, strict=True)) for fact in facts(data)
+            ],
             "evaluations": _evaluations_as_json(data, rows),
             "differences": differences,
             "progress": progress,
@@ -131,7 +137,11 @@ def as_json(data: RunData) -> dict[str, Any]:
 def _evaluations_as_json(data: RunData, rows: list[MeasureRow]) -> dict[str, Any]:
     evaluations = {}
     for name, evaluation in data.evaluations.items():
-        fields = {key: evaluation[key] for key in ("plan", "episodes", "steps", "confidence", "intervals")}
-        measures = {row.measure.key: asdict(row.summaries[name]) for row in rows if name in row.summaries}
+        fields = {
+            key: evaluation[key] for key in ("plan", "episodes", "steps", "confidence", "intervals")
+        }
+        measures = {
+            row.measure.key: asdict(row.summaries[name]) for row in rows if name in row.summaries
+        }
         evaluations[name] = {**fields, "measures": measures}
     return evaluations

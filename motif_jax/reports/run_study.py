@@ -1,4 +1,6 @@
-"""Trains several methods with several seeds, plays games with each, and keeps the results as lines of a file."""
+"""Trains several methods with several seeds, plays games with each, and keeps the results as lines
+of a file.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from motif_jax.schema import read_section
 
 
 class Run(NamedTuple):
-    """What identifies the line of a run, and folder -> command of all that makes it; the last one plays the games."""
+    """What identifies the line of a run, and folder -> command of all that makes it; the last one
+    plays the games.
+    """
 
     identity: dict[str, Any]
     commands: dict[Path, tuple[str, ...]]
@@ -48,7 +52,8 @@ class StudyCommand(NamedTuple):
     """A command of a run.
 
     Attributes:
-      history: it and the commands before it in the run, as a shell reads them. What it makes depends on all of them.
+      history: it and the commands before it in the run, as a shell reads them. What it makes
+          depends on all of them.
     """
 
     folder: Path
@@ -62,7 +67,9 @@ class StudyCommand(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The finished runs of a study: method -> seed -> measure -> the numbers of its games; and the runs without a line."""
+    """The finished runs of a study: method -> seed -> measure -> the numbers of its games; and the
+    runs without a line.
+    """
 
     finished: dict[str, dict[int, Any]]
     missing: list[Run]
@@ -75,18 +82,24 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     parsed_claims(config.claims, list(config.methods))
     for key, command in {"training": config.training, "evaluation": config.evaluation}.items():
         checks.require(bool(command.split()), key, command, "a config file and its flags")
-    methods_of_key = {f"tables.{title}": checks.listed(names) for title, names in config.tables.items()}
+    methods_of_key = {
+        f"tables.{title}": checks.listed(names) for title, names in config.tables.items()
+    }
     methods_of_key["games"] = list(config.games)
     for key, names in methods_of_key.items():
         for name in names:
-            checks.require(name in config.methods, key, name, f"of {', '.join(sorted(config.methods))}")
+            checks.require(
+                name in config.methods, key, name, f"of {', '.join(sorted(config.methods))}"
+            )
     is_complete = all(": " in part for part in config.prepare.split("; ") if part)
     checks.require_key(config, "prepare", is_complete, "'folder: command; folder: command; ...'")
     _read_lines(config, workdir)
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int | None:
-    """Makes the runs without a line; returns 75 when asked to stop, 1 where the lines do not support a claim."""
+    """Makes the runs without a line; returns 75 when asked to stop, 1 where the lines do not
+    support a claim.
+    """
     with interruption.Interruption() as stop, run_folder.opened(workdir, config_tree, ("stage",)):
         config = sweep.expand(read_section(StudyConfig, config_tree))
         missing = _read_lines(config, workdir).missing
@@ -117,8 +130,12 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
 
 
 def runs(config: StudyConfig, workdir: Path) -> list[Run]:
-    """The runs of the study's tables, seed by seed; one that needs a prepared folder has all commands up to it."""
-    methods = dict.fromkeys(name for names in config.tables.values() for name in checks.listed(names))
+    """The runs of the study's tables, seed by seed; one that needs a prepared folder has all
+    commands up to it.
+    """
+    methods = dict.fromkeys(
+        name for names in config.tables.values() for name in checks.listed(names)
+    )
     judge = {"goal": config.goal, "lexicon": load_lexicon(config.lexicon.file).digest}
     planned = []
     for seed in range(config.seed, config.seed + config.seeds):
@@ -127,7 +144,9 @@ def runs(config: StudyConfig, workdir: Path) -> list[Run]:
     return planned
 
 
-def _planned_run(config: StudyConfig, workdir: Path, method: str, seed: int, judge: dict[str, Any]) -> Run:
+def _planned_run(
+    config: StudyConfig, workdir: Path, method: str, seed: int, judge: dict[str, Any]
+) -> Run:
     training = f"{config.training} {config.methods[method]}"
     games = f"{config.evaluation} {config.games.get(method, '')}".strip()
     prepared = _prepared_for(config, training)
@@ -144,7 +163,8 @@ def _planned_run(config: StudyConfig, workdir: Path, method: str, seed: int, jud
     for folder, text in steps.items():
         # Split before the folders are put in, which may hold blanks.
         words = [
-            word.replace("{run}", run_workdir).replace("{workdir}", str(workdir)) for word in text.split()
+            word.replace("{run}", run_workdir).replace("{workdir}", str(workdir))
+            for word in text.split()
         ]
         flags_of_folder = (f"--config={words[0]}", f"--workdir={workdir / folder}", *words[1:])
         commands[workdir / folder] = (sys.executable, "-m", "motif_jax.launch", *flags_of_folder)
@@ -162,7 +182,9 @@ def _prepared_for(config: StudyConfig, training: str) -> dict[str, str]:
 
 
 def _read_lines(config: StudyConfig, workdir: Path) -> Lines:
-    """Raises UserError: the runs have different numbers of games, or lack one of `config.measures`."""
+    """Raises UserError: the runs have different numbers of games, or lack one of
+    `config.measures`.
+    """
     lines = read_json_lines(config.rows or workdir / "rows.jsonl", ("seed",))
     rows = [row for row in lines if isinstance(row.get("games"), dict)]
     planned = runs(config, workdir)
@@ -179,7 +201,9 @@ def _read_lines(config: StudyConfig, workdir: Path) -> Lines:
         for numbers in games.values()
     }
     if len(lengths) > 1:
-        raise UserError("config.rows: its runs have different numbers of games: take out the wrong lines")
+        raise UserError(
+            "config.rows: its runs have different numbers of games: take out the wrong lines"
+        )
     missing_measure = study.missing_measure(finished, checks.listed(config.measures))
     if missing_measure is not None:
         key, available = missing_measure
@@ -187,12 +211,16 @@ def _read_lines(config: StudyConfig, workdir: Path) -> Lines:
             f"config.measures={key}: no game of the study has this number: they have {', '.join(available)} (give one of those; what is "
             "finished is not run again)"
         )
-    missing = [run for run in planned if run.identity["seed"] not in finished[run.identity["method"]]]
+    missing = [
+        run for run in planned if run.identity["seed"] not in finished[run.identity["method"]]
+    ]
     return Lines(finished, missing)
 
 
 def _write_tables(config: StudyConfig, workdir: Path) -> tuple[str, bool]:
-    """Writes tables.md and study.html from the lines of finished runs; the text, and whether no claim fails."""
+    """Writes tables.md and study.html from the lines of finished runs; the text, and whether no
+    claim fails.
+    """
     finished = _read_lines(config, workdir).finished
     measures = checks.listed(config.measures)
     tables = []
@@ -221,18 +249,26 @@ def _check_flags(missing: list[Run]) -> None:
     """Raises UserError, before anything runs, where a command of a method refuses its flags."""
     # The runs of a method differ in their seeds alone.
     commands_of_method = {run.identity["method"]: run.commands.values() for run in missing}
-    commands = dict.fromkeys(command for commands in commands_of_method.values() for command in commands)
+    commands = dict.fromkeys(
+        command for commands in commands_of_method.values() for command in commands
+    )
     for command in commands:
-        process = subprocess.run([*command, "--print_config"], capture_output=True, text=True, check=False)
+        process = subprocess.run(
+            [*command, "--print_config"], capture_output=True, text=True, check=False
+        )
         if process.returncode != 0:
             reason = (process.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise UserError(f"{reason.removeprefix('error: ')} (of the study's {shlex.join(command[3:])})")
+            raise UserError(
+                f"{reason.removeprefix('error: ')} (of the study's {shlex.join(command[3:])})"
+            )
 
 
 def _refuse_other_history(missing: list[Run]) -> None:
-    """Raises UserError, before anything runs, where a folder was made by the same command after others.
+    """Raises UserError, before anything runs, where a folder was made by the same command after
+    others.
 
-    The games of an agent that has been trained on since then would count as those of the longer training.
+    The games of an agent that has been trained on since then would count as those of the longer
+    training.
     """
     for step in itertools.chain.from_iterable(run.steps() for run in missing):
         if not step.done_file.is_file():
@@ -248,11 +284,14 @@ def _refuse_other_history(missing: list[Run]) -> None:
 
 
 def run_step(step: StudyCommand, stop: interruption.Interruption) -> bool:
-    """Whether the command has ended well, now or before; False when asked to stop. Raises UserError: it failed."""
+    """Whether the command has ended well, now or before; False when asked to stop. Raises
+    UserError: it failed.
+    """
     history = "\n".join(step.history)
     if step.done_file.is_file() and step.done_file.read_text() == history:
         return True
-    # The study passes a signal on by itself, once: a second one would end the command while it saves.
+    # The study passes a signal on by itself, once: a second one would end the command while it
+    # saves.
     with interruption.deaf_processes():
         process = subprocess.Popen(step.command, preexec_fn=sigterm_on_parent_death)
     while process.poll() is None:

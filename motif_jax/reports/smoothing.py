@@ -1,7 +1,8 @@
 """Averages curves over stretches of steps, with bands, and describes the average in words.
 
-Stretches are joined until each holds enough values, so that curves have no gaps. Bands are percentile bootstrap intervals
-of the mean (Wilson's for rates), which never leave the range of the values; a single value has none.
+Stretches are joined until each holds enough values, so that curves have no gaps. Bands are
+percentile bootstrap intervals of the mean (Wilson's for rates), which never leave the range of the
+values; a single value has none.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _BLOCKS = 256
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Means over stretches of steps, with the mean step `x` and the number of values, all [stretches].
+    """Means over stretches of steps, with the mean step `x` and the number of values, all
+    [stretches].
 
     `low`, `high`: bounds of the 95 % intervals; NaN for a single value; None without bands.
     """
@@ -59,10 +61,14 @@ class Smoothed:
         return f"mean over each of {stretches}{distance}, {per_stretch} {values} in each{band}; n = {n:,}"
 
 
-def joined_stretches(curves: Sequence[Curve], stop: float, stretches: int, least: int) -> np.ndarray:
-    """Edges [k + 1] of stretches in which every curve has `least` values; k = 0 if too few values exist.
+def joined_stretches(
+    curves: Sequence[Curve], stop: float, stretches: int, least: int
+) -> np.ndarray:
+    """Edges [k + 1] of stretches in which every curve has `least` values; k = 0 if too few values
+    exist.
 
-    `stretches` is their number up to `stop` before they are joined; curves have finite values, at least one each.
+    `stretches` is their number up to `stop` before they are joined; curves have finite values, at
+    least one each.
     """
     start = min(float(curve.x[0]) for curve in curves)
     edges = np.linspace(start, stop, (stretches if stop > start else 1) + 1)
@@ -93,7 +99,8 @@ def _finite(curve: Curve) -> Curve:
 def smooth(curve: Curve, stretches: int = 60, band: bool = True, rate: bool = False) -> Smoothed:
     """Averages the finite values of a curve over at most `stretches` stretches of steps.
 
-    With a `band` stretches hold `LEAST` values, or a fifth of all if that is less. Values of a `rate` are 0 or 1.
+    With a `band` stretches hold `LEAST` values, or a fifth of all if that is less. Values of a
+    `rate` are 0 or 1.
     """
     curve = _finite(curve)
     n = len(curve)
@@ -127,7 +134,8 @@ def _interval(values: np.ndarray, rate: bool) -> tuple[float, float]:
 def learning_curve(
     name: str, seeds: Sequence[Curve], points: int = 60, dashed: bool = False, least: int = 1
 ) -> Series:
-    """Interquartile mean over `seeds` (a curve each), with its interval, over at most `points` stretches that all curves share.
+    """Interquartile mean over `seeds` (a curve each), with its interval, over at most `points`
+    stretches that all curves share.
 
     A stretch has `least` values of each seed; fewer if a seed has under five times as many.
     """
@@ -140,14 +148,19 @@ def learning_curve(
     fewest = min(map(len, curves))
     if not fewest:
         return empty
-    edges = joined_stretches(curves, stop, max(1, min(points, fewest)), max(1, min(least, fewest // 5)))
+    edges = joined_stretches(
+        curves, stop, max(1, min(points, fewest)), max(1, min(least, fewest // 5))
+    )
     if len(edges) < 2:
         return empty
 
     stretches = [_stretch_of(curve, edges) for curve in curves]
     estimates = []
     for number in range(len(edges) - 1):
-        means = [curve.y[stretch == number].mean() for curve, stretch in zip(curves, stretches, strict=True)]
+        means = [
+            curve.y[stretch == number].mean()
+            for curve, stretch in zip(curves, stretches, strict=True)
+        ]
         (estimate,) = bootstrap(np.array(means), [interquartile_mean], RESAMPLES)
         estimates.append((estimate.value, estimate.low, estimate.high))
     value, low, high = np.array(estimates).T

@@ -1,8 +1,11 @@
-"""The results of a study's runs: a line of a file per run, and tables with intervals made from them.
+"""The results of a study's runs: a line of a file per run, and tables with intervals made from
+them.
 
-Every run plays the same games, so a method's numbers are [runs, games]. Their interquartile mean (the mean for rare events and
-for what is 0 or 1) has rliable's stratified bootstrap interval (Agarwal et al. 2021) with a run as a stratum: it describes these trainings only.
-The interval of a difference draws whole runs, then games: both sides the same games, and the same seeds if they share some.
+Every run plays the same games, so a method's numbers are [runs, games]. Their interquartile mean
+(the mean for rare events and for what is 0 or 1) has rliable's stratified bootstrap interval
+(Agarwal et al. 2021) with a run as a stratum: it describes these trainings only. The interval of a
+difference draws whole runs, then games: both sides the same games, and the same seeds if they share
+some.
 """
 
 from __future__ import annotations
@@ -52,9 +55,11 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def measure(games: Path, lexicon: Lexicon, goal: str) -> dict[str, list[float]]:
-    """Measure -> the numbers of an evaluation's games in order: every number that all of its episodes have.
+    """Measure -> the numbers of an evaluation's games in order: every number that all of its
+    episodes have.
 
-    Of games with messages also `judged`, by the goal of the lexicon, and the gold that was gathered.
+    Of games with messages also `judged`, by the goal of the lexicon, and the gold that was
+    gathered.
     """
     judge = LexiconJudge(lexicon, goal)
     rows = sorted(evaluation_files.read_evaluation(games)["rows"], key=lambda row: row["index"])
@@ -62,7 +67,9 @@ def measure(games: Path, lexicon: Lexicon, goal: str) -> dict[str, list[float]]:
         if "messages" in row:  # only tasks with messages
             row[JUDGED] = _helpfulness(judge, row["messages"])
             row[GATHERED] = gathered(row["messages"])
-    numbers = [{key for key, value in row.items() if isinstance(value, int | float)} for row in rows]
+    numbers = [
+        {key for key, value in row.items() if isinstance(value, int | float)} for row in rows
+    ]
     shared = set.intersection(*numbers) if numbers else set()
     names = measures.in_order(sorted(shared))
     # Of significant digits: an environment's own rewards may be small.
@@ -70,7 +77,9 @@ def measure(games: Path, lexicon: Lexicon, goal: str) -> dict[str, list[float]]:
 
 
 def _helpfulness(judge: LexiconJudge, packed: str) -> float:
-    """The messages that the judge calls helpful, each 1 / N^3 where the game shows it for the Nth time."""
+    """The messages that the judge calls helpful, each 1 / N^3 where the game shows it for the Nth
+    time.
+    """
     total = 0.0
     for tally in messages.unpack(packed):
         if judge.answer(tally.text).label == YES:
@@ -79,8 +88,12 @@ def _helpfulness(judge: LexiconJudge, packed: str) -> float:
 
 
 def missing_measure(runs: Mapping[str, Runs], keys: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The first of `keys` that no run has, and the measures that the runs do have; None if nothing is missing."""
-    available = dict.fromkeys(key for method in runs.values() for games in method.values() for key in games)
+    """The first of `keys` that no run has, and the measures that the runs do have; None if nothing
+    is missing.
+    """
+    available = dict.fromkeys(
+        key for method in runs.values() for games in method.values() for key in games
+    )
     for key in keys:
         if available and key not in available:
             return key, list(available)
@@ -119,17 +132,28 @@ def table(runs: Mapping[str, Runs], title: str, keys: Sequence[str], resamples: 
 
 
 def _all_have(runs: Mapping[str, Runs], key: str) -> bool:
-    return all(key in games for runs_of_method in runs.values() for games in runs_of_method.values())
+    return all(
+        key in games for runs_of_method in runs.values() for games in runs_of_method.values()
+    )
 
 
 def is_averaged(runs: Mapping[str, Runs], key: str) -> bool:
-    """Whether the mean describes the measure, and not the interquartile mean, which of rare events is 0."""
-    values = {value for method in runs.values() for games in method.values() for value in games.get(key, ())}
+    """Whether the mean describes the measure, and not the interquartile mean, which of rare events
+    is 0.
+    """
+    values = {
+        value
+        for method in runs.values()
+        for games in method.values()
+        for value in games.get(key, ())
+    }
     return key in MEANS or values <= {0.0, 1.0}
 
 
 def _column(runs: Mapping[str, Runs], first: str, key: str, resamples: int) -> dict[str, str]:
-    """Method -> the cell of the measure `key`, with a mark where it differs from the method `first`."""
+    """Method -> the cell of the measure `key`, with a mark where it differs from the method
+    `first`.
+    """
     from rliable import library, metrics
 
     averaged = is_averaged(runs, key)
@@ -140,7 +164,9 @@ def _column(runs: Mapping[str, Runs], first: str, key: str, resamples: int) -> d
         for method, by_seed in runs.items()
     }
     with repeatable_rliable():
-        points, bounds = library.get_interval_estimates(scores, lambda x: np.array([mean(x)]), reps=resamples)
+        points, bounds = library.get_interval_estimates(
+            scores, lambda x: np.array([mean(x)]), reps=resamples
+        )
     cells = {}
     for method, by_seed in runs.items():
         mark = ""
@@ -157,10 +183,13 @@ def _column(runs: Mapping[str, Runs], first: str, key: str, resamples: int) -> d
     return cells
 
 
-def excess(runs: Runs, other_runs: Runs, key: str, resamples: int, averaged: bool | None = None) -> Estimate:
+def excess(
+    runs: Runs, other_runs: Runs, key: str, resamples: int, averaged: bool | None = None
+) -> Estimate:
     """The difference of two methods over runs and games; runs of the same seed are pairs.
 
-    It is one of means where `averaged`, else of interquartile means; None: by `is_averaged` of these two methods.
+    It is one of means where `averaged`, else of interquartile means; None: by `is_averaged` of
+    these two methods.
     """
     if averaged is None:
         averaged = is_averaged({"first": runs, "other": other_runs}, key)
@@ -175,11 +204,14 @@ def excess(runs: Runs, other_runs: Runs, key: str, resamples: int, averaged: boo
         games = generator.integers(first.shape[1], size=first.shape[1])
         rows = generator.integers(len(first), size=len(first))
         other_rows = rows if paired_seeds else generator.integers(len(other), size=len(other))
-        drawn[resample] = mean(first[rows][:, games].ravel()) - mean(other[other_rows][:, games].ravel())
+        drawn[resample] = mean(first[rows][:, games].ravel()) - mean(
+            other[other_rows][:, games].ravel()
+        )
     value = float(mean(first.ravel()) - mean(other.ravel()))
     if np.ptp(drawn):
         return Estimate(value, *percentile_interval(drawn))
-    # All values of each side are equal. Of rates Newcombe's interval has a width; of other numbers a second game says how they differ.
+    # All values of each side are equal. Of rates Newcombe's interval has a width; of other numbers
+    # a second game says how they differ.
     if averaged and np.isin([*first.ravel(), *other.ravel()], (0.0, 1.0)).all():
         rates = rate_difference(first.ravel(), other.ravel(), paired=False)
         return Estimate(value, rates.low, rates.high)

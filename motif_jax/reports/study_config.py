@@ -5,8 +5,8 @@ A study of your own is a config file (docs/tutorials/my_study.md):
     get_config = studies.study(
         {
             "training": "configs/train_agent.py:recall --config.environment.name=gym:Taxi-v3",
-            "methods": {"slow": "--config.optimizer.learning_rate=1e-4", "fast": "--config.optimizer.learning_rate=1e-3"},
-            "measures": "return,length",
+            "methods": {"slow": "--config.optimizer.learning_rate=1e-4", "fast":
+            "--config.optimizer.learning_rate=1e-3"}, "measures": "return,length",
         }
     )
 """
@@ -53,7 +53,9 @@ class Sweep:
         "every method is trained with each combination of these values: 'optimizer.learning_rate=1e-4,1e-3; algorithm.gamma=0.9..0.999; "
         "algorithm.exploration_coefficient=log 1e-4..1e-2'; ranges need draws",
     )
-    draws: int | None = positive(None, "number of combinations that are drawn at random; None: all of them")
+    draws: int | None = positive(
+        None, "number of combinations that are drawn at random; None: all of them"
+    )
     seed: int = non_negative(0, "seed of the draws")
 
 
@@ -67,7 +69,8 @@ class StudyConfig:
         "", "file of finished runs: one JSON line each; empty: rows.jsonl of the work folder"
     )
     prepare: str = plain_key(
-        "", "'folder: command; ...', done first, once, in this order, for the methods that name the folder"
+        "",
+        "'folder: command; ...', done first, once, in this order, for the methods that name the folder",
     )
     training: str = plain_key("", f"what all methods have in common: {_COMMAND}")
     evaluation: str = plain_key(
@@ -102,8 +105,8 @@ def study(
 ) -> Callable[..., ConfigDict]:
     """The function `get_config` of a study: `base`, with the changes of a variant.
 
-    `base` has keys of `StudyConfig`; mappings (`prepare`, `methods`, `games`, `tables`) replace those of `StudyConfig` wholly.
-    Raises UserError: it has no methods.
+    `base` has keys of `StudyConfig`; mappings (`prepare`, `methods`, `games`, `tables`) replace
+    those of `StudyConfig` wholly. Raises UserError: it has no methods.
     """
     variants = variants or {"": {}}
 
@@ -119,7 +122,8 @@ def study(
         values.setdefault("tables", {"methods": ",".join(values["methods"])})
         mappings = {key: value for key, value in values.items() if isinstance(value, Mapping)}
         changes = {key: value for key, value in values.items() if key not in mappings}
-        # Mappings replace sections wholly: `update` would refuse the names of methods, which no section has.
+        # Mappings replace sections wholly: `update` would refuse the names of methods, which no
+        # section has.
         keys = {"stage": "study", "games": {}, **section_keys(StudyConfig), **mappings}
         return update(section(keys), changes)
 

@@ -1,4 +1,6 @@
-"""The page of a study: its tables, its claims, and the learning curves of its trainings with bands over the seeds."""
+"""The page of a study: its tables, its claims, and the learning curves of its trainings with bands
+over the seeds.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,9 @@ def write(
     Args:
         tables: a section each.
         claims: the claims in Markdown, empty where there are none.
-        trainings: method -> the folders of its finished trainings. Those that lie elsewhere, or have no episodes of
-            train_agent, have no curve; beside the curves of others the page names the missing ones.
+        trainings: method -> the folders of its finished trainings. Those that lie elsewhere, or
+            have no episodes of train_agent, have no curve; beside the curves of others the page
+            names the missing ones.
         measures: the numbers of episodes whose curves are shown.
     """
     sections = []
@@ -42,12 +45,16 @@ def write(
         rows = page.Table(f"table-{number}", table.header, table.rows, in_files=True)
         sections.append(Section(title, f"methods-{number}", [rows], table.note))
     if claims:
-        items = "".join(f"<li>{escape(line[2:].replace('**', ''))}</li>" for line in claims.splitlines()[2:])
+        items = "".join(
+            f"<li>{escape(line[2:].replace('**', ''))}</li>" for line in claims.splitlines()[2:]
+        )
         sections.append(Section("Claims", "claims", [f"<ul>{items}</ul>"], claims.splitlines()[0]))
     plots = list(_plots(trainings, measures))
     if plots:
         curves = curves_section(plots)
-        sections.append(curves._replace(note=f"{curves.note} {_missing_curves(trainings)}".rstrip()))
+        sections.append(
+            curves._replace(note=f"{curves.note} {_missing_curves(trainings)}".rstrip())
+        )
     return page.write(workdir, STEM, f"Study {workdir.name}", [], sections, with_plots=True)
 
 
@@ -79,7 +86,11 @@ def _missing_curves(trainings: Mapping[str, Sequence[Path]]) -> str:
         number = sum(not (folder / run_folder.CONFIG).is_file() for folder in folders)
         if number:
             missing.append(f"{method} ({number} of {len(folders)})")
-    return f"Trainings whose folders are not here have no curve: {', '.join(missing)}." if missing else ""
+    return (
+        f"Trainings whose folders are not here have no curve: {', '.join(missing)}."
+        if missing
+        else ""
+    )
 
 
 def _task_of(folder: Path) -> str | None:

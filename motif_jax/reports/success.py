@@ -25,7 +25,9 @@ def rates(data: RunData) -> dict[str, Estimate]:
     if not all(map(is_of_babyai, data.evaluations.values())):
         return {}
     measures = {name: summaries(evaluation) for name, evaluation in data.evaluations.items()}
-    return {name: summary["success"].mean for name, summary in measures.items() if "success" in summary}
+    return {
+        name: summary["success"].mean for name, summary in measures.items() if "success" in summary
+    }
 
 
 def task_alone(data: RunData) -> bool:
@@ -37,7 +39,9 @@ def task_alone(data: RunData) -> bool:
 
 
 def headline(data: RunData) -> tuple[str, str]:
-    """The rates side by side and the verdict: (text, kind as of `Verdict`). Needs two evaluations."""
+    """The rates side by side and the verdict: (text, kind as of `Verdict`). Needs two
+    evaluations.
+    """
     rate_of = rates(data)
     first, first_evaluation = next(iter(data.evaluations.items()))
     gaps = {name: gap for name, (gap, _) in against(data, "success").items()}
@@ -49,7 +53,9 @@ def headline(data: RunData) -> tuple[str, str]:
     }
 
     signs = {
-        name: return_gaps.get(name, gap).sign for name, gap in gaps.items() if name not in data.yardsticks
+        name: return_gaps.get(name, gap).sign
+        for name, gap in gaps.items()
+        if name not in data.yardsticks
     }
     better = [name for name, sign in signs.items() if sign == 1]
     worse = [name for name, sign in signs.items() if sign == -1]
@@ -62,7 +68,8 @@ def headline(data: RunData) -> tuple[str, str]:
     if unclear:
         verdicts.append(f"no clear difference to {' and '.join(unclear)}")
 
-    # A lead over players that do not read is only one if it has the margin and the intervals lie apart.
+    # A lead over players that do not read is only one if it has the margin and the intervals lie
+    # apart.
     not_led = []
     for name in signs:
         if data.lead and _is_blind(data.evaluations[name]):
@@ -70,7 +77,9 @@ def headline(data: RunData) -> tuple[str, str]:
             if is_narrow or rate_of[first].low <= rate_of[name].high:
                 not_led.append(name)
     if not_led:
-        verdicts.append(f"not {data.lead:g} ahead, with intervals apart, of {' and '.join(not_led)}")
+        verdicts.append(
+            f"not {data.lead:g} ahead, with intervals apart, of {' and '.join(not_led)}"
+        )
 
     shown_rates = ", ".join(
         f"{name} {format_estimate(rate)} (n = {data.evaluations[name]['episodes']})"
@@ -100,4 +109,6 @@ def _is_earlier(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _is_blind(evaluation: Mapping[str, Any]) -> bool:
     """Whether the player does not read its prompt, or reads an exchanged one."""
     plan = evaluation["plan"]
-    return plan["policy"] in (RANDOM, FIXED) or (plan.get("options") or {}).get("change") in EXCHANGED
+    return (
+        plan["policy"] in (RANDOM, FIXED) or (plan.get("options") or {}).get("change") in EXCHANGED
+    )

@@ -1,9 +1,11 @@
-"""The combinations of values that a study trains with: all of a grid, or some that are drawn at random.
+"""The combinations of values that a study trains with: all of a grid, or some that are drawn at
+random.
 
-    optimizer.learning_rate=1e-4,1e-3; algorithm.exploration_coefficient=log 1e-4..1e-2; rollout=16..64
+    optimizer.learning_rate=1e-4,1e-3; algorithm.exploration_coefficient=log 1e-4..1e-2;
+    rollout=16..64
 
-A key has a list of values, or a range: `low..high` is uniform (of whole numbers where both ends are), `log low..high` is
-uniform in the logarithm.
+A key has a list of values, or a range: `low..high` is uniform (of whole numbers where both ends
+are), `log low..high` is uniform in the logarithm.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ Values = list[str] | Range
 
 
 def parse(text: str) -> dict[str, Values]:
-    """The values of each key. Raises UserError: the text is not a list of keys with values, or a key stands twice."""
+    """The values of each key. Raises UserError: the text is not a list of keys with values, or a
+    key stands twice.
+    """
     values_of_key: dict[str, Values] = {}
     for part in filter(None, map(str.strip, text.split(";"))):
         key, _, values = part.partition("=")
@@ -99,13 +103,18 @@ def _range(part: str, text: str) -> Range:
         raise UserError(f"config.sweep.over={part}: must be {_ALLOWED}") from None
     is_ordered = math.isfinite(low) and math.isfinite(high) and low < high
     checks.require(is_ordered, "sweep.over", part, "a range from a lower to a higher number")
-    checks.require(low > 0 or not logarithmic, "sweep.over", part, "a range above 0 where it is logarithmic")
+    checks.require(
+        low > 0 or not logarithmic, "sweep.over", part, "a range above 0 where it is logarithmic"
+    )
     is_integer = all(end.strip().lstrip("+-").isdigit() for end in ends)
     return Range(low, high, is_integer, logarithmic)
 
 
-def combinations(values_of_key: Mapping[str, Values], draws: int | None, seed: int) -> list[dict[str, str]]:
-    """Key -> value of each combination: all of them, or `draws` different ones, where more draws begin with the same ones.
+def combinations(
+    values_of_key: Mapping[str, Values], draws: int | None, seed: int
+) -> list[dict[str, str]]:
+    """Key -> value of each combination: all of them, or `draws` different ones, where more draws
+    begin with the same ones.
 
     Raises UserError: a range without draws, or fewer combinations than draws.
     """
@@ -117,7 +126,9 @@ def combinations(values_of_key: Mapping[str, Values], draws: int | None, seed: i
                     f"config.sweep.draws: must be given, as {key} of config.sweep.over has a range"
                 )
             grid.append(values)
-        return [dict(zip(values_of_key, chosen, strict=True)) for chosen in itertools.product(*grid)]
+        return [
+            dict(zip(values_of_key, chosen, strict=True)) for chosen in itertools.product(*grid)
+        ]
 
     generator = np.random.default_rng(seed)
     drawn: list[dict[str, str]] = []
@@ -138,14 +149,19 @@ def combinations(values_of_key: Mapping[str, Values], draws: int | None, seed: i
 
 
 def expand(config: StudyConfig) -> StudyConfig:
-    """The study whose methods are those of `config`, each with every combination of `config.sweep`, which is then empty.
+    """The study whose methods are those of `config`, each with every combination of `config.sweep`,
+    which is then empty.
 
-    Its tables list all combinations of the methods that they had. Raises UserError: `config.sweep` cannot be read.
+    Its tables list all combinations of the methods that they had. Raises UserError: `config.sweep`
+    cannot be read.
     """
     values_of_key = parse(config.sweep.over)
     if not values_of_key:
         checks.require_key(
-            config, "sweep.draws", config.sweep.draws is None, "None where config.sweep.over is empty"
+            config,
+            "sweep.draws",
+            config.sweep.draws is None,
+            "None where config.sweep.over is empty",
         )
         return config
     names = _short_names(values_of_key)
@@ -155,7 +171,9 @@ def expand(config: StudyConfig) -> StudyConfig:
     games = {}
     for combination in combinations(values_of_key, config.sweep.draws, config.sweep.seed):
         # A method's name is that of its folders, and stands in lists with commas.
-        values = "_".join(f"{names[key]}={_UNFIT.sub('_', value)}" for key, value in combination.items())
+        values = "_".join(
+            f"{names[key]}={_UNFIT.sub('_', value)}" for key, value in combination.items()
+        )
         flags = " ".join(f"--config.{key}={value}" for key, value in combination.items())
         for method, flags_of_method in config.methods.items():
             name = values if has_one_method else f"{method}_{values}"
@@ -168,14 +186,18 @@ def expand(config: StudyConfig) -> StudyConfig:
 
     tables = {
         title: ",".join(
-            name for method in checks.listed(listed) for name in names_of_method.get(method, [method])
+            name
+            for method in checks.listed(listed)
+            for name in names_of_method.get(method, [method])
         )
         for title, listed in config.tables.items()
     }
     # Methods stay sorted, as those of a config are.
     sorted_methods = dict(sorted(methods.items()))
     empty = dataclasses.replace(config.sweep, over="", draws=None)
-    return dataclasses.replace(config, methods=sorted_methods, games=games, tables=tables, sweep=empty)
+    return dataclasses.replace(
+        config, methods=sorted_methods, games=games, tables=tables, sweep=empty
+    )
 
 
 def _short_names(keys: Iterable[str]) -> dict[str, str]:

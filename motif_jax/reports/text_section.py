@@ -1,4 +1,6 @@
-"""Sections of a run's page on text agents: their returns, and return against divergence from the policy."""
+"""Sections of a run's page on text agents: their returns, and return against divergence from the
+policy.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def is_text(evaluation: Mapping[str, Any]) -> bool:
 
 
 def headline(data: RunData) -> tuple[str, str] | None:
-    """Compares the returns of evaluations of a text task, and names their success: (text, kind as of `Verdict`); None without."""
+    """Compares the returns of evaluations of a text task, and names their success: (text, kind as
+    of `Verdict`); None without.
+    """
     if not data.evaluations or not all(map(is_text, data.evaluations.values())):
         return None
     rows = {row.measure.key: row for row in rows_of(data)}
@@ -40,11 +44,15 @@ def headline(data: RunData) -> tuple[str, str] | None:
 def _side_by_side(row: MeasureRow, title: str, yardsticks: Sequence[str]) -> tuple[str, str]:
     """The means and which intervals lie apart from the first one: (text, kind)."""
     first = next(iter(row.summaries))
-    means = ", ".join(f"{name} {format_estimate(summary.mean)}" for name, summary in row.summaries.items())
+    means = ", ".join(
+        f"{name} {format_estimate(summary.mean)}" for name, summary in row.summaries.items()
+    )
     counts = dict.fromkeys(f"{summary.n:,}" for summary in row.summaries.values())
     episodes = "episodes each" if len(counts) == 1 else "episodes"
     text = f"{title} of {', '.join(counts)} {episodes}: {means}."
-    judged = {name: summary.mean for name, summary in row.summaries.items() if name not in yardsticks}
+    judged = {
+        name: summary.mean for name, summary in row.summaries.items() if name not in yardsticks
+    }
     if not judged:
         return text, ""
     own_name, *others = judged
@@ -60,7 +68,9 @@ def _side_by_side(row: MeasureRow, title: str, yardsticks: Sequence[str]) -> tup
 
 
 class _Point(NamedTuple):
-    """An evaluation in the chart: divergence, return with its interval, and the weight of advantages as it decoded."""
+    """An evaluation in the chart: divergence, return with its interval, and the weight of
+    advantages as it decoded.
+    """
 
     divergence: float
     mean: float
@@ -70,7 +80,9 @@ class _Point(NamedTuple):
 
 
 def divergence_section(data: RunData) -> Section | None:
-    """Return against divergence from the policy: a line over advantage weights per agent and decoding; None without both."""
+    """Return against divergence from the policy: a line over advantage weights per agent and
+    decoding; None without both.
+    """
     points_of_line: dict[str, list[_Point]] = {}
     for evaluation in data.evaluations.values():
         measures = evaluation["measures"]
@@ -84,7 +96,9 @@ def divergence_section(data: RunData) -> Section | None:
         mean = Summary.from_dict(measures["return"]).mean
         # Without advantages the weight changes nothing.
         weight = decode["advantage_weight"] if decode["advantages"] else 0.0
-        point = _Point(measures["divergence"]["mean"]["value"], mean.value, mean.low, mean.high, weight)
+        point = _Point(
+            measures["divergence"]["mean"]["value"], mean.value, mean.low, mean.high, weight
+        )
         points_of_line.setdefault(name, []).append(point)
     if not points_of_line:
         return None
@@ -98,7 +112,12 @@ def divergence_section(data: RunData) -> Section | None:
             interval = f"[{point.low:.3f}, {point.high:.3f}]"
             mean_cell = TableCell(f"{point.mean:.3f}", point.mean, note=interval)
             rows.append(
-                [name, number_cell(point.weight, "g"), number_cell(point.divergence, ".3f"), mean_cell]
+                [
+                    name,
+                    number_cell(point.weight, "g"),
+                    number_cell(point.divergence, ".3f"),
+                    mean_cell,
+                ]
             )
     title = "Return against divergence"
     x_label = "divergence from the policy (nats an episode)"

@@ -1,4 +1,6 @@
-"""Sections of a run's page that show the training of an agent, a language model, or an agent that learns from dialogues."""
+"""Sections of a run's page that show the training of an agent, a language model, or an agent that
+learns from dialogues.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ METRIC_GROUPS: Groups = {
     "change of the policy": ("nats", {"policy/kl": "divergence from the behaviour"}),
     "ratios of the policy": (
         "probability now over probability when played",
-        {"policy/ratio_mean": "mean", "policy/ratio_min": "smallest", "policy/ratio_max": "largest"},
+        {
+            "policy/ratio_mean": "mean",
+            "policy/ratio_min": "smallest",
+            "policy/ratio_max": "largest",
+        },
     ),
     "where the time goes": (
         "share of time",
@@ -69,7 +75,8 @@ LANGUAGE_GROUPS: Groups = {
     "learning rate": ("learning rate", {"optimizer/learning_rate": ""}),
     "gradient": ("norm before the clip", {"train/gradient_norm": ""}),
 }
-# Prefixes of metrics of an agent that learns from dialogues, a chart for each metric; all but the first are PPO's.
+# Prefixes of metrics of an agent that learns from dialogues, a chart for each metric; all but the
+# first are PPO's.
 _SHOWN = ("games/", "episode/", "reference/", "policy/", "loss/", "value/")
 # Of a metric that is written with its range.
 _PARTS = ("max", "mean", "min")
@@ -83,16 +90,25 @@ _STEPS = "environment steps"
 _UPDATES = "step of the optimiser"
 
 
-def metric_plots(curves: Mapping[str, Curve], groups: Groups, x_label: str, file: str = "") -> list[Plot]:
-    """A chart per group that has metrics which change; its file's name begins with `file`, '' for no file."""
+def metric_plots(
+    curves: Mapping[str, Curve], groups: Groups, x_label: str, file: str = ""
+) -> list[Plot]:
+    """A chart per group that has metrics which change; its file's name begins with `file`, '' for
+    no file.
+    """
     plots = []
     for title, (unit, members) in groups.items():
-        smoothed = {name: smooth(curves[name], 120, band=False) for name in members if name in curves}
+        smoothed = {
+            name: smooth(curves[name], 120, band=False) for name in members if name in curves
+        }
         captions = [curve.caption("values") for curve in smoothed.values() if len(curve.x)]
         if not captions:
             continue
         # The legend of a single line would repeat the title.
-        lines = [curve.series(members[name] if len(smoothed) > 1 else "") for name, curve in smoothed.items()]
+        lines = [
+            curve.series(members[name] if len(smoothed) > 1 else "")
+            for name, curve in smoothed.items()
+        ]
         file_name = f"{file}_{title.replace(' ', '_')}" if file else ""
         plots.append(Plot(title, x_label, unit or title, lines, file=file_name, method=captions[0]))
     return [plot for plot in plots if not plot.constant]
@@ -140,7 +156,9 @@ def training_section(data: RunData) -> Section:
         [hacking.REWARD, *progress_keys(data.episodes), "return", *in_order(data.episodes)]
     )
     grouped = {name for _, members in METRIC_GROUPS.values() for name in members}
-    others: Groups = {name: ("", {name: ""}) for name in sorted(data.metrics) if name not in grouped}
+    others: Groups = {
+        name: ("", {name: ""}) for name in sorted(data.metrics) if name not in grouped
+    }
     curves = episode_plots(data, episode_keys, "training")
     curves += metric_plots(data.metrics, METRIC_GROUPS, _STEPS, "metric")
     curves_without_file = metric_plots(data.metrics, others, _STEPS)
@@ -167,7 +185,12 @@ def dialogues_section(curves: Mapping[str, Curve]) -> Section | None:
     if not curves:
         return None
     # Held-out metrics first: their order decides that of the charts.
-    names = [name.removeprefix(side) for side in reversed(_SIDES) for name in curves if name.startswith(side)]
+    names = [
+        name.removeprefix(side)
+        for side in reversed(_SIDES)
+        for name in curves
+        if name.startswith(side)
+    ]
     ranges = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
     of_ranges = {f"{name}_{part}" for name in ranges for part in _PARTS}
     groups: dict[str, Mapping[str, str]] = {}

@@ -1,7 +1,8 @@
 """Reads and writes an agent's checkpoint.
 
-Its items: `params` (the network's), `learner` (the rest of the training state), `reward` of a reward that changes, `play` of a
-serial run (`play_state`), and `progress` (counters and episode statistics, JSON).
+Its items: `params` (the network's), `learner` (the rest of the training state), `reward` of a
+reward that changes, `play` of a serial run (`play_state`), and `progress` (counters and episode
+statistics, JSON).
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ _PROGRESS = "progress"
 def open_checkpoints(
     workdir: str | os.PathLike[str], keep: int, save_every_steps: int | None = None
 ) -> Checkpoints:
-    """The checkpoints of the run in `workdir`, for writing; those of `save_every_steps` are not removed in favour of timed ones."""
+    """The checkpoints of the run in `workdir`, for writing; those of `save_every_steps` are not
+    removed in favour of timed ones.
+    """
     return Checkpoints(
         Path(workdir) / FOLDER, keep=keep, keep_best=BEST_METRIC, milestone_steps=save_every_steps
     )
@@ -56,7 +59,9 @@ def save(
 
 
 class Snapshot:
-    """The checkpoint that a run resumes from. Each part of the system takes its items, and all items must be taken."""
+    """The checkpoint that a run resumes from. Each part of the system takes its items, and all
+    items must be taken.
+    """
 
     def __init__(self, checkpoints: Checkpoints, step: int) -> None:
         self._checkpoints = checkpoints
@@ -86,7 +91,8 @@ def items_of_learner(state: Any, constant: Collection[str]) -> dict[str, Any]:
     """The checkpoint's items of a training state.
 
     Args:
-      constant: names of the fields that no checkpoint holds (`StateFields.constant`): every start reads or computes them again.
+      constant: names of the fields that no checkpoint holds (`StateFields.constant`): every start
+          reads or computes them again.
     """
     learner = {}
     for name, value in state._asdict().items():
@@ -97,13 +103,17 @@ def items_of_learner(state: Any, constant: Collection[str]) -> dict[str, Any]:
 
 
 def take_learner(snapshot: Snapshot, shapes: Any, constant: Collection[str]) -> Any:
-    """The training state in `snapshot`, as numpy arrays; its `constant` fields are those of `shapes`, a state of shapes."""
+    """The training state in `snapshot`, as numpy arrays; its `constant` fields are those of
+    `shapes`, a state of shapes.
+    """
     items = snapshot.take(items_of_learner(shapes, constant))
     return shapes._replace(params=items[_PARAMS], **items[_LEARNER])
 
 
 def restore_params(checkpoints: Checkpoints, step: int | None, network: PolicyNetwork) -> Any:
-    """Reads only the network's parameters of checkpoint `step` (None: the newest), as numpy arrays."""
+    """Reads only the network's parameters of checkpoint `step` (None: the newest), as numpy
+    arrays.
+    """
     shapes = jax.eval_shape(lambda: network.init(jax.random.PRNGKey(0)))
     return checkpoints.restore(step, {_PARAMS: shapes})[_PARAMS]
 
@@ -134,7 +144,9 @@ def started_from(checkpoints: Checkpoints, step: int) -> dict[str, str]:
 
 
 def _digests_of_clone(checkpoints: Checkpoints, step: int) -> dict[str, str]:
-    """The digests in a checkpoint of a clone, which the trainer of datasets has trained; {} in others."""
+    """The digests in a checkpoint of a clone, which the trainer of datasets has trained; {} in
+    others.
+    """
     if run_files.POSITION not in checkpoints.items(step):
         return {}
     return checkpoints.restore(step, {run_files.POSITION: JSON})[run_files.POSITION]["digests"]

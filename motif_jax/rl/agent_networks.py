@@ -1,4 +1,5 @@
-"""The kinds of networks that `config.network.kind` names: `class_of(config).make(config, spec)` makes a config's network.
+"""The kinds of networks that `config.network.kind` names: `class_of(config).make(config, spec)`
+makes a config's network.
 
 A kind is a subclass of `NetworkKind`, listed in `choices.NETWORKS`.
 """
@@ -28,9 +29,10 @@ class NetworkKind(abc.ABC):
     Attributes:
       named_by: the key of `config.network` that holds the path of its files; used in errors.
       splits: whether its parameters can be split over devices.
-      is_slow: whether its updates may take minutes, so that a training prints what it does before the first, and a stop waits for none.
-      defaults_of_older_runs: dotted key that was added later -> the value that runs made before it used; filled in when such a run is
-        resumed or played.
+      is_slow: whether its updates may take minutes, so that a training prints what it does before
+          the first, and a stop waits for none.
+      defaults_of_older_runs: dotted key that was added later -> the value that runs made before it
+        used; filled in when such a run is resumed or played.
     """
 
     named_by: str = ""
@@ -41,7 +43,9 @@ class NetworkKind(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def make(cls, config: AgentConfig, spec: EnvironmentSpec) -> PolicyNetwork:
-        """The network for an environment. Raises UserError: the environment lacks a field that the network reads."""
+        """The network for an environment. Raises UserError: the environment lacks a field that the
+        network reads.
+        """
 
     @classmethod  # noqa: B027 (there may be nothing to check)
     def check(cls, config: AgentConfig) -> None:
@@ -49,7 +53,9 @@ class NetworkKind(abc.ABC):
 
     @classmethod
     def environment_options(cls, config: AgentConfig) -> dict[str, Any]:
-        """Options that the network needs from the environment, JSON-able: extra fields, a tokenizer."""
+        """Options that the network needs from the environment, JSON-able: extra fields, a
+        tokenizer.
+        """
         return {}
 
     @classmethod
@@ -64,12 +70,16 @@ class NetworkKind(abc.ABC):
 
     @classmethod
     def start_digests(cls, config: AgentConfig) -> dict[str, str]:
-        """Name -> digest of the files, besides those of `file_digests`, that the first parameters are made of."""
+        """Name -> digest of the files, besides those of `file_digests`, that the first parameters
+        are made of.
+        """
         return {}
 
     @classmethod
     def takes_any_actions(cls, config: AgentConfig) -> bool:
-        """Whether the network scores any words as actions, not only the actions it was trained with."""
+        """Whether the network scores any words as actions, not only the actions it was trained
+        with.
+        """
         return False
 
     @classmethod
@@ -79,14 +89,17 @@ class NetworkKind(abc.ABC):
 
     @classmethod
     def product_dtype(cls, config: AgentConfig) -> str | None:
-        """The dtype in which the network multiplies, which decides the devices' peak rate; None: their share of it is not logged."""
+        """The dtype in which the network multiplies, which decides the devices' peak rate; None:
+        their share of it is not logged.
+        """
         return None
 
     @classmethod
     def counted(
         cls, config: AgentConfig, network: PolicyNetwork, params: Any
     ) -> tuple[PolicyNetwork, Any] | None:
-        """The network and the parameter shapes that FLOPs are counted for; None: they are not counted.
+        """The network and the parameter shapes that FLOPs are counted for; None: they are not
+        counted.
 
         Args:
           params: all parameters of `network`.
@@ -113,9 +126,11 @@ def refuse_changed(
     """Raises UserError where a file has changed since the training.
 
     Args:
-      learned_with: the output of `file_digests` at the time of the training; {} where it was not recorded.
+      learned_with: the output of `file_digests` at the time of the training; {} where it was not
+          recorded.
       where: the config key that names the run, for the error.
-      started_from: that of `start_digests`, for the parameters as the training began; {} for later ones.
+      started_from: that of `start_digests`, for the parameters as the training began; {} for later
+          ones.
     """
     now = class_of(config).file_digests(config) if learned_with else {}
     if started_from:
@@ -134,11 +149,17 @@ def refuse_changed(
 
 
 def mesh_sizes(config: AgentConfig, devices: int) -> dict[str, int] | None:
-    """The number of devices along each axis of the mesh, for a network split over devices; None where each holds all of it."""
+    """The number of devices along each axis of the mesh, for a network split over devices; None
+    where each holds all of it.
+    """
     split = config.sharding
     if split is None or split.fsdp * split.tensor == 1:
         return None
-    return {"data": devices // (split.fsdp * split.tensor), "fsdp": split.fsdp, "tensor": split.tensor}
+    return {
+        "data": devices // (split.fsdp * split.tensor),
+        "fsdp": split.fsdp,
+        "tensor": split.tensor,
+    }
 
 
 def make_parallel(config: AgentConfig, devices: Sequence[jax.Device]) -> DataParallel | Sharded:
@@ -147,5 +168,7 @@ def make_parallel(config: AgentConfig, devices: Sequence[jax.Device]) -> DataPar
     if sizes is None:
         return DataParallel(devices)
     if not class_of(config).splits:
-        raise UserError("config.sharding: only language models can be split over devices: leave it out")
+        raise UserError(
+            "config.sharding: only language models can be split over devices: leave it out"
+        )
     return Sharded(sizes, devices)

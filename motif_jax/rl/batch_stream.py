@@ -21,8 +21,8 @@ WAIT_SECONDS = 0.2
 class BatchStream:
     """Gives the learner its batches, of which at most `config.max_waiting_batches` wait.
 
-    Usually inference and batcher run in threads beside the caller. In a serial run and on policy they take turns with it:
-    `get` plays until a batch is full.
+    Usually inference and batcher run in threads beside the caller. In a serial run and on policy
+    they take turns with it: `get` plays until a batch is full.
 
     Args:
       stopped: returns True once the run was asked to stop, while actors start.
@@ -60,7 +60,8 @@ class BatchStream:
         if not self._in_turns:
             for number, source in enumerate(self._system.sources):
                 inference = source.inference
-                # On a CPU the device's work takes the host's cores: calls side by side gain nothing there.
+                # On a CPU the device's work takes the host's cores: calls side by side gain nothing
+                # there.
                 serve = inference.serve_ahead if inference.on_gpu else inference.serve
                 self.services.start(f"inference {number}", serve)  # type: ignore[arg-type]
             self.services.start("batcher", self.assemble)
@@ -73,7 +74,9 @@ class BatchStream:
             self._system.close()
 
     def assemble(self) -> None:
-        """One round of the batcher's thread: takes a finished slot, or makes a batch where enough are there."""
+        """One round of the batcher's thread: takes a finished slot, or makes a batch where enough
+        are there.
+        """
         system = self._system
         meters = system.meters
         if not system.batcher.is_full():
@@ -120,7 +123,9 @@ class BatchStream:
                 self._patience.check()
             served = 0
             for number, source in enumerate(system.sources):
-                served += source.inference.serve(WAIT_SECONDS / len(system.sources), self._hold(number))
+                served += source.inference.serve(
+                    WAIT_SECONDS / len(system.sources), self._hold(number)
+                )
             self._steps_played += served
             if served:
                 self._while_playing(self._steps_played)
@@ -153,6 +158,8 @@ class BatchStream:
         return self._ready.qsize()
 
     def rest(self) -> list[IntrinsicReturn]:
-        """Drops the batches that wait, at the end of a run; returns the intrinsic returns of their episodes."""
+        """Drops the batches that wait, at the end of a run; returns the intrinsic returns of their
+        episodes.
+        """
         batches = [self._ready.get() for _ in range(self._ready.qsize())]
         return [value for batch in batches for value in batch.intrinsic_returns]

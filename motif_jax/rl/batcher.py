@@ -1,4 +1,6 @@
-"""Copies finished slots out of shared memory into the learner's batches, with the intrinsic reward."""
+"""Copies finished slots out of shared memory into the learner's batches, with the intrinsic
+reward.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ class _Part(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch on the host, or after `put` on the learner's devices; its initial states are on the device that acted.
+    """A batch on the host, or after `put` on the learner's devices; its initial states are on the
+    device that acted.
 
     Attributes:
       num_steps: environment steps, without the rows of final observations.
@@ -65,16 +68,20 @@ class Batch(NamedTuple):
 
 def put(batch: Batch, parallel: DataParallel) -> Batch:
     """Starts the transfer of a batch, split over the learner's devices."""
-    num_bytes = sum(x.nbytes for x in jax.tree.leaves(batch.trajectories) if isinstance(x, np.ndarray))
+    num_bytes = sum(
+        x.nbytes for x in jax.tree.leaves(batch.trajectories) if isinstance(x, np.ndarray)
+    )
     trajectories = parallel.put_batch(batch.trajectories, BATCH_AXES)
     return batch._replace(trajectories=trajectories, num_bytes=num_bytes)
 
 
 class Batcher:
-    """Collects slots until they fill a batch of `columns` rollouts; a slot may be split over two batches.
+    """Collects slots until they fill a batch of `columns` rollouts; a slot may be split over two
+    batches.
 
     Args:
-      lookup: computes intrinsic rewards; None where there are none, or where the learner computes them.
+      lookup: computes intrinsic rewards; None where there are none, or where the learner computes
+          them.
       listener: called with every batch.
       crop: see `PolicyNetwork.cropped`; None: observations are not cropped.
     """
@@ -127,7 +134,9 @@ class Batcher:
         return self._waiting_columns >= self._columns
 
     def next(self) -> Batch:
-        """The next batch, once `is_full`; slots that are read to their end go back to the actors."""
+        """The next batch, once `is_full`; slots that are read to their end go back to the
+        actors.
+        """
         parts = []
         missing = self._columns
         while missing:
@@ -166,7 +175,9 @@ class Batcher:
         last_intrinsic = None
         version = 0
         if self._lookup is not None:
-            intrinsic, last_intrinsic, version = self._lookup.pay(observation, Columns(envs, episode, last))
+            intrinsic, last_intrinsic, version = self._lookup.pay(
+                observation, Columns(envs, episode, last)
+            )
 
         trajectories = TrajectoryBatch(
             observation=observation,
@@ -191,10 +202,14 @@ class Batcher:
 
     def _initial_state(self, parts: Sequence[_Part]) -> Any:
         """The recurrent states [B, ...] before the columns' rollouts."""
-        source_of_column = np.concatenate([np.full(p.stop - p.start, p.finished.source) for p in parts])
-        rows = _numbers(parts, [self._actors(p).config.envs_per_group * p.finished.slot for p in parts])
-        # Each source gathers as many rows as a batch has, so that one program serves all; for columns of other sources it
-        # gathers its row 0.
+        source_of_column = np.concatenate(
+            [np.full(p.stop - p.start, p.finished.source) for p in parts]
+        )
+        rows = _numbers(
+            parts, [self._actors(p).config.envs_per_group * p.finished.slot for p in parts]
+        )
+        # Each source gathers as many rows as a batch has, so that one program serves all; for
+        # columns of other sources it gathers its row 0.
         gathered = []
         for number, source in enumerate(self._sources):
             own_rows = np.where(source_of_column == number, rows, 0)
@@ -207,7 +222,9 @@ class Batcher:
 
 
 def _numbers(parts: Sequence[_Part], starts: Sequence[int]) -> np.ndarray:
-    """A number for each column, int [columns]: column c of a part's slot has c more than the part's entry of `starts`."""
+    """A number for each column, int [columns]: column c of a part's slot has c more than the part's
+    entry of `starts`.
+    """
     pieces = []
     for part, start in zip(parts, starts, strict=True):
         pieces.append(start + np.arange(part.start, part.stop))
@@ -216,7 +233,9 @@ def _numbers(parts: Sequence[_Part], starts: Sequence[int]) -> np.ndarray:
 
 @jax.jit
 def select_rows(trees: list[Any], index: jax.Array) -> Any:
-    """Row b of tree number index[b]: the trees have leaves [B, ...] of equal shapes, `index` is int32 [B]."""
+    """Row b of tree number index[b]: the trees have leaves [B, ...] of equal shapes, `index` is
+    int32 [B].
+    """
 
     def pick(*leaves: jax.Array) -> jax.Array:
         # One axis for rows, the others for broadcasting.

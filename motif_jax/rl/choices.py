@@ -1,8 +1,10 @@
-"""The networks, algorithms and rewards that an agent's config may choose by `network.kind`, `algorithm.name` and `reward.kind`.
+"""The networks, algorithms and rewards that an agent's config may choose by `network.kind`,
+`algorithm.name` and `reward.kind`.
 
-Each has two entries 'module:Class': its section of the config, and the class that does the work. A module is imported when its
-part is chosen, so `rl/` trains the agents of all methods and imports none of them. To add a part, write its section and its
-class, and add a line to each of its two tables.
+Each has two entries 'module:Class': its section of the config, and the class that does the work. A
+module is imported when its part is chosen, so `rl/` trains the agents of all methods and imports
+none of them. To add a part, write its section and its class, and add a line to each of its two
+tables.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ NETWORK_SECTIONS = Registry(
 )
 
 APPO = "appo"
-# The algorithms: subclasses of `rl/algorithms/algorithm.py:Algorithm`, or classes of yours with its three abstract methods.
+# The algorithms: subclasses of `rl/algorithms/algorithm.py:Algorithm`, or classes of yours with its
+# three abstract methods.
 ALGORITHMS = Registry(
     "algorithm.name",
     {
@@ -77,7 +80,8 @@ LABEL_SECTIONS = {
     "queue": "motif_jax.oni.config:Queue",
 }
 PROBES_SECTION = "motif_jax.glam.config:ProbeQuestions"
-# Additions to a training, by the key that turns them on: subclasses of `rl/training_hook.py:TrainingHook`.
+# Additions to a training, by the key that turns them on: subclasses of
+# `rl/training_hook.py:TrainingHook`.
 HOOKS = {
     "film_every_seconds": "motif_jax.play.training_films:TrainingFilms",
     "probes": "motif_jax.glam.training_hooks:ProbeHook",

@@ -9,7 +9,9 @@ _SHOW_SECONDS = 0.5
 
 
 class Clock:
-    """Environment steps learned from and seconds of a run, now and when it was last saved, logged and shown."""
+    """Environment steps learned from and seconds of a run, now and when it was last saved, logged
+    and shown.
+    """
 
     def __init__(
         self, total: int, save_every_steps: int, save_every_seconds: float, log_every_seconds: float

@@ -29,7 +29,9 @@ from motif_jax.schema import (
 
 @section_class
 class PlayedTask(GymOptions):
-    """An environment; without a name it is the one that an agent was trained in. Options of one task are mappings."""
+    """An environment; without a name it is the one that an agent was trained in. Options of one
+    task are mappings.
+    """
 
     name: str | None = None
     max_episode_steps: int = MAX_EPISODE_STEPS
@@ -86,21 +88,38 @@ class Actors:
 
     workers: int = positive(training_workers(), "processes that play, on every host")
     envs_per_worker: int = length_key(20, "environments of each process")
-    start_method: str = one_of(("auto", "fork", "exec"), "'exec': start each process by itself, more slowly")
-    cores: str = plain_key("auto", "one a worker: 'auto' (claimed by no other run), '' for any, or '2,3,5'")
-    groups_per_worker: int | None = positive(
-        None, "one is stepped while others wait for their actions; None: 4 on one host with a GPU, else 2"
+    start_method: str = one_of(
+        ("auto", "fork", "exec"), "'exec': start each process by itself, more slowly"
     )
-    slots_per_group: int | None = positive(None, "rollouts a group can hold; None: as many as batches need")
-    warmup_steps: int = non_negative(32, "every environment starts with up to this many random steps")
-    warmup_seconds: float = non_negative(0.0, "every worker starts with a random delay of up to this")
-    timeout_seconds: float = positive(300.0, "a process that does not answer for this long is replaced")
+    cores: str = plain_key(
+        "auto", "one a worker: 'auto' (claimed by no other run), '' for any, or '2,3,5'"
+    )
+    groups_per_worker: int | None = positive(
+        None,
+        "one is stepped while others wait for their actions; None: 4 on one host with a GPU, else 2",
+    )
+    slots_per_group: int | None = positive(
+        None, "rollouts a group can hold; None: as many as batches need"
+    )
+    warmup_steps: int = non_negative(
+        32, "every environment starts with up to this many random steps"
+    )
+    warmup_seconds: float = non_negative(
+        0.0, "every worker starts with a random delay of up to this"
+    )
+    timeout_seconds: float = positive(
+        300.0, "a process that does not answer for this long is replaced"
+    )
     start_timeout_seconds: float = positive(
         120.0, "a process that takes longer than this to start is replaced"
     )
     # In serial runs nothing dies, and they are always remembered.
-    rebuild: bool = plain_key(False, "games whose process died are replayed from seed and actions, in memory")
-    max_failures: int = positive(3, "deaths of a process without a rollout between them until the run ends")
+    rebuild: bool = plain_key(
+        False, "games whose process died are replayed from seed and actions, in memory"
+    )
+    max_failures: int = positive(
+        3, "deaths of a process without a rollout between them until the run ends"
+    )
 
 
 @section_class
@@ -116,19 +135,25 @@ class Devices:
 
 @section_class
 class AgentConfig:
-    """A training of an agent; sections that only some of its config files have are None in the others."""
+    """A training of an agent; sections that only some of its config files have are None in the
+    others.
+    """
 
     seed: int = sections.seed(777)
     train_for_env_steps: int = positive(2_000_000_000, "environment steps of the whole run")
     batch_size: int = sections.batch_size_key(4096, "steps of an update, of all hosts together")
     rollout: int = length_key(32, "steps of a trajectory; gradients run back through all of them")
-    max_waiting_batches: int = positive(1, "batches that wait for the learner until actors wait: policy lag")
-    # A run that is continued from a checkpoint plays its games on, from seeds and actions, and ends as one that was never
-    # stopped (compat.seed_noop: it begins new games, which nobody can play again). On a GPU: docs/clusters.md, Precision.
+    max_waiting_batches: int = positive(
+        1, "batches that wait for the learner until actors wait: policy lag"
+    )
+    # A run that is continued from a checkpoint plays its games on, from seeds and actions, and ends
+    # as one that was never stopped (compat.seed_noop: it begins new games, which nobody can play
+    # again). On a GPU: docs/clusters.md, Precision.
     serial: bool = plain_key(
         False, "everything in one thread and in order: slow, and two runs are equal bit for bit"
     )
-    # A batch has a rollout of every environment; actors play one group while the other's actions are chosen.
+    # A batch has a rollout of every environment; actors play one group while the other's actions
+    # are chosen.
     on_policy: bool = plain_key(False, "plays a batch only after the update before it")
     environment: TrainedTask = TrainedTask()
     # The classes of these two sections depend on `network.kind` and `algorithm.name`.
@@ -143,14 +168,16 @@ class AgentConfig:
     save_every_steps: int = positive(10_000_000, "environment steps between checkpoints")
     save_every_seconds: float = sections.SAVE_EVERY_SECONDS
     keep_checkpoints: int = positive(
-        5, "number of newest checkpoints that stay, and of newest ones of save_every_steps, besides the best"
+        5,
+        "number of newest checkpoints that stay, and of newest ones of save_every_steps, besides the best",
     )
     stats_episodes: int = positive(1000, "episodes over which statistics are means")
     record_every: int = non_negative(
         0, "every Nth game of each environment is recorded in recordings/; 0: none"
     )
     film_every_seconds: float = non_negative(
-        0.0, "least seconds between films of the newest recorded game in TensorBoard and W&B; 0: no films"
+        0.0,
+        "least seconds between films of the newest recorded game in TensorBoard and W&B; 0: no films",
     )
     log_every_seconds: float = positive(20.0, "seconds between rows of metrics")
     matmul_precision: str = sections.MATMUL_PRECISION
@@ -175,10 +202,12 @@ class AgentConfig:
 
 @section_class
 class AnyAlgorithm:
-    """The section `algorithm` of an algorithm from outside the package; it has all keys that the config gives it.
+    """The section `algorithm` of an algorithm from outside the package; it has all keys that the
+    config gives it.
 
     Attributes:
-      epochs, minibatches: see `Algorithm.epochs` and `Algorithm.minibatches`; 1 where the config has no such key.
+      epochs, minibatches: see `Algorithm.epochs` and `Algorithm.minibatches`; 1 where the config
+          has no such key.
     """
 
     name: str = ""
@@ -187,9 +216,11 @@ class AnyAlgorithm:
 
 
 def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
-    """The values of a training's config, also of an older run's, with the sections of its network, algorithm and reward.
+    """The values of a training's config, also of an older run's, with the sections of its network,
+    algorithm and reward.
 
-    The section of a part from outside the package (module:Class) keeps all values that the config gives it.
+    The section of a part from outside the package (module:Class) keeps all values that the config
+    gives it.
     """
     sections = {
         "network": _network(config.get("network", {})),
@@ -200,7 +231,9 @@ def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
     kind = config.get("reward", {}).get("kind")
     for name, section in choices.LABEL_SECTIONS.items():
         if name in config or kind in choices.REWARD_SECTIONS or entry_points.is_entry_point(kind):
-            sections[name] = _read(entry_points.load_packaged(name, section), config.get(name, {}), "kind")
+            sections[name] = _read(
+                entry_points.load_packaged(name, section), config.get(name, {}), "kind"
+            )
     if config.get("probes") is not None:
         sections["probes"] = schema.read_section(
             entry_points.load_packaged("probes", choices.PROBES_SECTION), config["probes"]
@@ -225,7 +258,8 @@ def _compat(config: ConfigDict | Mapping[str, Any]) -> Compat:
     section = config.get("compat", {})
     kind = config.get("network", {}).get("kind")
     if kind == choices.LANGUAGE and section and "glam_separate_tokens" not in section:
-        # Runs of versions without this key learned from prompts and actions that were tokenised apart.
+        # Runs of versions without this key learned from prompts and actions that were tokenised
+        # apart.
         section = {**section, "glam_separate_tokens": True}
     return schema.read_section(Compat, section)
 
@@ -245,7 +279,9 @@ def _reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
 
 
 def _read(cls: Any, section: ConfigDict | Mapping[str, Any], choice: str) -> Any:
-    """The values of a section; with its own keys, too, where its key `choice` names a part from outside the package."""
+    """The values of a section; with its own keys, too, where its key `choice` names a part from
+    outside the package.
+    """
     is_outside = entry_points.is_entry_point(section.get(choice))
     read = schema.read_open_section if is_outside else schema.read_section
     return read(cls, section)

@@ -14,7 +14,8 @@ from motif_jax.core.files import json_line, read_json_lines, regular_file, repla
 from motif_jax.rl.reward_lookup import IntrinsicReturn
 
 FILE_NAME = "episodes.jsonl"
-# Entry of the progress, for a run that resumes in the middle of episodes: reports without a return, and returns without a report.
+# Entry of the progress, for a run that resumes in the middle of episodes: reports without a return,
+# and returns without a report.
 HALVES = "episode_halves"
 _ENOUGH_EPISODES = 100
 _NOT_AVERAGED = frozenset({"step", "env", "episode", "seed", "end", "truncated"})
@@ -23,8 +24,9 @@ _NOT_AVERAGED = frozenset({"step", "env", "episode", "seed", "end", "truncated"}
 class EpisodeLog(ExitStack):
     """Joins the actors' report of an episode with the intrinsic return that the batcher sums up.
 
-    Each host joins the episodes of its actors; every host receives all episodes, and the one with a `workdir` writes them. Lines
-    after the checkpoint of `progress` are dropped: these episodes are played again, or only half of their facts had arrived.
+    Each host joins the episodes of its actors; every host receives all episodes, and the one with a
+    `workdir` writes them. Lines after the checkpoint of `progress` are dropped: these episodes are
+    played again, or only half of their facts had arrived.
 
     Args:
       window: number of newest episodes that means are over.
@@ -57,7 +59,9 @@ class EpisodeLog(ExitStack):
         if with_intrinsic:
             averaged.add("intrinsic_return")
         self._empty_row = {f"episode/{name}": math.nan for name in sorted(averaged)}
-        self._newest: deque[dict[str, Any]] = deque(map(dict, progress.get("episodes", ())), maxlen=window)
+        self._newest: deque[dict[str, Any]] = deque(
+            map(dict, progress.get("episodes", ())), maxlen=window
+        )
         self._done: dict[int, int] = {}  # environment -> its newest logged episode
         for row in self._newest:
             self._mark_done(row)
@@ -65,25 +69,33 @@ class EpisodeLog(ExitStack):
     def join(
         self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
     ) -> list[dict[str, Any]]:
-        """Takes reports and intrinsic returns, in either order, at environment step `step`; returns the episodes that are complete."""
+        """Takes reports and intrinsic returns, in either order, at environment step `step`; returns
+        the episodes that are complete.
+        """
         for value in returns:
             self._returns[value.env, value.episode] = value.value
         for report in reports:
             self._reports[_key(report)] = {"step": step, **report}
-        complete = [key for key in self._reports if key in self._returns or not self._with_intrinsic]
+        complete = [
+            key for key in self._reports if key in self._returns or not self._with_intrinsic
+        ]
         rows = [self._finish(key) for key in complete]
-        # A rollout that was lost with its actor brings no return: none comes after a later episode of the same
-        # environment was logged. Returns of episodes that are never reported (begun before the first slot) are
-        # dropped by the same rule.
+        # A rollout that was lost with its actor brings no return: none comes after a later episode
+        # of the same environment was logged. Returns of episodes that are never reported (begun
+        # before the first slot) are dropped by the same rule.
         rows += [self._finish(key) for key in list(self._reports) if self._is_past(key)]
-        self._returns = {key: value for key, value in self._returns.items() if not self._is_past(key)}
+        self._returns = {
+            key: value for key, value in self._returns.items() if not self._is_past(key)
+        }
         return rows
 
     def join_rest(
         self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
     ) -> list[dict[str, Any]]:
         """As `join`, at the end of a run; returns the episodes without an intrinsic return, too."""
-        return self.join(step, reports, returns) + [self._finish(key) for key in list(self._reports)]
+        return self.join(step, reports, returns) + [
+            self._finish(key) for key in list(self._reports)
+        ]
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Adds complete episodes to the means, and to the file of the host that writes."""
@@ -95,15 +107,19 @@ class EpisodeLog(ExitStack):
             self._file.flush()
 
     def means(self) -> dict[str, float]:
-        """Means over the newest episodes, of the finite values of each number that all of them reported.
+        """Means over the newest episodes, of the finite values of each number that all of them
+        reported.
 
-        A number that some episodes lack has no mean: of a success that `info` shows after successes alone it would be 1.
+        A number that some episodes lack has no mean: of a success that `info` shows after successes
+        alone it would be 1.
         """
         rows = list(self._newest)
         names = [name for name in rows[0] if all(name in row for row in rows)] if rows else []
         means = {}
         for name in names:
-            values = [row[name] for row in rows if row[name] is not None and math.isfinite(row[name])]
+            values = [
+                row[name] for row in rows if row[name] is not None and math.isfinite(row[name])
+            ]
             if name not in _NOT_AVERAGED and values:
                 means[f"episode/{name}"] = sum(values) / len(values)
         return means
@@ -142,7 +158,9 @@ def _key(row: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _open(path: Path, step: int, waiting: Collection[tuple[int, int]]) -> IO[str]:
-    """Opens the file for appending, without the lines after `step` and those of the episodes that still wait for a half."""
+    """Opens the file for appending, without the lines after `step` and those of the episodes that
+    still wait for a half.
+    """
     if path.exists():
         # Row by row: a long run has millions.
         rows = read_json_lines(path, ["step", "env", "episode"])

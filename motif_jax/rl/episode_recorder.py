@@ -1,4 +1,6 @@
-"""Records every Nth game of a training: collects its actions from the batches and replays them in another process."""
+"""Records every Nth game of a training: collects its actions from the batches and replays them in
+another process.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from motif_jax.rl.actors.rerecording import FOLDER, STEM, Order, Rerecorder
 from motif_jax.rl.actors.worker_process import MAX_DEATHS, WorkerProcess
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 
-MAX_WAITING = 256  # games that wait to be replayed (2 bytes a step, or 4 for each real number); later ones are not recorded
+# games that wait to be replayed (2 bytes a step, or 4 for each real number); later ones are not
+# recorded
+MAX_WAITING = 256
 CLOSE_SECONDS = 10.0  # for the games that wait at the end of the training
 
 
@@ -31,19 +35,24 @@ class EpisodeActions(NamedTuple):
 
 
 class ActionCollector:
-    """Collects the actions of every Nth episode of each environment (at different offsets), from batch to batch."""
+    """Collects the actions of every Nth episode of each environment (at different offsets), from
+    batch to batch.
+    """
 
     def __init__(self, every: int) -> None:
         self._every = every
         # Environment -> its running episode, and the actions so far.
         self._playing: dict[int, tuple[int, list[np.ndarray]]] = {}
 
-    def add(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> list[EpisodeActions]:
+    def add(
+        self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray
+    ) -> list[EpisodeActions]:
         """Adds a batch; returns the chosen episodes that ended in it.
 
         Args:
           batch: numpy arrays [T, B]; actions of rows marked `last` were not played.
-          envs: int [B], the environments of the columns; a column continues where the environment's last column ended.
+          envs: int [B], the environments of the columns; a column continues where the environment's
+              last column ended.
           episode: int [T, B].
         """
         is_chosen = ((episode + envs) % self._every == 0) & ~batch.last[: len(episode)]
@@ -67,21 +76,25 @@ class ActionCollector:
 
 
 def _compact(actions: np.ndarray) -> np.ndarray:
-    """The actions in half the memory where they are numbered: episodes may be long, and many wait."""
+    """The actions in half the memory where they are numbered: episodes may be long, and many
+    wait.
+    """
     return actions.astype(np.int16) if np.issubdtype(actions.dtype, np.integer) else actions
 
 
 class EpisodeRecorder:
     """Records a training's games; a process of its own replays them.
 
-    Some games are not recorded: those with missing actions (begun before the training, or lost with an actor), and those that end
-    faster than others are replayed.
+    Some games are not recorded: those with missing actions (begun before the training, or lost with
+    an actor), and those that end faster than others are replayed.
 
     Attributes:
       waiting: the recordings that are not written yet, oldest first.
     """
 
-    def __init__(self, workdir: Path, environment: str, options: Mapping[str, Any], every: int) -> None:
+    def __init__(
+        self, workdir: Path, environment: str, options: Mapping[str, Any], every: int
+    ) -> None:
         self._folder = workdir / FOLDER
         self._setup = {"environment": environment, "options": dict(options)}
         self._every = every
@@ -150,14 +163,17 @@ class EpisodeRecorder:
                     raise ServiceFailedError(f"the recordings thread failed: {error}") from error
 
     def _match(self, env: int, episode: int) -> None:
-        """Orders the replay of an episode once its actions and its report are there; the caller holds the lock."""
+        """Orders the replay of an episode once its actions and its report are there; the caller
+        holds the lock.
+        """
         key = (env, episode)
         if key not in self._played or key not in self._reports:
             return
         actions = self._played.pop(key)
         report = self._reports.pop(key)
 
-        # Entries of the environment's earlier episodes stay incomplete: games begun before the training are not reported.
+        # Entries of the environment's earlier episodes stay incomplete: games begun before the
+        # training are not reported.
         incomplete: dict[tuple[int, int], Any]
         for incomplete in (self._played, self._reports):
             for other in list(incomplete):
@@ -189,11 +205,15 @@ class EpisodeRecorder:
                 raise RuntimeError(message) from None
             problem = "the process that played it again died"
         if problem:
-            print(f"{Path(order.path).name} is not recorded: {problem}", file=sys.stderr, flush=True)
+            print(
+                f"{Path(order.path).name} is not recorded: {problem}", file=sys.stderr, flush=True
+            )
 
 
 def drop_recordings(workdir: Path, resume_step: int | None) -> None:
-    """Removes recordings of games that a resumed run plays again: those after `resume_step`; all where it is None."""
+    """Removes recordings of games that a resumed run plays again: those after `resume_step`; all
+    where it is None.
+    """
     last_step = -1 if resume_step is None else resume_step
     for path in (workdir / FOLDER).glob("step-*.json"):
         match = STEM.fullmatch(path.stem)

@@ -1,4 +1,6 @@
-"""What the steps of running episodes are paid, and the sums over each episode: what `motif_jax.wrappers` adds to environments."""
+"""What the steps of running episodes are paid, and the sums over each episode: what
+`motif_jax.wrappers` adds to environments.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,15 @@ class Terms(RewardTerms):
     All but `quantile`, `normalise`, `two_decimals` and `by` are fields of `RewardTerms`.
 
     Attributes:
-      quantile: normalised rewards at or below this quantile of the training messages become 0; 'auto': at or below the
-        threshold that the labels advise; None: no threshold.
+      quantile: normalised rewards at or below this quantile of the training messages become 0;
+        'auto': at or below the threshold that the labels advise; None: no threshold.
       normalise: False pays raw rewards.
-      two_decimals: the threshold rounded as in the published quantile file; None: as the reward run says.
-      by: 'message', or 'sentence': the sentences of a text are paid and counted apart (docs/rewards.md).
-      count_exponent: the power of the count that a text's reward is divided by; 0 leaves counts out.
+      two_decimals: the threshold rounded as in the published quantile file; None: as the reward run
+          says.
+      by: 'message', or 'sentence': the sentences of a text are paid and counted apart
+          (docs/rewards.md).
+      count_exponent: the power of the count that a text's reward is divided by; 0 leaves counts
+          out.
       intrinsic_coefficient, extrinsic_coefficient: weights of the two rewards.
       extrinsic_scale, extrinsic_clip: of the task's reward, in this order, before its coefficient.
     """
@@ -70,7 +75,8 @@ class Parts(NamedTuple):
       counted: g / visits^exponent.
       total: the wrapped environment's reward.
 
-    The step that ends an episode has in `intrinsic`, `counted` and `total` also what the final observation is paid.
+    The step that ends an episode has in `intrinsic`, `counted` and `total` also what the final
+    observation is paid.
     """
 
     extrinsic: np.ndarray
@@ -81,9 +87,11 @@ class Parts(NamedTuple):
 
 
 class EpisodeRewards:
-    """The rewards of `size` episodes side by side: their last texts, how often each was seen, and sums so far.
+    """The rewards of `size` episodes side by side: their last texts, how often each was seen, and
+    sums so far.
 
-    A step of the wrapped environments is `pay_step`, then `take_text` of each new observation, then `finish_step`.
+    A step of the wrapped environments is `pay_step`, then `take_text` of each new observation, then
+    `finish_step`.
     """
 
     def __init__(self, pay: Pay, terms: Terms, size: int, pays_last: bool) -> None:
@@ -95,7 +103,9 @@ class EpisodeRewards:
         self._sentence_visits: list[dict[bytes, int]] = [{} for _ in range(size)]
         self._text = [b""] * size
         self._count = np.ones(size, np.int64)
-        self.sums = {name: np.zeros(size) for name in ("extrinsic", "intrinsic", "counted", "total")}
+        self.sums = {
+            name: np.zeros(size) for name in ("extrinsic", "intrinsic", "counted", "total")
+        }
         self.lengths = np.zeros(size, np.int64)
 
     def begin_episode(self, column: int) -> None:
@@ -106,14 +116,17 @@ class EpisodeRewards:
             values[column] = 0
 
     def take_text(self, column: int, text: bytes, count: int | None) -> None:
-        """Keeps the text of an observation until it is paid; `count` is the environment's, None to count here."""
+        """Keeps the text of an observation until it is paid; `count` is the environment's, None to
+        count here.
+        """
         visits = self._text_visits[column]
         visits[text] = visits.get(text, 0) + 1
         self._text[column] = text
         self._count[column] = visits[text] if count is None else count
 
     def pay_step(self, extrinsic: np.ndarray, running: np.ndarray) -> Parts:
-        """The rewards of a step: the task's [N], and those of the texts that the actions were chosen on.
+        """The rewards of a step: the task's [N], and those of the texts that the actions were
+        chosen on.
 
         Columns that are not `running` (bool [N]) get nothing.
         """
@@ -123,7 +136,9 @@ class EpisodeRewards:
         return Parts(np.asarray(extrinsic, np.float32), paid, self._count.copy(), counted, total)
 
     def finish_step(self, parts: Parts, running: np.ndarray, ended: np.ndarray) -> Parts:
-        """`parts` with the rewards of final texts added in `ended` columns (bool [N]); adds them to the episodes' sums."""
+        """`parts` with the rewards of final texts added in `ended` columns (bool [N]); adds them to
+        the episodes' sums.
+        """
         if self._pays_last and ended.any():
             paid, counted = self._rate(ended)
             parts = parts._replace(
@@ -137,7 +152,9 @@ class EpisodeRewards:
         return parts
 
     def _rate(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """g of the texts of `columns` (bool [N]) and g after the counts, float32 [N] each; 0 in the other columns."""
+        """g of the texts of `columns` (bool [N]) and g after the counts, float32 [N] each; 0 in the
+        other columns.
+        """
         if self.terms.by == SENTENCE:
             return self._rate_sentences(columns)
         paid = np.where(columns, np.asarray(self._pay(self._text), np.float32), np.float32(0))

@@ -25,7 +25,9 @@ class GameNetworkKind(NetworkKind):
 
     @classmethod
     def make(cls, config: AgentConfig, spec: EnvironmentSpec) -> AgentNetwork:
-        return agent.make_agent_network(config.network, spec, config.compat.symbolic_train_mode_batchnorm)
+        return agent.make_agent_network(
+            config.network, spec, config.compat.symbolic_train_mode_batchnorm
+        )
 
     @classmethod
     def environment_options(cls, config: AgentConfig) -> dict[str, Any]:
@@ -39,12 +41,16 @@ class GameNetworkKind(NetworkKind):
         return config.network.dtype
 
     @classmethod
-    def counted(cls, config: AgentConfig, network: PolicyNetwork, params: Any) -> tuple[PolicyNetwork, Any]:
+    def counted(
+        cls, config: AgentConfig, network: PolicyNetwork, params: Any
+    ) -> tuple[PolicyNetwork, Any]:
         return published_form(config.network, network)
 
 
 def published_form(config: GameNetwork, network: PolicyNetwork) -> tuple[PolicyNetwork, Any]:
-    """The network with the published form of the first convolution, whichever form computes it, and shapes of its parameters."""
+    """The network with the published form of the first convolution, whichever form computes it, and
+    shapes of its parameters.
+    """
     published = agent.make_agent_network(
         dataclasses.replace(config, first_convolution="picture"), network.spec
     )

@@ -16,7 +16,8 @@ from motif_jax.core.sections import Nonfinite
 from motif_jax.core.training.finite import named_leaves
 from motif_jax.rl.learner import Failure, Learner
 
-# Entries of a checkpoint's progress: the number of skipped updates, and the one that ended the run (None: none did).
+# Entries of a checkpoint's progress: the number of skipped updates, and the one that ended the run
+# (None: none did).
 SKIPPED = "skipped_updates"
 ENDED_BY = "ended_by"
 # Whether the numbers that were not finite in that update came from the environment.
@@ -28,13 +29,17 @@ _OBSERVATION = "observation/"
 
 
 class Guard:
-    """Counts a run's skipped updates, and ends it where they are too many; the host with a `workdir` writes.
+    """Counts a run's skipped updates, and ends it where they are too many; the host with a
+    `workdir` writes.
 
-    All hosts see the same: finiteness is reduced over all devices. A resume with a lower limit accepts the updates that were
-    skipped before. A run that ended at an update resumes only with a limit that lets this update be skipped, too.
+    All hosts see the same: finiteness is reduced over all devices. A resume with a lower limit
+    accepts the updates that were skipped before. A run that ended at an update resumes only with a
+    limit that lets this update be skipped, too.
     """
 
-    def __init__(self, nonfinite: Nonfinite, workdir: Path | None, progress: dict[str, Any]) -> None:
+    def __init__(
+        self, nonfinite: Nonfinite, workdir: Path | None, progress: dict[str, Any]
+    ) -> None:
         self._workdir = workdir
         self._budget = nonfinite.budget
         self.skipped: int = progress.get(SKIPPED, 0)
@@ -68,7 +73,9 @@ class Guard:
                 print(line, file=sys.stderr, flush=True)
 
     def require(self, step: int) -> None:
-        """Raises UserError if the run must end; its checkpoint is that of environment step `step`."""
+        """Raises UserError if the run must end; its checkpoint is that of environment step
+        `step`.
+        """
         if self.exceeded:
             remedy = "train again with a smaller --config.optimizer.learning_rate"
             if self._by_environment:
@@ -94,10 +101,12 @@ class Guard:
 
 
 def _cause_in_environment(arrays: Mapping[str, np.ndarray]) -> str | None:
-    """A clause on the first number of a batch that is not finite and came from the environment; None if there is none.
+    """A clause on the first number of a batch that is not finite and came from the environment;
+    None if there is none.
 
     Args:
-      arrays: name -> array of a batch. Rewards are [..., T, B] and observations [..., T + 1, B, ...], with the same leading axes.
+      arrays: name -> array of a batch. Rewards are [..., T, B] and observations [..., T + 1, B,
+          ...], with the same leading axes.
     """
     time_axis = np.ndim(arrays[_REWARD]) - 2
     for name, array in arrays.items():

@@ -1,11 +1,11 @@
 """Batched inference: reads observations of waiting groups from their slots and writes actions back.
 
-Recurrent states stay on the device: one table by environment, and one with the states before row 0 of every slot.
+Recurrent states stay on the device: one table by environment, and one with the states before row 0
+of every slot.
 """
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,144 +18,29 @@ import numpy as np
 from motif_jax.core.devices import compiled_programs
 from motif_jax.core.devices.meters import Meters
 from motif_jax.nets.policy import PolicyNetwork
+from motif_jax.rl.acting_program import (
+    MAX_COUNTER,
+    ActingState,
+    CallInput,
+    CallProgram,
+    gather_rows,
+)
 from motif_jax.rl.actors.rollouts import Ready, Rollouts
-from motif_jax.rl.algorithms import distributions
-from motif_jax.rl.call_packing import Call, CallLayout, bucket_sizes, pack_choice, unpack_choice
+from motif_jax.rl.call_packing import CallLayout, bucket_sizes, unpack_choice
 from motif_jax.rl.publishing import Placement, Publisher
 from motif_jax.rl.slot_rows import SlotRows
 
 READY_SECONDS = 0.2  # that a call waits for groups
-_MAX_COUNTER = (1 << 31) - 1  # an int32 on the device
-
-
-class SampledActions(NamedTuple):
-    """The choice for N observations: actions int32 [N] or float32 [N, n], log-probabilities and values float32 [N]."""
-
-    action: jax.Array
-    log_prob: jax.Array
-    value: jax.Array
-
-
-def choose(
-    network: PolicyNetwork,
-    params: Any,
-    table: Any,
-    envs: jax.Array,
-    observation: dict[str, jax.Array],
-    first: jax.Array,
-    key: jax.Array,
-    counter: jax.Array,
-) -> tuple[SampledActions, Any]:
-    """Draws actions and advances the recurrent states; returns the actions and the new table.
-
-    Args:
-      table: recurrent states, leaves [num_envs + 1, ...]; the last row is padding.
-      envs: int32 [N], rows of the table.
-      observation: fields [N, ...].
-      first: uint8 [N], whether an episode begins.
-      key, counter: decide the draw, together with the position in the batch.
-    """
-    state = jax.tree.map(lambda rows: rows[envs], table)
-    rows = {name: x[None] for name, x in observation.items()}
-    outputs, value, state = network.apply(params, rows, state, (first != 0)[None])
-    draw_key = jax.random.fold_in(key, counter)
-    action, log_prob = distributions.draw(network.spec, outputs[0], draw_key)
-    table = jax.tree.map(lambda rows, new: rows.at[envs].set(new), table, state)
-    return SampledActions(action, log_prob, value[0]), table
-
-
-class ActingState(NamedTuple):
-    """Arrays that stay on the device from call to call and are updated in place.
-
-    Attributes:
-      table: recurrent states by environment, leaves [num_envs + 1, ...]; the last row is padding.
-      slot_states: recurrent states before row 0 of every slot, leaves [slots * envs + 1, ...]; the last row is padding.
-      counter: int32 [], number of the next draw.
-    """
-
-    table: Any
-    slot_states: Any
-    counter: jax.Array
-
-
-def serve_packed(
-    network: PolicyNetwork,
-    layout: CallLayout,
-    params: Any,
-    state: ActingState,
-    key: jax.Array,
-    packed: jax.Array,
-) -> tuple[jax.Array, ActingState]:
-    """The whole program of a call: `choose` for a `call_packing.Call`; returns the output of `pack_choice` and the new state."""
-    call = layout.unpack(packed)
-    envs = call.first.shape[0] // call.groups.shape[0]
-    table_rows = _rows_of(call.groups, envs, _last_row(state.table))
-    stored_rows = _rows_of(call.slots, envs, _last_row(state.slot_states))
-    slot_states = jax.tree.map(
-        lambda stored, rows: stored.at[stored_rows].set(rows[table_rows]), state.slot_states, state.table
-    )
-    choice, table = choose(
-        network, params, state.table, table_rows, call.observation, call.first, key, state.counter
-    )
-    counter = (state.counter + 1) & _MAX_COUNTER
-    return pack_choice(*choice), ActingState(table, slot_states, counter)
-
-
-def _rows_of(numbers: jax.Array, envs: int, last: int) -> jax.Array:
-    """Rows int32 [N] of a table with `envs` rows for each number [G] and one more, the last, for padding."""
-    rows = numbers[:, None] * envs + jnp.arange(envs, dtype=jnp.int32)
-    return jnp.minimum(rows.reshape(-1), last)
-
-
-def _last_row(table: Any) -> int:
-    last: int = jax.tree.leaves(table)[0].shape[0] - 1
-    return last
-
-
-@jax.jit
-def gather_rows(slot_states: Any, rows: jax.Array) -> Any:
-    """Rows of a tree of arrays [slots, ...] by their numbers `rows` int32 [N]: [N, ...]."""
-    return jax.tree.map(lambda stored: stored[rows], slot_states)
 
 
 def _put(tree: Any, leaves: Mapping[str, Any], device: Placement) -> Any:
     """`tree` with its non-empty leaves replaced by copies of `leaves`, in their order."""
     stored = iter(leaves[name] for name in sorted(leaves))
-    # `device_put` may share a numpy array's memory, which a program that updates it in place would write to.
-    return jax.tree.map(lambda x: jax.device_put(jnp.array(next(stored)), device) if x.size else x, tree)
-
-
-class _Input(NamedTuple):
-    """The input of a call on the host."""
-
-    packed: np.ndarray
-    call: Call  # views of the parts of `packed`
-    observation: dict[str, np.ndarray]  # views of its observation fields, [groups, numbers of a group's row]
-
-
-class CallProgram:
-    """The program of calls of one size, with inputs that no running call reads.
-
-    Attributes:
-      run: the compiled program of `serve_packed` for `layout`, which updates the acting state in place.
-    """
-
-    def __init__(self, network: PolicyNetwork, layout: CallLayout) -> None:
-        self.layout = layout
-        self.run = jax.jit(functools.partial(serve_packed, network, layout), donate_argnums=(1,))
-        self._free: list[_Input] = []
-
-    def take_input(self) -> _Input:
-        if self._free:
-            return self._free.pop()
-        packed = np.zeros(self.layout.size, np.uint8)
-        call = self.layout.views(packed)
-        groups = len(call.groups)
-        return _Input(packed, call, {name: x.reshape(groups, -1) for name, x in call.observation.items()})
-
-    def give_back(self, unused: _Input) -> None:
-        """The call that reads it must have ended: a CPU device reads the host's array in place."""
-        self._free.append(unused)
+    # `device_put` may share a numpy array's memory, which a program that updates it in place would
+    # write to.
+    return jax.tree.map(
+        lambda x: jax.device_put(jnp.array(next(stored)), device) if x.size else x, tree
+    )
 
 
 class _Running(NamedTuple):
@@ -166,13 +51,15 @@ class _Running(NamedTuple):
     version: int  # of the parameters
     choice: jax.Array  # the packed output
     program: CallProgram
-    input: _Input
+    input: CallInput
     host_seconds: float  # that the launching thread has spent on it
     launch_seconds: float  # part of `host_seconds`
 
 
 class Inference:
-    """Chooses actions for one set of actors on one device; `counter` is the number of its next draw with `key`."""
+    """Chooses actions for one set of actors on one device; `counter` is the number of its next draw
+    with `key`.
+    """
 
     def __init__(
         self,
@@ -203,7 +90,9 @@ class Inference:
         self._rows = SlotRows.of(slots, network.fields)
 
         table = jax.device_put(network.initial_state(config.num_envs + 1), device)
-        slot_states = jax.device_put(network.initial_state(self._num_slots * self._envs + 1), device)
+        slot_states = jax.device_put(
+            network.initial_state(self._num_slots * self._envs + 1), device
+        )
         self._state = ActingState(table, slot_states, self._counter_on_device())
         # A launch replaces the state while the batcher's thread may read it.
         self._state_lock = threading.Lock()
@@ -223,11 +112,16 @@ class Inference:
         return self._publisher.newest(self._device).params
 
     def compile(self) -> None:
-        """Compiles the programs of all buckets in parallel threads, and runs them on rows that belong to no environment."""
+        """Compiles the programs of all buckets in parallel threads, and runs them on rows that
+        belong to no environment.
+        """
         params = self.params()
         inputs = [self._padding(bucket) for bucket in self.buckets]
         compiled_programs.compile_together(
-            [program.run.lower(params, self._state, self._key, padding.packed) for program, padding in inputs]
+            [
+                program.run.lower(params, self._state, self._key, padding.packed)
+                for program, padding in inputs
+            ]
         )
         for program, padding in inputs:
             # The program takes over the memory of its state.
@@ -236,7 +130,7 @@ class Inference:
             jax.block_until_ready(choice)
             program.give_back(padding)
 
-    def _padding(self, bucket: int) -> tuple[CallProgram, _Input]:
+    def _padding(self, bucket: int) -> tuple[CallProgram, CallInput]:
         """The smallest program of a bucket, with which a run begins, and an input of padding."""
         program = self._program(bucket)
         padding = program.take_input()
@@ -265,27 +159,36 @@ class Inference:
         self._state = ActingState(table, slot_states, self._counter_on_device())
 
     def _counter_on_device(self) -> jax.Array:
-        return jax.device_put(jnp.array(self.counter & _MAX_COUNTER, jnp.int32), self._device)
+        return jax.device_put(jnp.array(self.counter & MAX_COUNTER, jnp.int32), self._device)
 
-    def serve(self, timeout: float = READY_SECONDS, hold: Callable[[Ready], bool] | None = None) -> int:
-        """Chooses the actions of groups, without those that `hold` is True for; returns how many environments were served."""
+    def serve(
+        self, timeout: float = READY_SECONDS, hold: Callable[[Ready], bool] | None = None
+    ) -> int:
+        """Chooses the actions of groups, without those that `hold` is True for; returns how many
+        environments were served.
+        """
         ready = self._take_ready(timeout, hold)
         if ready:
             self._finish(self.launch(ready), ready)
         return len(ready) * self._envs
 
     def serve_ahead(self, timeout: float = READY_SECONDS) -> None:
-        """As `serve`, but launches the next call before it reads the last one's choice: the device computes while the host works."""
+        """As `serve`, but launches the next call before it reads the last one's choice: the device
+        computes while the host works.
+        """
         before = self._running
         ready = self._take_ready(timeout if before is None else 0.0, None)
         self._running = self.launch(ready) if ready else None
         if before is not None:
-            # The process of a group may have died since the launch: its new one waits for another action.
+            # The process of a group may have died since the launch: its new one waits for another
+            # action.
             restarted = self._actors.restarted_groups
             self._finish(before, [ready for ready in before.ready if ready.group not in restarted])
 
     def _take_ready(self, timeout: float, hold: Callable[[Ready], bool] | None) -> list[Ready]:
-        """Groups that wait for actions, without those that `hold` is True for, which join `_held`."""
+        """Groups that wait for actions, without those that `hold` is True for, which join
+        `_held`.
+        """
         with self._meters.time("inference/wait"):
             # Held groups are served as soon as possible, without a wait for others.
             held = self._held
@@ -298,11 +201,15 @@ class Inference:
         return [ready for ready in waiting if ready not in self._held]
 
     def initial_states(self, rows: np.ndarray) -> Any:
-        """The recurrent states, [B, ...], before row 0 of finished slots; `rows` int32 [B]: slot * envs_per_group + column."""
+        """The recurrent states, [B, ...], before row 0 of finished slots; `rows` int32 [B]: slot *
+        envs_per_group + column.
+        """
         with self._state_lock:
             return gather_rows(self._state.slot_states, rows)
 
-    def _program(self, bucket: int, shapes: tuple[tuple[int, ...], ...] | None = None) -> CallProgram:
+    def _program(
+        self, bucket: int, shapes: tuple[tuple[int, ...], ...] | None = None
+    ) -> CallProgram:
         """The program for `bucket` groups, with fields cropped to `shapes`; None: whole fields."""
         program = self._programs.get((bucket, shapes))
         if program is None:
@@ -315,8 +222,12 @@ class Inference:
             self._programs[bucket, shapes] = program
         return program
 
-    def _cropped(self, bucket: int, program: CallProgram, filled: _Input) -> tuple[CallProgram, _Input]:
-        """The program and input without padding that all rows share, see `PolicyNetwork.cropped`; usually those passed in."""
+    def _cropped(
+        self, bucket: int, program: CallProgram, filled: CallInput
+    ) -> tuple[CallProgram, CallInput]:
+        """The program and input without padding that all rows share, see `PolicyNetwork.cropped`;
+        usually those passed in.
+        """
         observation = self._network.cropped(filled.call.observation)
         shapes = tuple(observation[name].shape[1:] for name in self._fields)
         if shapes == tuple(tuple(field.shape) for field in self._fields.values()):
@@ -379,7 +290,8 @@ class Inference:
         # By group and environment, without padding.
         choice = unpack_choice(packed, self._action)
         action, log_prob, value = (x.reshape(-1, self._envs, *x.shape[1:])[:count] for x in choice)
-        # The actions of a group that has restarted since are overwritten before its new process plays there.
+        # The actions of a group that has restarted since are overwritten before its new process
+        # plays there.
         self._rows.write(running.rows, action, log_prob, value, running.version)
         num_groups = len(running.input.call.groups)
         self._meters.add_all(

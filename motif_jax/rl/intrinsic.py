@@ -1,4 +1,6 @@
-"""The interface of intrinsic rewards to a training: of frozen ones, and of those that change while the agent learns."""
+"""The interface of intrinsic rewards to a training: of frozen ones, and of those that change while
+the agent learns.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,15 @@ class RunSetup(NamedTuple):
 class RewardSetup(NamedTuple):
     """The inputs of `RewardKind.make`."""
 
-    # `config.reward`: an `AgentReward`, or a `LearnedReward` where labels come while the agent plays. That of module:Class has
-    # its own keys, too.
+    # `config.reward`: an `AgentReward`, or a `LearnedReward` where labels come while the agent
+    # plays. That of module:Class has its own keys, too.
     config: Any
     spec: ObservationSpec
-    # Whether the threshold is the two-decimal one of the published quantile file; None: as the reward run's own switch says.
+    # Whether the threshold is the two-decimal one of the published quantile file; None: as the
+    # reward run's own switch says.
     two_decimals: bool | None = None
-    # The device on which `lookup` computes; None for the CPU, or jax's default where there is no CPU.
+    # The device on which `lookup` computes; None for the CPU, or jax's default where there is no
+    # CPU.
     device: jax.Device | None = None
     run: RunSetup | None = None  # the training, None where episodes are rated
 
@@ -54,7 +58,8 @@ class BatchMessages(NamedTuple):
     counts: np.ndarray  # int64 [N], number of rewarded rows with the text
     steps: int  # environment steps of the batch
     update_index: int  # number of updates before the one that learns from the batch
-    # float64 [N], the sum of 1 / count ** exponent over the rewarded rows, by the text's count in the episode; None: `counts`.
+    # float64 [N], the sum of 1 / count ** exponent over the rewarded rows, by the text's count in
+    # the episode; None: `counts`.
     discounted: np.ndarray | None = None
 
 
@@ -63,7 +68,9 @@ def _unchanged(rewards: np.ndarray) -> np.ndarray:
 
 
 class RewardStages(NamedTuple):
-    """What people see of a reward's way to what it pays: the model's output, normalised, and paid."""
+    """What people see of a reward's way to what it pays: the model's output, normalised, and
+    paid.
+    """
 
     config: Any  # the reward of this config is the model's output
     normalise: Callable[[Any], Any] = _unchanged
@@ -71,17 +78,19 @@ class RewardStages(NamedTuple):
 
 
 class RewardKind:
-    """g of an observation: normalised and thresholded, before count discount (rl/algorithms/total_reward.py) and coefficient.
+    """g of an observation: normalised and thresholded, before count discount
+    (rl/algorithms/total_reward.py) and coefficient.
 
-    A reward of the text alone overrides `lookup`. One that reads more has `in_step` and `params`: it is frozen, and runs on the
-    device in the learner's step. `config.reward.kind` chooses the class (`REWARDS` of rl/choices.py), also one from outside this
-    package.
+    A reward of the text alone overrides `lookup`. One that reads more has `in_step` and `params`:
+    it is frozen, and runs on the device in the learner's step. `config.reward.kind` chooses the
+    class (`REWARDS` of rl/choices.py), also one from outside this package.
 
-    The batcher's thread calls `pay` for every batch, which calls `lookup` and then `observe`. The main thread calls `state`,
-    `restore` and `metrics`. Values may be swapped at any time from any thread; a batch has the values of one version. `pay`
-    must not wait for long: the actors would wait too. `state` and `metrics` may run while `pay` runs: guard with a lock what both
-    touch, as `oni/online.py` and docs/examples/rare_texts.py do. Each of several hosts has its own reward; the first one's `state` is
-    saved.
+    The batcher's thread calls `pay` for every batch, which calls `lookup` and then `observe`. The
+    main thread calls `state`, `restore` and `metrics`. Values may be swapped at any time from any
+    thread; a batch has the values of one version. `pay` must not wait for long: the actors would
+    wait too. `state` and `metrics` may run while `pay` runs: guard with a lock what both touch, as
+    `oni/online.py` and docs/examples/rare_texts.py do. Each of several hosts has its own reward;
+    the first one's `state` is saved.
 
     Attributes:
       fields: observation fields that it reads.
@@ -90,7 +99,8 @@ class RewardKind:
       params: of `in_step`.
       keeps_state: whether checkpoints hold its `state`.
       reads_dir: whether it reads `config.reward.dir`; a folder is refused where it does not.
-      stopped: whether the run was asked to stop; set before `start`, which checks it during long waits.
+      stopped: whether the run was asked to stop; set before `start`, which checks it during long
+          waits.
     """
 
     fields: tuple[str, ...] = ()
@@ -107,7 +117,9 @@ class RewardKind:
 
     @classmethod
     def check_run(cls, config: AgentConfig, spec: ObservationSpec) -> None:
-        """Raises UserError for a training's resolved config in which this reward cannot be learned."""
+        """Raises UserError for a training's resolved config in which this reward cannot be
+        learned.
+        """
 
     @classmethod
     def required_fields(cls, config: Any) -> tuple[str, ...]:
@@ -120,17 +132,23 @@ class RewardKind:
 
     @classmethod
     def stages(cls, config: Any, two_decimals: bool | None = None) -> RewardStages:
-        """The stages of the reward of `config`; of one that is paid as it is, all are the same. Raises UserError as `make`."""
+        """The stages of the reward of `config`; of one that is paid as it is, all are the same.
+        Raises UserError as `make`.
+        """
         return RewardStages(config)
 
     @classmethod
     def step_to_pin(cls, config: Any) -> int | None:
-        """The checkpoint of the run in `config.reward.dir` that a training uses to its end; None where there is no such run."""
+        """The checkpoint of the run in `config.reward.dir` that a training uses to its end; None
+        where there is no such run.
+        """
         return None
 
     @classmethod
     def rates(cls, config: Any) -> bool:
-        """Whether `config.reward` alone determines the rewards of episodes; False for one learned in its training."""
+        """Whether `config.reward` alone determines the rewards of episodes; False for one learned
+        in its training.
+        """
         return False
 
     @classmethod
@@ -140,7 +158,9 @@ class RewardKind:
 
     @classmethod
     def make(cls, setup: RewardSetup) -> Self | None:
-        """The reward of `setup`, None where its config means none. Raises UserError: it cannot be made."""
+        """The reward of `setup`, None where its config means none. Raises UserError: it cannot be
+        made.
+        """
         raise NotImplementedError
 
     def start(self) -> None:
@@ -153,7 +173,9 @@ class RewardKind:
         """Called after the last save, also of a failed run, perhaps twice."""
 
     def pay(self, batch: BatchMessages) -> Values:
-        """Values float32 [N] of the texts of a batch, and their version; shows the texts of rewarded rows to `observe`."""
+        """Values float32 [N] of the texts of a batch, and their version; shows the texts of
+        rewarded rows to `observe`.
+        """
         values = self.lookup(batch.texts)
         is_rewarded = batch.counts > 0
         discounted = None if batch.discounted is None else batch.discounted[is_rewarded]
@@ -168,14 +190,18 @@ class RewardKind:
         raise NotImplementedError
 
     def observe(self, batch: BatchMessages) -> None:
-        """Called after `lookup` with the rewarded texts of each batch; a reward that changes while the agent plays changes here."""
+        """Called after `lookup` with the rewarded texts of each batch; a reward that changes while
+        the agent plays changes here.
+        """
 
     def swap(self, params: Any, version: int) -> None:
         """Replaces the values, in the form that the reward chooses, without a new compilation."""
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """State for a checkpoint: nested dictionaries whose leaves are all arrays, or an object that JSON can hold; not a mix."""
+        """State for a checkpoint: nested dictionaries whose leaves are all arrays, or an object
+        that JSON can hold; not a mix.
+        """
         raise NotImplementedError
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""The learner: runs an algorithm's update on its devices, publishes the parameters and reads the metrics."""
+"""The learner: runs an algorithm's update on its devices, publishes the parameters and reads the
+metrics.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,13 @@ from motif_jax.rl.batcher import Batch
 from motif_jax.rl.publishing import Publisher
 
 Update = Callable[..., tuple[Any, dict[str, jax.Array]]]
-# The host's reduction for each reduction of the update on the device; None for metrics that are averaged.
-_REDUCTIONS: dict[Any, Callable[[np.ndarray], Any]] = {None: np.mean, jnp.min: np.min, jnp.max: np.max}
+# The host's reduction for each reduction of the update on the device; None for metrics that are
+# averaged.
+_REDUCTIONS: dict[Any, Callable[[np.ndarray], Any]] = {
+    None: np.mean,
+    jnp.min: np.min,
+    jnp.max: np.max,
+}
 # A finite update has finite metrics in these groups; others may be means over no rows.
 _FINITE_GROUPS = ("loss/", "optimizer/", "reward/", "value/")
 
@@ -35,7 +42,8 @@ class StateUse(NamedTuple):
 
     Attributes:
       fields: see `Algorithm.state_fields`.
-      shares_frozen: publishes the frozen part of the state without a copy; allowed only where nobody acts during updates.
+      shares_frozen: publishes the frozen part of the state without a copy; allowed only where
+          nobody acts during updates.
       published: takes from a state the part that is published.
     """
 
@@ -53,17 +61,20 @@ class Failure(NamedTuple):
 
 
 class Learner:
-    """Holds the training state and updates it. An update that is not finite leaves the state as it was, and joins `failures`.
+    """Holds the training state and updates it. An update that is not finite leaves the state as it
+    was, and joins `failures`.
 
-    The host prepares batches while an update runs: `step` only launches it, and `finish_update` waits for it.
+    The host prepares batches while an update runs: `step` only launches it, and `finish_update`
+    waits for it.
 
     Args:
       update: of an algorithm, see `Algorithm.make_update`.
 
     Attributes:
       state: the training state on the learner's devices.
-      update_program: the compiled update (state, trajectories) -> (state, metrics float32 [1 + metrics]); the first number says
-        whether the update was finite. It takes over the memory of the old state.
+      update_program: the compiled update (state, trajectories) -> (state, metrics float32 [1 +
+        metrics]); the first number says whether the update was finite. It takes over the memory of
+        the old state.
       version: the number of updates in `state`.
       failures: skipped updates that nobody has taken yet.
       patience: with a stop while an update runs; None: a stop waits for the update.
@@ -86,7 +97,8 @@ class Learner:
         self.state: Any = parallel.replicate(state)
         self.failures: list[Failure] = []
         self.patience: Patience | None = None
-        self._metric_names: list[str] = []  # in the order of the device's array; known once `core` is traced
+        # in the order of the device's array; known once `core` is traced
+        self._metric_names: list[str] = []
 
         def core(state: Any, batch: TrajectoryBatch) -> tuple[Any, jax.Array]:
             # Behind the barrier, the check for finite numbers cannot change the bits of an update.
@@ -98,14 +110,18 @@ class Learner:
             new_checked = new._replace(**unchecked)
             is_finite = all_finite(new_checked)
             watched = [value for name, value in metrics.items() if name.startswith(_FINITE_GROUPS)]
-            next_state = keep_if(is_finite & all_finite(watched), new_checked, state._replace(**unchecked))
+            next_state = keep_if(
+                is_finite & all_finite(watched), new_checked, state._replace(**unchecked)
+            )
             next_state = next_state._replace(**{name: getattr(state, name) for name in unchecked})
             counts = {name: getattr(new, name) for name in (*use.fields.counts, *memory)}
 
             # One array, so one transfer, instead of dozens.
             self._metric_names[:] = sorted(metrics)
             values = [is_finite, *(metrics[name] for name in self._metric_names)]
-            return next_state._replace(**counts), jnp.stack([value.astype(jnp.float32) for value in values])
+            return next_state._replace(**counts), jnp.stack(
+                [value.astype(jnp.float32) for value in values]
+            )
 
         self.update_program = parallel.wrap(core, donate_state=True)
         # The running update's metrics, number and batch, and those of the newest finished one.
@@ -120,7 +136,8 @@ class Learner:
         self.finish_update()
         self._launched_at = time.perf_counter()
         self.state, metrics = self.update_program(self.state, batch.trajectories)
-        # The copy to the host follows the update at once, since the devices idle until the next update.
+        # The copy to the host follows the update at once, since the devices idle until the next
+        # update.
         metrics.copy_to_host_async()
         self._running = (metrics, self.version, batch)
         self.version += 1
@@ -128,9 +145,11 @@ class Learner:
         self._meters.add("learner/bytes", batch.num_bytes)
 
     def finish_update(self) -> None:
-        """Waits for the running update and publishes its parameters before the next one: inference waits for one update at most.
+        """Waits for the running update and publishes its parameters before the next one: inference
+        waits for one update at most.
 
-        Raises StoppedError: a stop was requested and `patience` is at its end. The learner cannot be used any more.
+        Raises StoppedError: a stop was requested and `patience` is at its end. The learner cannot
+        be used any more.
         """
         if self._running is None:
             return
@@ -148,7 +167,8 @@ class Learner:
 
     def _wait(self, metrics: jax.Array) -> None:
         if self.patience is not None:
-            # Signals are handled between Python's instructions, so not while this thread waits inside of jax.
+            # Signals are handled between Python's instructions, so not while this thread waits
+            # inside of jax.
             start = time.monotonic()
             while not metrics.is_ready():  # type: ignore[attr-defined]
                 self.patience.check()
@@ -157,7 +177,9 @@ class Learner:
         jax.block_until_ready(metrics)
 
     def publish(self) -> None:
-        """Publishes the parameters of `state`, as the learner does after every update, and after a new state was set."""
+        """Publishes the parameters of `state`, as the learner does after every update, and after a
+        new state was set.
+        """
         params = self._parallel.acting(self._use.published(self.state))
         if self._use.shares_frozen:
             frozen = self._parallel.acting(self.state.frozen)
@@ -166,7 +188,9 @@ class Learner:
             self._publisher.publish(self.version, params)
 
     def metrics(self) -> dict[str, float]:
-        """Metrics of the newest finished update, once for each update; {} and a failure where it is not finite."""
+        """Metrics of the newest finished update, once for each update; {} and a failure where it is
+        not finite.
+        """
         if self._done is None:
             return {}
         array, update, batch = self._done

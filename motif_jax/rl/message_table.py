@@ -23,10 +23,13 @@ class Values(NamedTuple):
 class MessageTable:
     """A table text -> value for one version of some parameters. Safe to use from several threads.
 
-    When it would hold more than `capacity` texts, the least recently used ones are dropped, at least half of them.
+    When it would hold more than `capacity` texts, the least recently used ones are dropped, at
+    least half of them.
     """
 
-    def __init__(self, compute: ComputeTexts, params: Any, version: int = 0, capacity: int = 1 << 18) -> None:
+    def __init__(
+        self, compute: ComputeTexts, params: Any, version: int = 0, capacity: int = 1 << 18
+    ) -> None:
         self._compute = compute
         self._capacity = capacity
         self._lock = threading.Lock()
@@ -49,7 +52,9 @@ class MessageTable:
         Raises ValueError: `texts` or the computed values do not have these shapes.
         """
         if texts.ndim != 2 or texts.dtype != np.uint8:
-            raise ValueError(f"texts: uint8 [N, L] expected, {texts.dtype} {list(texts.shape)} given")
+            raise ValueError(
+                f"texts: uint8 [N, L] expected, {texts.dtype} {list(texts.shape)} given"
+            )
         keys = [row.tobytes() for row in texts]
         with self._lock:
             distinct = dict.fromkeys(keys)
@@ -60,7 +65,9 @@ class MessageTable:
                 rows = np.frombuffer(b"".join(missing), np.uint8).reshape(len(missing), -1)
                 values = np.asarray(self._compute(self.params, rows), np.float32)
                 if values.shape != (len(missing),):
-                    raise ValueError(f"the reward gave shape {values.shape} for {len(missing)} texts")
+                    raise ValueError(
+                        f"the reward gave shape {values.shape} for {len(missing)} texts"
+                    )
                 used |= zip(missing, values.tolist(), strict=True)
             if len(self._values) + len(used) > self._capacity:
                 remaining = max(0, min(self._capacity // 2, self._capacity - len(used)))

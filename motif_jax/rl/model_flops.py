@@ -1,4 +1,6 @@
-"""The share of the devices' peak rate that a training uses (`mfu`): model FLOPs of its rows over FLOPs at the peak rate."""
+"""The share of the devices' peak rate that a training uses (`mfu`): model FLOPs of its rows over
+FLOPs at the peak rate.
+"""
 
 from __future__ import annotations
 
@@ -19,31 +21,40 @@ from motif_jax.rl.update_plan import algorithm_of, plan_of
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def row_flops(network: PolicyNetwork, params: Any, shapes: Shapes | None = None) -> tuple[float, float]:
-    """Floating-point operations of a row in products of a network: (forward pass, forward pass and gradient).
+def row_flops(
+    network: PolicyNetwork, params: Any, shapes: Shapes | None = None
+) -> tuple[float, float]:
+    """Floating-point operations of a row in products of a network: (forward pass, forward pass and
+    gradient).
 
-    An update costs three forward passes, less the gradient of the first layers' inputs, which is not needed.
+    An update costs three forward passes, less the gradient of the first layers' inputs, which is
+    not needed.
 
     Args:
       params: all parameters of `apply`, or their shapes.
-      shapes: of a row's fields, where they differ from the environment's, as those of cropped prompts do.
+      shapes: of a row's fields, where they differ from the environment's, as those of cropped
+          prompts do.
     """
     fields = network.spec.observation
     shapes = {name: fields[name].shape for name in network.fields} if shapes is None else shapes
     observation = {
-        name: jax.ShapeDtypeStruct((1, 1, *shapes[name]), fields[name].dtype) for name in network.fields
+        name: jax.ShapeDtypeStruct((1, 1, *shapes[name]), fields[name].dtype)
+        for name in network.fields
     }
     state = jax.eval_shape(lambda: network.initial_state(1))
     first = jax.ShapeDtypeStruct((1, 1), bool)
     # The gradient flows to the parameters and, through the state, to earlier rows.
     arguments = (params, observation, state, first)
     differentiated = jax.tree.leaves(jax.tree.broadcast((True, False, True, False), arguments))
-    forward, first_layers = product_flops(jax.make_jaxpr(network.apply)(*arguments).jaxpr, differentiated)
+    forward, first_layers = product_flops(
+        jax.make_jaxpr(network.apply)(*arguments).jaxpr, differentiated
+    )
     return forward, 3.0 * forward - first_layers
 
 
 class DeviceUse:
-    """Metrics `mfu` of a training on devices whose peak is known; on others nothing is counted or traced.
+    """Metrics `mfu` of a training on devices whose peak is known; on others nothing is counted or
+    traced.
 
     Rows count as often as they are learned from; what a gradient computes again does not count.
 
@@ -98,9 +109,11 @@ class DeviceUse:
         self._learned_flops += update_flops * self._rows
 
     def metrics(self, reading: Reading) -> dict[str, float]:
-        """`learner/mfu` while an update runs, `throughput/mfu` of all devices at all times; {} without a known peak.
+        """`learner/mfu` while an update runs, `throughput/mfu` of all devices at all times; {}
+        without a known peak.
 
-        They are of the batches since the last call. Rows that act count as much as those of the newest batch.
+        They are of the batches since the last call. Rows that act count as much as those of the
+        newest batch.
         """
         if self._peak is None:
             return {}
@@ -113,5 +126,7 @@ class DeviceUse:
             learner_mfu = learned / update_seconds / (self._peak * self._learning_count)
         return {
             "learner/mfu": learner_mfu,
-            "throughput/mfu": (learned + acted) / reading.seconds / (self._peak * self._device_count),
+            "throughput/mfu": (learned + acted)
+            / reading.seconds
+            / (self._peak * self._device_count),
         }

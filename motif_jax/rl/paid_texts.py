@@ -1,4 +1,6 @@
-"""What a training pays for which texts: summed between two rows of its log, and written as lines of paid_texts.jsonl."""
+"""What a training pays for which texts: summed between two rows of its log, and written as lines of
+paid_texts.jsonl.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,16 @@ FILE_NAME = "paid_texts.jsonl"
 TOP = 20
 # The share of a training that is "lately".
 _LATELY = 0.1
-# The shares of the steps, and of what they were paid, from which on an agent is said to stay with one text.
+# The shares of the steps, and of what they were paid, from which on an agent is said to stay with
+# one text.
 _LEAST_STEPS = 0.4
 _LEAST_PAID = 0.5
 
 
 class PaidText(NamedTuple):
-    """A text, how many steps had it, and what these were paid, discounted by count and without coefficient."""
+    """A text, how many steps had it, and what these were paid, discounted by count and without
+    coefficient.
+    """
 
     text: str
     steps: int
@@ -36,7 +41,9 @@ class PaidText(NamedTuple):
 
 
 class PaidRow(NamedTuple):
-    """What was paid since the row before: in all, without texts that cost something, and for the texts that were paid most."""
+    """What was paid since the row before: in all, without texts that cost something, and for the
+    texts that were paid most.
+    """
 
     step: int
     total: float
@@ -51,7 +58,9 @@ class PaidTexts:
         self._sums: dict[bytes, tuple[int, float]] = {}  # text -> steps, paid
 
     def add(self, texts: np.ndarray, counts: np.ndarray, paid: np.ndarray) -> None:
-        """Adds a batch: distinct texts uint8 [N, L], int [N] steps that have them, float [N] what these are paid in all."""
+        """Adds a batch: distinct texts uint8 [N, L], int [N] steps that have them, float [N] what
+        these are paid in all.
+        """
         is_paid = paid != 0
         keys = [row.tobytes() for row in texts[is_paid]]
         amounts = zip(counts[is_paid].tolist(), paid[is_paid].tolist(), strict=True)
@@ -72,13 +81,16 @@ class PaidTexts:
         positive = [(key, steps, paid) for key, (steps, paid) in sums.items() if paid > 0]
         positive.sort(key=lambda entry: (-entry[2], entry[0]))
         most_paid = [
-            PaidText(text_bytes.decode(key.rstrip(b"\0")), steps, paid) for key, steps, paid in positive[:TOP]
+            PaidText(text_bytes.decode(key.rstrip(b"\0")), steps, paid)
+            for key, steps, paid in positive[:TOP]
         ]
         return PaidRow(step, sum(paid for _, _, paid in positive), most_paid)
 
 
 def pays_each_time(intrinsic_coefficient: float, count_exponent: float) -> bool:
-    """Whether an agent learns from a reward that pays a text nearly as much each time in an episode as the first."""
+    """Whether an agent learns from a reward that pays a text nearly as much each time in an episode
+    as the first.
+    """
     return intrinsic_coefficient != 0 and count_exponent < 1
 
 
@@ -101,11 +113,12 @@ def most_paid(rows: Sequence[PaidRow]) -> list[PaidText]:
 
 
 def standstill(rows: Sequence[PaidRow]) -> str:
-    """A sentence where an agent has come to stay with one text, which is paid again and again; else ''.
+    """A sentence where an agent has come to stay with one text, which is paid again and again; else
+    ''.
 
-    Lately this text came with two fifths of the steps or more, and had half or more of what was paid. It is meant for rewards that
-    pay a text each time (`pays_each_time`). Steps of other hosts than the first do not count as steps with the text, so that such
-    runs seldom have the sentence.
+    Lately this text came with two fifths of the steps or more, and had half or more of what was
+    paid. It is meant for rewards that pay a text each time (`pays_each_time`). Steps of other hosts
+    than the first do not count as steps with the text, so that such runs seldom have the sentence.
     """
     if not rows:
         return ""
@@ -129,9 +142,11 @@ def standstill(rows: Sequence[PaidRow]) -> str:
 
 
 class PaidTextLog(ExitStack):
-    """Writes rows to a run's paid_texts.jsonl; a resumed run drops those after `resume_step`, None for a new run.
+    """Writes rows to a run's paid_texts.jsonl; a resumed run drops those after `resume_step`, None
+    for a new run.
 
-    Raises UserError: the file is damaged; OSError: it cannot be written, also in `write`; it is named.
+    Raises UserError: the file is damaged; OSError: it cannot be written, also in `write`; it is
+    named.
     """
 
     def __init__(self, workdir: Path, resume_step: int | None) -> None:
@@ -158,9 +173,13 @@ def read(workdir: Path) -> Iterator[PaidRow]:
     path = workdir / FILE_NAME
     for row in read_json_lines(path, ["step"]):
         try:
-            yield PaidRow(row["step"], float(row["total"]), [PaidText(*paid) for paid in row["texts"]])
+            yield PaidRow(
+                row["step"], float(row["total"]), [PaidText(*paid) for paid in row["texts"]]
+            )
         except (LookupError, TypeError, ValueError) as error:
-            raise UserError(f"{path} is damaged at step {row['step']} ({error}): take the line out") from None
+            raise UserError(
+                f"{path} is damaged at step {row['step']} ({error}): take the line out"
+            ) from None
 
 
 def as_table(row: PaidRow) -> MetricTable:

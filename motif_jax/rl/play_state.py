@@ -1,7 +1,8 @@
-"""Saves the running episodes of a serial run between two updates, so that it resumes in the middle of them.
+"""Saves the running episodes of a serial run between two updates, so that it resumes in the middle
+of them.
 
-Episodes are stored as seeds and actions (`rl.actors.group`) and replayed. A resumed serial run ends with the same bits as one that
-never stopped.
+Episodes are stored as seeds and actions (`rl.actors.group`) and replayed. A resumed serial run ends
+with the same bits as one that never stopped.
 """
 
 from __future__ import annotations
@@ -47,21 +48,29 @@ def of(
 
 
 def _named_leaves(trees: Mapping[str, Any]) -> dict[str, Any]:
-    """Name -> number -> non-empty leaf: a checkpoint holds neither empty arrays nor containers other than dictionaries."""
+    """Name -> number -> non-empty leaf: a checkpoint holds neither empty arrays nor containers
+    other than dictionaries.
+    """
     named: dict[str, Any] = {}
     for name, tree in trees.items():
-        leaves = {f"leaf_{i:03d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree)) if leaf.size}
+        leaves = {
+            f"leaf_{i:03d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree)) if leaf.size
+        }
         if leaves:
             named[name] = leaves
     return named
 
 
 def restore(
-    plain: Mapping[str, Any], arrays: Mapping[str, Any], sources: Sequence[ActorSource], batcher: Batcher
+    plain: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    sources: Sequence[ActorSource],
+    batcher: Batcher,
 ) -> list[Finished]:
     """Restores the output of `of`; returns the finished slots.
 
-    Where the checkpoint has another layout of environments, it prints a warning, restores nothing and returns no slots.
+    Where the checkpoint has another layout of environments, it prints a warning, restores nothing
+    and returns no slots.
     """
     layouts = [str(source.actors.config.layout()) for source in sources]
     if [state["actors"]["layout"] for state in plain["sources"]] != layouts:

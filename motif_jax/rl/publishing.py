@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-Placement: TypeAlias = jax.Device | jax.sharding.Sharding  # a device, or several that hold an array together
+# a device, or several that hold an array together
+Placement: TypeAlias = jax.Device | jax.sharding.Sharding
 
 
 class Published(NamedTuple):
@@ -20,9 +21,11 @@ class Published(NamedTuple):
 
 
 class Publisher:
-    """Holds for every acting device its own copy of the newest parameters, made by the learner between two updates.
+    """Holds for every acting device its own copy of the newest parameters, made by the learner
+    between two updates.
 
-    A reader gets one complete version, never the learner's own arrays, whose memory the next update takes over.
+    A reader gets one complete version, never the learner's own arrays, whose memory the next update
+    takes over.
 
     Args:
       devices: those that act; for a split model its sharding alone.
@@ -44,8 +47,12 @@ class Publisher:
         self.copy_program = jax.jit(lambda params: prepare(jax.tree.map(jnp.copy, params)))
         self._published: dict[Placement, Published] = {}
 
-    def publish(self, version: int, params: Any, frozen: Mapping[str, Any] = MappingProxyType({})) -> None:
-        """Starts copying `params` to all acting devices. `frozen` is not copied: nobody may act while updates run."""
+    def publish(
+        self, version: int, params: Any, frozen: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """Starts copying `params` to all acting devices. `frozen` is not copied: nobody may act
+        while updates run.
+        """
         copy = self.copy_program(params)
         for device in self._devices:
             # An array that is split over devices stays split.

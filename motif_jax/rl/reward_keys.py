@@ -13,7 +13,9 @@ REWARD_STEP = non_negative(
 )
 
 
-QUANTILE = fraction(0.5, "values at or below this quantile become 0; None: no threshold", allow_none=True)
+QUANTILE = fraction(
+    0.5, "values at or below this quantile become 0; None: no threshold", allow_none=True
+)
 
 
 THRESHOLD = one_of(
@@ -25,7 +27,9 @@ THRESHOLD = one_of(
 NORMALISE = plain_key(True, "subtracts the rewards' mean and divides by their standard deviation")
 
 
-COUNT_EXPONENT = non_negative(3.0, "a message's reward is divided by its count in the episode to this power")
+COUNT_EXPONENT = non_negative(
+    3.0, "a message's reward is divided by its count in the episode to this power"
+)
 
 
 MESSAGE = "message"

@@ -1,4 +1,6 @@
-"""The functions that a command calls for the intrinsic reward that `config.reward.kind` names, and the kind 'none'."""
+"""The functions that a command calls for the intrinsic reward that `config.reward.kind` names, and
+the kind 'none'.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class NoReward(RewardKind):
     @classmethod
     def check(cls, config: AgentReward) -> None:
         value = config.intrinsic_coefficient
-        checks.require(value == 0, "reward.intrinsic_coefficient", value, "0 with reward.kind='none'")
+        checks.require(
+            value == 0, "reward.intrinsic_coefficient", value, "0 with reward.kind='none'"
+        )
 
     @classmethod
     def make(cls, setup: RewardSetup) -> Self | None:
@@ -42,12 +46,16 @@ def check(config: AgentReward) -> None:
         checks.require(not config.dir, "reward.dir", config.dir, allowed)
     kind.check(config)
     if config.by != MESSAGE and config.intrinsic_coefficient:
-        allowed = f"{MESSAGE!r} for reward.kind={config.kind}, which is learned while the agent plays"
+        allowed = (
+            f"{MESSAGE!r} for reward.kind={config.kind}, which is learned while the agent plays"
+        )
         checks.require(kind.rates(config), "reward.by", config.by, allowed)
 
 
 def digest(config: AgentReward) -> str | None:
-    """Digest that distinguishes the reward of `config.reward` from a replacement; None without one."""
+    """Digest that distinguishes the reward of `config.reward` from a replacement; None without
+    one.
+    """
     of_files = [digests.of_input(path) for path in kind_of(config).files(config) if path.is_file()]
     return digests.of_bytes("".join(of_files).encode()) if of_files else None
 
@@ -66,6 +74,8 @@ def load_intrinsic(
     """
     reward = kind_of(config).make(RewardSetup(config, spec, two_decimals, device, run))
     if reward is not None and reward.in_step is not None:
-        allowed = f"{MESSAGE!r} for a reward that reads {', '.join(reward.fields)}, not the text alone"
+        allowed = (
+            f"{MESSAGE!r} for a reward that reads {', '.join(reward.fields)}, not the text alone"
+        )
         checks.require(config.by == MESSAGE, "reward.by", config.by, allowed)
     return reward

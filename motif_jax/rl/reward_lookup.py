@@ -1,4 +1,6 @@
-"""Computes the intrinsic reward of a batch's texts, and the intrinsic returns of the episodes that end in it."""
+"""Computes the intrinsic reward of a batch's texts, and the intrinsic returns of the episodes that
+end in it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Columns(NamedTuple):
     """Where the rows of a batch come from.
 
     Attributes:
-      envs: int [B], the environments of the columns; a column continues where the environment's last column ended.
+      envs: int [B], the environments of the columns; a column continues where the environment's
+          last column ended.
       episode: int [T, B].
       last: bool [T + 1, B], rows with an episode's final observation.
     """
@@ -47,7 +50,12 @@ class RewardLookup:
     """
 
     def __init__(
-        self, spec: EnvironmentSpec, reward: RewardKind, exponent: float, meters: Meters, updates: int
+        self,
+        spec: EnvironmentSpec,
+        reward: RewardKind,
+        exponent: float,
+        meters: Meters,
+        updates: int,
     ) -> None:
         assert spec.text_field is not None
         self._text_field = spec.text_field
@@ -71,11 +79,12 @@ class RewardLookup:
     def pay(
         self, observation: Mapping[str, np.ndarray], columns: Columns
     ) -> tuple[np.ndarray, np.ndarray | None, int]:
-        """The intrinsic rewards of a batch's texts with the fields `observation` [T + 1, B, ...], and their version.
+        """The intrinsic rewards of a batch's texts with the fields `observation` [T + 1, B, ...],
+        and their version.
 
         Returns:
-          float32 [T, B] of the rows before row T, float32 [T, B] of the final observations that follow these rows (0
-          elsewhere; None where they are not paid), and the version.
+          float32 [T, B] of the rows before row T, float32 [T, B] of the final observations that
+          follow these rows (0 elsewhere; None where they are not paid), and the version.
         """
         last = columns.last
         has_action = ~last[:-1]
@@ -91,7 +100,11 @@ class RewardLookup:
         return values[:-1], np.where(ends_episode, values[1:], np.float32(0)), version
 
     def _values(
-        self, observation: Mapping[str, np.ndarray], is_paid: np.ndarray, steps: int, columns: Columns
+        self,
+        observation: Mapping[str, np.ndarray],
+        is_paid: np.ndarray,
+        steps: int,
+        columns: Columns,
     ) -> tuple[np.ndarray, int]:
         """The values of the texts of the first rows, and their version.
 
@@ -117,18 +130,26 @@ class RewardLookup:
             batch = BatchMessages(distinct, counts, steps, self._update_index, discounted)
             paid = self._reward.pay(batch)
             values = np.asarray(paid.values, np.float32)
-            self.paid_texts.add(distinct, counts, values * (counts if discounted is None else discounted))
+            self.paid_texts.add(
+                distinct, counts, values * (counts if discounted is None else discounted)
+            )
         self._update_index += 1
         return values[ids].reshape(is_paid.shape), paid.version
 
-    def ended(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> list[IntrinsicReturn]:
-        """The intrinsic returns of the episodes that end in a batch; arguments as for `ReturnSums.add`."""
+    def ended(
+        self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray
+    ) -> list[IntrinsicReturn]:
+        """The intrinsic returns of the episodes that end in a batch; arguments as for
+        `ReturnSums.add`.
+        """
         count = None if self._count_field is None else batch.observation[self._count_field]
         return self.returns.add(batch, count, envs, episode)
 
 
 class ReturnSums:
-    """Sums the intrinsic reward over each environment's episodes; it is divided by the text's count ** `count_exponent`."""
+    """Sums the intrinsic reward over each environment's episodes; it is divided by the text's count
+    ** `count_exponent`.
+    """
 
     def __init__(self, count_exponent: float) -> None:
         self._exponent = count_exponent
@@ -145,13 +166,18 @@ class ReturnSums:
         self._sums = {int(env): (int(episode), total) for env, episode, total in state}
 
     def add(
-        self, batch: TrajectoryBatch, count: np.ndarray | None, envs: np.ndarray, episode: np.ndarray
+        self,
+        batch: TrajectoryBatch,
+        count: np.ndarray | None,
+        envs: np.ndarray,
+        episode: np.ndarray,
     ) -> list[IntrinsicReturn]:
         """Adds a batch of numpy arrays; returns the episodes that ended in it.
 
         Args:
           count: [T + 1, B] counts of the rows' texts, None for a reward that is not discounted.
-          envs: int [B], the environments of the columns; a column continues where the environment's last column ended.
+          envs: int [B], the environments of the columns; a column continues where the environment's
+              last column ended.
           episode: int [T, B].
         """
         earned = np.where(batch.last[:-1], 0.0, batch.intrinsic_reward.astype(np.float64))
@@ -163,12 +189,15 @@ class ReturnSums:
                 of_final_row = discount_by_count(of_final_row, count[1:], self._exponent)
             earned += np.where(batch.last[1:], of_final_row, 0.0)
 
-        # Most columns have no end of an episode: their sums are taken together. A final observation in row 0 belongs to the
-        # episode before.
+        # Most columns have no end of an episode: their sums are taken together. A final observation
+        # in row 0 belongs to the episode before.
         first_rows = batch.last[0].astype(int)
-        # In the order of `earned[start:, column].sum()` of `_add_ended`, so that both give the same bits.
+        # In the order of `earned[start:, column].sum()` of `_add_ended`, so that both give the same
+        # bits.
         by_column = np.ascontiguousarray(earned.T)
-        column_sums = np.where(first_rows, by_column[:, 1:].sum(axis=1), by_column.sum(axis=1)).tolist()
+        column_sums = np.where(
+            first_rows, by_column[:, 1:].sum(axis=1), by_column.sum(axis=1)
+        ).tolist()
         ended = batch.terminated | batch.truncated
         has_end = ended.any(axis=0).tolist()
         numbers = episode[first_rows.clip(max=len(earned) - 1), np.arange(len(envs))].tolist()
@@ -177,7 +206,11 @@ class ReturnSums:
         for column, env in enumerate(envs.tolist()):
             if has_end[column]:
                 finished += self._add_ended(
-                    env, by_column[column], ended[:, column], batch.last[:, column], episode[:, column]
+                    env,
+                    by_column[column],
+                    ended[:, column],
+                    batch.last[:, column],
+                    episode[:, column],
                 )
             elif first_rows[column] < len(earned):
                 total = self._sum_before(env, numbers[column]) + column_sums[column]
@@ -193,7 +226,9 @@ class ReturnSums:
     def _add_ended(
         self, env: int, earned: np.ndarray, ended: np.ndarray, last: np.ndarray, episode: np.ndarray
     ) -> list[IntrinsicReturn]:
-        """Adds a column [T] in which episodes end (`last` is [T + 1]); returns the episodes that ended."""
+        """Adds a column [T] in which episodes end (`last` is [T + 1]); returns the episodes that
+        ended.
+        """
         finished = []
         start = 0
         # The last piece, after all ends, belongs to the episode that is still running.

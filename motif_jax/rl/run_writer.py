@@ -1,4 +1,6 @@
-"""Writes a training's folder while it runs: checkpoints, rows of metrics, lines of episodes, recordings."""
+"""Writes a training's folder while it runs: checkpoints, rows of metrics, lines of episodes,
+recordings.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from motif_jax.rl import (
     paid_texts,
     reward_choice,
     reward_kinds,
-    settings,
+    training_devices,
 )
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
@@ -68,15 +70,19 @@ class RunWriter(ExitStack):
         self._hosts = Hosts()
 
         self._averages = Averages()
-        self._learning = settings.learner_devices(config.devices)
-        acting = settings.actor_devices(config.devices)
-        self._device_use = DeviceUse(config, system.network, system.network_params(), self._learning, acting)
-        self._metrics: dict[str, float] = {}  # of the last finished update; empty if it was not finite
+        self._learning = training_devices.learner_devices(config.devices)
+        acting = training_devices.actor_devices(config.devices)
+        self._device_use = DeviceUse(
+            config, system.network, system.network_params(), self._learning, acting
+        )
+        # of the last finished update; empty if it was not finite
+        self._metrics: dict[str, float] = {}
         self._reward_version = 0
         self._read_files = _digests(config, progress)
         self._reward_digest = reward_kinds.digest(config.reward)
         self._next_episode: list[int] = progress.get("next_episode", [])
-        self._unwritten: list[dict[str, Any]] = []  # complete episodes of this host, not yet exchanged
+        # complete episodes of this host, not yet exchanged
+        self._unwritten: list[dict[str, Any]] = []
 
         writing_folder = workdir if self._hosts.is_first else None
         self.guard = Guard(config.nonfinite, writing_folder, progress)
@@ -93,7 +99,9 @@ class RunWriter(ExitStack):
             self._open_outputs(hooks, progress)
 
     def _open_outputs(self, hooks: Sequence[type[TrainingHook]], progress: dict[str, Any]) -> None:
-        """Opens what only the first host writes: rows of metrics, paid texts, the line of progress, and the hooks' files."""
+        """Opens what only the first host writes: rows of metrics, paid texts, the line of progress,
+        and the hooks' files.
+        """
         config = self._config
         workdir = self._workdir
         clock = self._clock
@@ -121,7 +129,9 @@ class RunWriter(ExitStack):
         self.guard.check(self._system.learner)
 
     def counted(self) -> None:
-        """Tells the hooks that an update has ended; called once the clock has all hosts' steps of the update."""
+        """Tells the hooks that an update has ended; called once the clock has all hosts' steps of
+        the update.
+        """
         if self._reads_updates and self._hosts.count > 1:
             self.gather()  # a row needs the episodes of all hosts
         if not self._metrics:
@@ -137,7 +147,9 @@ class RunWriter(ExitStack):
             hook.before_update(params, self._system.learner.version, self._clock.steps)
 
     def add(self, step: int, batch: Batch) -> None:
-        """Takes a batch that is learned from up to environment step `step`, and the episodes that ended meanwhile."""
+        """Takes a batch that is learned from up to environment step `step`, and the episodes that
+        ended meanwhile.
+        """
         self._reward_version = batch.reward_version
         self._device_use.add(batch)
         self._keep(self._episodes.join(step, self._reports(step), batch.intrinsic_returns))
@@ -145,16 +157,22 @@ class RunWriter(ExitStack):
             self.show()
 
     def end(self, stream: BatchStream) -> None:
-        """Takes the episodes that ended after the last learned batch; writes the last row and checkpoint."""
+        """Takes the episodes that ended after the last learned batch; writes the last row and
+        checkpoint.
+        """
         clock = self._clock
         # Without another checkpoint a resumed run plays these episodes again.
         reports = self._reports(clock.steps) if clock.steps > clock.saved_steps else []
         # The returns of episodes that resume in the middle come later.
-        will_resume = self._system.resumes_episodes and clock.steps < self._config.train_for_env_steps
+        will_resume = (
+            self._system.resumes_episodes and clock.steps < self._config.train_for_env_steps
+        )
         join = self._episodes.join if will_resume else self._episodes.join_rest
         if will_resume:
             # A resumed run reports these again.
-            reports = [row for row in reports if not self._system.was_running(row["env"], row["episode"])]
+            reports = [
+                row for row in reports if not self._system.was_running(row["env"], row["episode"])
+            ]
         self._keep(join(clock.steps, reports, stream.rest()))
         self.show()
         if clock.steps > clock.logged_steps:
@@ -205,7 +223,9 @@ class RunWriter(ExitStack):
             "time/seconds": self._clock.seconds(),
             "time/updates": float(system.learner.version),
             "throughput/env_steps_per_second": steps_per_second,
-            **turns_per_second(system.network.spec.episode_fields, self._episodes, steps_per_second),
+            **turns_per_second(
+                system.network.spec.episode_fields, self._episodes, steps_per_second
+            ),
         }
         if self._writer:
             self._writer.write(self._clock.steps, values)
@@ -225,9 +245,13 @@ class RunWriter(ExitStack):
             self._writer.write_table(self._clock.steps, "reward/paid_most", as_table(row))
 
     def _warn_of_standstill(self) -> None:
-        """Says at the end of a training where its reward pays an agent for staying with one text."""
+        """Says at the end of a training where its reward pays an agent for staying with one
+        text.
+        """
         reward = self._config.reward
-        pays_each_time = paid_texts.pays_each_time(reward.intrinsic_coefficient, reward.count_exponent)
+        pays_each_time = paid_texts.pays_each_time(
+            reward.intrinsic_coefficient, reward.count_exponent
+        )
         if self._progress is None or self._paid_texts is None or not pays_each_time:
             return
         warning = paid_texts.standstill(list(paid_texts.read(self._workdir)))
@@ -257,7 +281,9 @@ class RunWriter(ExitStack):
         items, play_progress = self._system.items()
         if play_progress:
             progress |= {**play_progress, HALVES: self._episodes.waiting()}
-        agent_checkpoints.save(self._checkpoints, clock.steps, items, progress, metrics, asynchronous)
+        agent_checkpoints.save(
+            self._checkpoints, clock.steps, items, progress, metrics, asynchronous
+        )
         clock.saved()
 
     def gather(self, system: dict[str, float] | None = None) -> list[dict[str, Any]]:
@@ -301,7 +327,8 @@ class RunWriter(ExitStack):
 
 
 def _digests(config: AgentConfig, progress: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Digests of the files that a training reads besides checkpoints, by the key of the progress that holds them.
+    """Digests of the files that a training reads besides checkpoints, by the key of the progress
+    that holds them.
 
     Args:
       progress: of the checkpoint that the run resumes from; {} for a new run.
@@ -321,7 +348,8 @@ def _digests(config: AgentConfig, progress: Mapping[str, Any]) -> dict[str, dict
 def turns_per_second(
     episode_fields: Collection[str], episodes: EpisodeLog, steps_per_second: float
 ) -> dict[str, float]:
-    """The games' own speed where a task counts turns: a step may last none, or many once an agent rests or travels.
+    """The games' own speed where a task counts turns: a step may last none, or many once an agent
+    rests or travels.
 
     Args:
       episode_fields: names of the environment's numbers of an episode.

@@ -24,7 +24,12 @@ class SentenceLookup(RewardLookup):
     """
 
     def __init__(
-        self, spec: EnvironmentSpec, reward: RewardKind, exponent: float, meters: Meters, updates: int
+        self,
+        spec: EnvironmentSpec,
+        reward: RewardKind,
+        exponent: float,
+        meters: Meters,
+        updates: int,
     ) -> None:
         # Neither the sums of episodes nor the learner divide again.
         super().__init__(spec, reward, 0.0, meters, updates)
@@ -36,7 +41,9 @@ class SentenceLookup(RewardLookup):
         visits = []
         for env, (episode, counts) in self._visits.items():
             # Bytes of any encoding, as JSON holds them.
-            visits.append([env, episode, {text.decode("latin-1"): count for text, count in counts.items()}])
+            visits.append(
+                [env, episode, {text.decode("latin-1"): count for text, count in counts.items()}]
+            )
         return {**super().state(), "visits": visits}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -47,7 +54,11 @@ class SentenceLookup(RewardLookup):
             self._visits[env] = (episode, visits)
 
     def _values(
-        self, observation: Mapping[str, np.ndarray], is_paid: np.ndarray, steps: int, columns: Columns
+        self,
+        observation: Mapping[str, np.ndarray],
+        is_paid: np.ndarray,
+        steps: int,
+        columns: Columns,
     ) -> tuple[np.ndarray, int]:
         texts = observation[self._text_field][: len(is_paid)]
         with self._meters.time("batcher/lookup"):
@@ -55,9 +66,13 @@ class SentenceLookup(RewardLookup):
             divided = split_rows(messages)
             # A frozen reward looks at no counts.
             counts = np.ones(len(divided.sentences), np.int64)
-            paid = self._reward.pay(BatchMessages(divided.sentences, counts, steps, self._update_index))
+            paid = self._reward.pay(
+                BatchMessages(divided.sentences, counts, steps, self._update_index)
+            )
             sentences_of, value_of = rate_sentences(divided, paid.values)
-            pays = np.array([any(value_of[sentence] for sentence in parts) for parts in sentences_of])
+            pays = np.array(
+                [any(value_of[sentence] for sentence in parts) for parts in sentences_of]
+            )
             ids = ids.reshape(is_paid.shape)
             values = np.zeros(is_paid.shape, np.float32)
             sums: dict[bytes, tuple[int, float]] = {}

@@ -1,7 +1,8 @@
-"""Pays the sentences of a message apart, each divided by how often it was paid in the episode: `config.reward.by=sentence`.
+"""Pays the sentences of a message apart, each divided by how often it was paid in the episode:
+`config.reward.by=sentence`.
 
-The published systems pay messages. A game joins sentences, and each new composition counts as a text that was never seen, so that
-an agent is paid again and again for a sentence that it likes.
+The published systems pay messages. A game joins sentences, and each new composition counts as a
+text that was never seen, so that an agent is paid again and again for a sentence that it likes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ Visits = MutableMapping[bytes, int]
 def pay_sentences(
     sentences: Sequence[bytes], value_of: Mapping[bytes, float], visits: Visits, exponent: float
 ) -> list[float]:
-    """What each sentence of a message is paid: g / N^exponent, N its visits in the episode so far, with this one.
+    """What each sentence of a message is paid: g / N^exponent, N its visits in the episode so far,
+    with this one.
 
     Adds to `visits`. Sentences that are paid nothing are not counted.
 
@@ -37,7 +39,9 @@ def pay_sentences(
     return amounts
 
 
-def rate_sentences(divided: SentenceRows, values: np.ndarray) -> tuple[list[list[bytes]], dict[bytes, float]]:
+def rate_sentences(
+    divided: SentenceRows, values: np.ndarray
+) -> tuple[list[list[bytes]], dict[bytes, float]]:
     """The sentences of each of N messages, and g of each distinct sentence.
 
     Args:

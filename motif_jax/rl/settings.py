@@ -1,4 +1,6 @@
-"""What follows from a `train_agent` config: environment, actors, devices and dependent values; and its checks."""
+"""What follows from a `train_agent` config: environment, actors, devices and dependent values; and
+its checks.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +15,30 @@ import jax
 from motif_jax.core import capacity, metrics, seeds
 from motif_jax.core import config as checks
 from motif_jax.core.devices import memory, precision
-from motif_jax.core.devices.cpu import cpu_device
 from motif_jax.core.training import schedules
 from motif_jax.envs import determinism, registry
 from motif_jax.nets.policy import PolicyNetwork
-from motif_jax.rl import agent_networks, reward_kinds
+from motif_jax.rl import agent_networks, reward_kinds, training_devices
 from motif_jax.rl.actors.rollouts import ActorsConfig
 from motif_jax.rl.actors.slots import require_memory
-from motif_jax.rl.config import Actors, AgentConfig, AgentReward, Devices
+from motif_jax.rl.config import Actors, AgentConfig, AgentReward
 from motif_jax.rl.update_plan import algorithm_of, plan_of
 
 SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
 TEXT_FIELD = "message"  # the field that rewards of texts read
-# Above so many batches at once the user is told of the lag: 1,200 environments x 32 steps, nine batches of 4,096, had one of 5
-# updates.
+# Above so many batches at once the user is told of the lag: 1,200 environments x 32 steps, nine
+# batches of 4,096, had one of 5 updates.
 _MAX_BATCHES_AT_ONCE = 2
-# Groups of a worker. With four it has games to step while calls of inference wait for an update of a GPU.
+# Groups of a worker. With four it has games to step while calls of inference wait for an update of
+# a GPU.
 _GROUPS = 2
 _GPU_GROUPS = 4
 
 
 def environment_options(config: AgentConfig) -> dict[str, Any]:
-    """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able; they suffice to play."""
+    """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able; they
+    suffice to play.
+    """
     options = registry.options_of(vars(config.environment))
     spec = registry.spec(config.environment.name, **options)
     if spec.quirks:
@@ -52,13 +56,17 @@ def environment_options(config: AgentConfig) -> dict[str, Any]:
 
 
 def training_options(config: AgentConfig) -> dict[str, Any]:
-    """`environment_options`, and the observation fields that the intrinsic reward reads besides the text."""
+    """`environment_options`, and the observation fields that the intrinsic reward reads besides the
+    text.
+    """
     options = environment_options(config)
     return options | fields_option(config.environment.name, options, config.reward)
 
 
 def fields_option(name: str, options: Mapping[str, Any], reward: AgentReward) -> dict[str, Any]:
-    """{'fields': ...} with the fields that `reward` reads and the environment does not show by itself, {} for none."""
+    """{'fields': ...} with the fields that `reward` reads and the environment does not show by
+    itself, {} for none.
+    """
     spec = registry.spec(name, **options)
     fields = reward_kinds.kind_of(reward).required_fields(reward)
     if fields == (TEXT_FIELD,) and registry.require_text(name, spec.text_field):
@@ -78,7 +86,9 @@ def extrinsic_coefficient(config: AgentConfig) -> float:
 
 
 def resolved(config: AgentConfig) -> AgentConfig:
-    """A copy in which values that depend on others or on this machine are set: the host's position, coefficients, sizes."""
+    """A copy in which values that depend on others or on this machine are set: the host's position,
+    coefficients, sizes.
+    """
     hosts = dataclasses.replace(config.hosts, **dataclasses.asdict(config.hosts.position()))
     reward = dataclasses.replace(config.reward, extrinsic_coefficient=extrinsic_coefficient(config))
     config = dataclasses.replace(config, hosts=hosts, reward=reward)
@@ -91,7 +101,9 @@ def resolved(config: AgentConfig) -> AgentConfig:
 
 
 def groups_per_worker(config: AgentConfig) -> int:
-    """`actors.groups_per_worker`; where it is None the number that suits this machine and divides a worker's environments."""
+    """`actors.groups_per_worker`; where it is None the number that suits this machine and divides a
+    worker's environments.
+    """
     actors = config.actors
     if actors.groups_per_worker is not None:
         return actors.groups_per_worker
@@ -104,7 +116,9 @@ def groups_per_worker(config: AgentConfig) -> int:
 
 
 def remark_on_lag(config: AgentConfig) -> str | None:
-    """A line for a resolved config whose environments fill several batches at once, which are learned from one by one."""
+    """A line for a resolved config whose environments fill several batches at once, which are
+    learned from one by one.
+    """
     environments = config.actors.workers * config.actors.envs_per_worker * (config.hosts.count or 1)
     batches = environments * config.rollout / config.batch_size
     if batches <= _MAX_BATCHES_AT_ONCE:
@@ -118,7 +132,10 @@ def remark_on_lag(config: AgentConfig) -> str | None:
 
 def acts_beside_a_gpu(config: AgentConfig) -> bool:
     """Whether games are played on the CPU while a GPU learns."""
-    return not takes_turns(config) and learner_devices(config.devices)[0].platform == "gpu"
+    return (
+        not takes_turns(config)
+        and training_devices.learner_devices(config.devices)[0].platform == "gpu"
+    )
 
 
 def columns(config: AgentConfig) -> int:
@@ -129,7 +146,8 @@ def columns(config: AgentConfig) -> int:
 def slots_per_group(config: AgentConfig) -> int:
     """The smallest number of slots with which actors and batcher never wait for each other.
 
-    They hold a batch, also when all columns but one of a slot went into the last batch. More would let actors play far ahead.
+    They hold a batch, also when all columns but one of a slot went into the last batch. More would
+    let actors play far ahead.
     """
     envs = config.actors.workers * config.actors.envs_per_worker
     envs_per_group = config.actors.envs_per_worker // groups_per_worker(config)
@@ -138,7 +156,9 @@ def slots_per_group(config: AgentConfig) -> int:
 
 
 def actors_configs(config: AgentConfig, count: int) -> list[ActorsConfig]:
-    """This host's actors, divided over `count` acting devices; no two environments of all hosts play the same games."""
+    """This host's actors, divided over `count` acting devices; no two environments of all hosts
+    play the same games.
+    """
     actors = config.actors
     workers = actors.workers // count
     # Games without seeds cannot be replayed.
@@ -207,13 +227,17 @@ def takes_turns(config: AgentConfig) -> bool:
 
 
 def optimizer_steps(config: AgentConfig) -> int:
-    """A lower bound of the run's optimiser steps: batches with ends of episodes hold fewer environment steps."""
+    """A lower bound of the run's optimiser steps: batches with ends of episodes hold fewer
+    environment steps.
+    """
     updates = math.ceil(config.train_for_env_steps / config.batch_size)
     return updates * algorithm_of(config).optimizer_steps(plan_of(config))
 
 
 def configure_jax(config: AgentConfig) -> None:
-    """Sets up jax, and where only the CPU computes the heap, which keeps freed memory; called before the first computation."""
+    """Sets up jax, and where only the CPU computes the heap, which keeps freed memory; called
+    before the first computation.
+    """
     if config.devices.cpu_count is not None:
         jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
     if not memory.accelerator_possible(jax.config.values["jax_platforms"]):
@@ -221,55 +245,10 @@ def configure_jax(config: AgentConfig) -> None:
     precision.set_matmul_precision(config.matmul_precision)
 
 
-def all_learner_devices(devices: Devices) -> list[jax.Device]:
-    """The devices of `devices.learner` on all hosts, with the same numbers on each."""
-    local = jax.local_devices()
-    numbers = [local.index(device) for device in learner_devices(devices)]
-    learners = []
-    for host in range(jax.process_count()):
-        devices_of_host = jax.local_devices(process_index=host)
-        learners += [devices_of_host[number] for number in numbers]
-    return learners
-
-
-def learner_devices(devices: Devices) -> list[jax.Device]:
-    """This host's devices of `devices.learner`."""
-    return _devices(devices.learner, "devices.learner")
-
-
-def actor_devices(devices: Devices) -> list[jax.Device]:
-    """This host's devices of `devices.actor`."""
-    if devices.actor == "first":
-        return learner_devices(devices)[:1]
-    return _devices(devices.actor, "devices.actor")
-
-
-def lookup_device(devices: Devices) -> jax.Device:
-    """The device that computes rewards of texts: the CPU, or without one (JAX_PLATFORMS) a device that acts and does not learn."""
-    acting = actor_devices(devices)
-    learning = learner_devices(devices)
-    if acting[0].platform != "cpu":
-        cpu = cpu_device()
-        if cpu is not None:
-            return cpu
-    # Of several devices of the CPU, too.
-    return next((device for device in acting if device not in learning), acting[0])
-
-
-def _devices(value: str, key: str) -> list[jax.Device]:
-    devices = jax.local_devices()
-    if value == "all":
-        return list(devices)
-    numbers = [part.strip() for part in str(value).split(",")]
-    exist = all(checks.is_natural(part) and int(part) < len(devices) for part in numbers)
-    are_distinct = exist and len({int(part) for part in numbers}) == len(numbers)
-    allowed = f"'all' or different numbers below {len(devices)}, the devices here, with commas between"
-    checks.require(are_distinct, key, value, allowed)
-    return [devices[int(part)] for part in numbers]
-
-
 def check(config: AgentConfig) -> AgentConfig:
-    """Checks a config without starting anything; returns it resolved. Several hosts call `check_devices` once connected."""
+    """Checks a config without starting anything; returns it resolved. Several hosts call
+    `check_devices` once connected.
+    """
     _check_environment(config)
     actor_cores(config.actors)
     config = resolved(config)
@@ -289,33 +268,47 @@ def _require_determinism(config: AgentConfig, use: str) -> None:
 
 
 def _check_environment(config: AgentConfig) -> None:
-    """Raises UserError for games that do not exist, that `record_every` could not replay, or that are too many for this machine."""
+    """Raises UserError for games that do not exist, that `record_every` could not replay, or that
+    are too many for this machine.
+    """
     registry.check(config.environment.name, registry.options_of(vars(config.environment)))
     for switch, reason in (
         ("seed_noop", "games without seeds cannot be played again"),
         ("glam_fixed_kind_per_env", "what kind an environment has kept is not in a recording"),
     ):
         can_replay = not (config.record_every and getattr(config.compat, switch))
-        checks.require(can_replay, "record_every", config.record_every, f"0 with compat.{switch}: {reason}")
+        checks.require(
+            can_replay, "record_every", config.record_every, f"0 with compat.{switch}: {reason}"
+        )
     can_rebuild = not (config.actors.rebuild and config.compat.seed_noop)
     reason = "False with compat.seed_noop: games without seeds cannot be played again"
     checks.require(can_rebuild, "actors.rebuild", config.actors.rebuild, reason)
     if config.record_every:
         _require_determinism(config, f"config.record_every={config.record_every}")
     elif config.serial and not config.compat.seed_noop:
-        _require_determinism(config, f"A run that continues a stopped one (config.serial=True; {_NEW_GAMES})")
+        _require_determinism(
+            config, f"A run that continues a stopped one (config.serial=True; {_NEW_GAMES})"
+        )
     elif config.actors.rebuild:
-        _require_determinism(config, f"An actor that is replaced (config.actors.rebuild=True; {_NEW_GAMES})")
+        _require_determinism(
+            config, f"An actor that is replaced (config.actors.rebuild=True; {_NEW_GAMES})"
+        )
     if not config.serial:
-        capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker)
+        capacity.require_workers(
+            "actors.workers", config.actors.workers, config.actors.envs_per_worker
+        )
 
 
 def _check_batch(config: AgentConfig) -> None:
-    """Raises UserError where a resolved config's environments and rollouts do not divide, or do not make up a batch."""
+    """Raises UserError where a resolved config's environments and rollouts do not divide, or do not
+    make up a batch.
+    """
     batch = config.batch_size
     rollout = config.rollout
     actors = config.actors
-    checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
+    checks.require(
+        batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}"
+    )
     envs = actors.envs_per_worker
     groups = groups_per_worker(config)
     allowed = f"a multiple of config.actors.groups_per_worker={groups}"
@@ -327,11 +320,15 @@ def _check_batch(config: AgentConfig) -> None:
         checks.require(batch == steps, "batch_size", batch, allowed)
     slots = actors.slots_per_group or 0
     needed = slots_per_group(config)
-    checks.require(slots >= needed, "actors.slots_per_group", slots, f"at least {needed} for this batch_size")
+    checks.require(
+        slots >= needed, "actors.slots_per_group", slots, f"at least {needed} for this batch_size"
+    )
 
 
 def _check_reward_and_algorithm(config: AgentConfig) -> None:
-    """Raises UserError where a resolved config's reward or algorithm does not suit the environment, the devices or the run."""
+    """Raises UserError where a resolved config's reward or algorithm does not suit the environment,
+    the devices or the run.
+    """
     reward_kinds.check(config.reward)
     if config.hosts.count == 1:
         check_devices(config)
@@ -343,7 +340,7 @@ def _check_reward_and_algorithm(config: AgentConfig) -> None:
 
 def check_devices(config: AgentConfig) -> None:
     """Raises UserError where a resolved config does not fit the devices; the same on every host."""
-    learners = len(learner_devices(config.devices))
+    learners = len(training_devices.learner_devices(config.devices))
     hosts = config.hosts.count or 1
     _check_sharding(config, learners)
     algorithm = algorithm_of(config)
@@ -362,7 +359,7 @@ def check_devices(config: AgentConfig) -> None:
     divides = rollouts % (hosts * learners * minibatches) == 0
     checks.require(divides, "batch_size", config.batch_size, allowed)
 
-    actors = len(actor_devices(config.devices))
+    actors = len(training_devices.actor_devices(config.devices))
     workers = config.actors.workers
     allowed = f"a multiple of the {actors} devices of config.devices.actor"
     checks.require(workers % actors == 0, "actors.workers", workers, allowed)
@@ -381,5 +378,7 @@ def _check_sharding(config: AgentConfig, learners: int) -> None:
 
 
 def random_key(seed: int, *path: int | str) -> jax.Array:
-    """The random key of a part of the training, named by `path`; 'learner' is that of the first parameters and of the updates."""
+    """The random key of a part of the training, named by `path`; 'learner' is that of the first
+    parameters and of the updates.
+    """
     return jax.random.PRNGKey(seeds.derive(seed, *path) % (1 << 31))

@@ -1,4 +1,6 @@
-"""The rows of trajectory slots, as inference reads and writes them: a row is a step of a group's environments."""
+"""The rows of trajectory slots, as inference reads and writes them: a row is a step of a group's
+environments.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from motif_jax.rl.actors.slots import Slots
 
 
 class SlotRows(NamedTuple):
-    """The arrays of `Slots` by row: [slots * (T + 1), envs]; observations and actions [slots * (T + 1), numbers]."""
+    """The arrays of `Slots` by row: [slots * (T + 1), envs]; observations and actions [slots * (T +
+    1), numbers].
+    """
 
     observation: dict[str, np.ndarray]
     first: np.ndarray
@@ -27,7 +31,9 @@ class SlotRows(NamedTuple):
         names = ("first", "action", "behaviour_log_prob", "behaviour_value", "parameter_version")
         return cls(observation, *(slots.arrays[name].reshape(count, -1) for name in names))
 
-    def copy(self, rows: np.ndarray, first: np.ndarray, observation: Mapping[str, np.ndarray]) -> None:
+    def copy(
+        self, rows: np.ndarray, first: np.ndarray, observation: Mapping[str, np.ndarray]
+    ) -> None:
         """Copies the rows with numbers `rows` into `first` and `observation`."""
         # `take` writes straight into `out` only where it need not check the indices.
         np.take(self.first, rows, axis=0, out=first, mode="clip")
@@ -39,7 +45,12 @@ class SlotRows(NamedTuple):
                 target[...] = source[rows]
 
     def write(
-        self, rows: np.ndarray, action: np.ndarray, log_prob: np.ndarray, value: np.ndarray, version: int
+        self,
+        rows: np.ndarray,
+        action: np.ndarray,
+        log_prob: np.ndarray,
+        value: np.ndarray,
+        version: int,
     ) -> None:
         """Writes a choice, [len(rows), envs, ...] each, to the rows with numbers `rows`."""
         self.action[rows] = action.reshape(len(rows), -1)

@@ -24,6 +24,7 @@ from motif_jax.rl import (
     reward_choice,
     reward_kinds,
     settings,
+    training_devices,
 )
 from motif_jax.rl.actors.cores import ThreadCores
 from motif_jax.rl.actors.inline import InlineActors
@@ -81,18 +82,23 @@ class System:
         algorithm = algorithm_of(config)
         state, saved_play = self._make_state(algorithm, snapshot)
         self._state_fields = algorithm.state_fields(state)
-        self.parallel = agent_networks.make_parallel(config, settings.all_learner_devices(config.devices))
-        actor_devices: Sequence[Placement] = settings.actor_devices(config.devices)
+        self.parallel = agent_networks.make_parallel(
+            config, training_devices.all_learner_devices(config.devices)
+        )
+        actor_devices: Sequence[Placement] = training_devices.actor_devices(config.devices)
         if isinstance(self.parallel, Sharded):
             actor_devices = [self.parallel.everywhere]
         self.learner, self.publisher = self._make_learner(algorithm, state, actor_devices)
 
         self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
-        self.sources = self._make_sources(actor_devices, {} if snapshot is None else snapshot.progress)
+        self.sources = self._make_sources(
+            actor_devices, {} if snapshot is None else snapshot.progress
+        )
         self.finished_slots = [[0] * source.actors.config.groups for source in self.sources]
         self.batcher = self._make_batcher(listener)
         self._thread_cores: ThreadCores | None = None
-        # The newest output of `play_state.of`, and the number of episodes that each environment had ended then.
+        # The newest output of `play_state.of`, and the number of episodes that each environment had
+        # ended then.
         self._play_state: tuple[dict[str, Any], dict[str, Any]] | None = None
         self._completed_episodes: list[int] = []
         if snapshot is not None and saved_play is not None and self._remembers:
@@ -102,9 +108,11 @@ class System:
         config = self.config
         # None: the switch of the reward's own run decides.
         two_decimals = True if config.compat.quantile_two_decimals else None
-        device = settings.lookup_device(config.devices)
+        device = training_devices.lookup_device(config.devices)
         run = None if workdir is None else RunSetup(config, workdir)
-        return reward_kinds.load_intrinsic(config.reward, self.network.spec, two_decimals, device, run)
+        return reward_kinds.load_intrinsic(
+            config.reward, self.network.spec, two_decimals, device, run
+        )
 
     def _make_batcher(self, listener: BatchListener | None) -> Batcher:
         config = self.config
@@ -116,7 +124,9 @@ class System:
             lookup = kind(spec, self.reward, exponent, self.meters, self.learner.version)
         # Several hosts must run the same program, so rows of one length.
         crop = self.network.cropped if config.hosts.count == 1 else None
-        return Batcher(spec, self.sources, settings.columns(config), self.meters, lookup, listener, crop)
+        return Batcher(
+            spec, self.sources, settings.columns(config), self.meters, lookup, listener, crop
+        )
 
     def _make_state(
         self, algorithm: Algorithm, snapshot: Snapshot | None
@@ -153,7 +163,9 @@ class System:
     def _make_learner(
         self, algorithm: Algorithm, state: Any, actor_devices: Sequence[Placement]
     ) -> tuple[Learner, Publisher]:
-        """The learner of `state`, and the publisher that gives its parameters to the acting devices."""
+        """The learner of `state`, and the publisher that gives its parameters to the acting
+        devices.
+        """
         plan = plan_of(self.config)
         reward_fn = None if self.reward is None else self.reward.in_step
         update = algorithm.make_update(self.network, self.optimizer, plan, reward_fn=reward_fn)
@@ -164,8 +176,11 @@ class System:
             checks.require(self._state_fields.frozen, "algorithm.name", name, allowed)
             state = state._replace(frozen=frozen)
 
-        # The learner's copy of frozen parameters suffices where only its first device acts, or the devices of a split model.
-        learners_act = isinstance(self.parallel, Sharded) or actor_devices == [self.parallel.local_devices[0]]
+        # The learner's copy of frozen parameters suffices where only its first device acts, or the
+        # devices of a split model.
+        learners_act = isinstance(self.parallel, Sharded) or actor_devices == [
+            self.parallel.local_devices[0]
+        ]
         shares_frozen = bool(frozen) and learners_act and settings.takes_turns(self.config)
         published, prepare = algorithm.acting_parts(plan, self.network.prepare)
         publisher = Publisher(actor_devices, prepare, {} if shares_frozen else frozen)
@@ -173,7 +188,9 @@ class System:
         return Learner(update, state, self.parallel, publisher, self.meters, use), publisher
 
     def network_params(self) -> Any:
-        """All parameters of the learner's network: the trained ones, and the frozen ones if there are any."""
+        """All parameters of the learner's network: the trained ones, and the frozen ones if there
+        are any.
+        """
         state = self.learner.state
         if self._state_fields.frozen and state.frozen:
             return {**state.params, **state.frozen}
@@ -184,7 +201,9 @@ class System:
         for finished in play_state.restore(plain, arrays, self.sources, self.batcher):
             self.finished.put(finished)
 
-    def _make_sources(self, devices: Sequence[Placement], progress: Mapping[str, Any]) -> list[ActorSource]:
+    def _make_sources(
+        self, devices: Sequence[Placement], progress: Mapping[str, Any]
+    ) -> list[ActorSource]:
         sources = []
         kind = InlineActors if self.config.serial else ActorPool
         next_episode = progress.get("next_episode", [])
@@ -196,7 +215,9 @@ class System:
             # Every device of every host draws actions of its own.
             device_number = (self.config.hosts.index or 0) * len(devices) + number
             key = settings.random_key(self.config.seed, "inference", device_number)
-            inference = Inference(self.network, actors, self.publisher, device, key, self.meters, draws)
+            inference = Inference(
+                self.network, actors, self.publisher, device, key, self.meters, draws
+            )
             sources.append(ActorSource(actors, inference))
         return sources
 
@@ -206,7 +227,9 @@ class System:
         self.finished.put(Finished(source, slot))
 
     def note_play(self) -> None:
-        """Takes down the running episodes for the next checkpoint, between two updates, where episodes are remembered."""
+        """Takes down the running episodes for the next checkpoint, between two updates, where
+        episodes are remembered.
+        """
         if not self._remembers:
             return
         # A queue can only be read by emptying it.
@@ -223,7 +246,9 @@ class System:
         return [number for source in self.sources for number in source.actors.next_episode()]
 
     def was_running(self, env: int, episode: int) -> bool:
-        """Whether an episode that has ended was running when the play was taken down: a resumed run plays its end again."""
+        """Whether an episode that has ended was running when the play was taken down: a resumed run
+        plays its end again.
+        """
         if self.config.serial or self._play_state is None:
             return False
         return episode >= self._completed_episodes[env]
@@ -235,7 +260,9 @@ class System:
 
     @property
     def resumes_episodes(self) -> bool:
-        """Whether a run that resumes from the next checkpoint continues in the middle of episodes."""
+        """Whether a run that resumes from the next checkpoint continues in the middle of
+        episodes.
+        """
         return self._remembers and (self.config.serial or self._play_state is not None)
 
     def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -251,7 +278,9 @@ class System:
         return {**items, play_state.ITEM: arrays}, {play_state.ITEM: plain}
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        """Starts the actors while inference and the reward compile. Raises StoppedError: `stopped` returned True meanwhile."""
+        """Starts the actors while inference and the reward compile. Raises StoppedError: `stopped`
+        returned True meanwhile.
+        """
         for source in self.sources:
             source.actors.start(stopped)
         for source in self.sources:
@@ -261,9 +290,11 @@ class System:
             self.reward.start()
 
     def keep_off_the_actors(self) -> None:
-        """Moves this process's threads off the actors' cores, where it acts and learns beside a GPU.
+        """Moves this process's threads off the actors' cores, where it acts and learns beside a
+        GPU.
 
-        To be called after the first update: until then programs are compiled, for which all cores are used.
+        To be called after the first update: until then programs are compiled, for which all cores
+        are used.
         """
         if not settings.acts_beside_a_gpu(self.config):
             return

@@ -38,7 +38,9 @@ IDENTITY = (
 
 
 def _keep_earlier(config_tree: ConfigDict, workdir: Path) -> tuple[str, ...]:
-    """Gives the keys that a run's config does not have their earlier values; returns their names."""
+    """Gives the keys that a run's config does not have their earlier values; returns their
+    names.
+    """
     earlier = agent_networks.class_of(agent_config(config_tree)).defaults_of_older_runs
     return run_folder.keep_earlier(workdir, config_tree, earlier)
 

@@ -22,7 +22,14 @@ from motif_jax.core.devices.parallel import AXIS, DataParallel
 from motif_jax.core.interruption import Interruption, Patience, StoppedError, never
 from motif_jax.core.profiling import Profiler
 from motif_jax.core.progress import PLAIN_INTERVAL_SECONDS
-from motif_jax.rl import agent_checkpoints, agent_networks, choices, reward_choice, settings
+from motif_jax.rl import (
+    agent_checkpoints,
+    agent_networks,
+    choices,
+    reward_choice,
+    settings,
+    training_devices,
+)
 from motif_jax.rl.agent_checkpoints import Snapshot
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.clock import Clock
@@ -34,10 +41,11 @@ from motif_jax.rl.system import System
 
 
 class HostSums:
-    """Sums numbers of the hosts on the learner's devices, right after an update; only `result` blocks.
+    """Sums numbers of the hosts on the learner's devices, right after an update; only `result`
+    blocks.
 
-    The sum is launched before the new policy acts: a split model has reductions in acting, too, and two threads' reductions may
-    reach the devices in different orders.
+    The sum is launched before the new policy acts: a split model has reductions in acting, too, and
+    two threads' reductions may reach the devices in different orders.
 
     Attributes:
       is_one_host: whether this host has all devices, so that its numbers are the sums.
@@ -51,7 +59,9 @@ class HostSums:
         self._result: np.ndarray | jax.Array | None = None
 
     def launch(self, numbers: Sequence[int]) -> None:
-        """Starts the sum with this host's numbers; every host calls it after starting the same update."""
+        """Starts the sum with this host's numbers; every host calls it after starting the same
+        update.
+        """
         if self.is_one_host:
             self._result = np.array(numbers)
             return
@@ -61,7 +71,9 @@ class HostSums:
         self._result = self._sum(self._empty_state, self._parallel.put_batch(rows, 0))
 
     def result(self) -> list[int] | None:
-        """The newest sums, None where they were returned before; waits for the update before them."""
+        """The newest sums, None where they were returned before; waits for the update before
+        them.
+        """
         result = self._result
         self._result = None
         return None if result is None else np.asarray(result).tolist()
@@ -72,7 +84,8 @@ class AgentTraining:
 
     Attributes:
       system: None before `run`.
-      was_left_unsaved: whether `run` left a rollout or an update that takes minutes; the devices may still compute.
+      was_left_unsaved: whether `run` left a rollout or an update that takes minutes; the devices
+          may still compute.
     """
 
     def __init__(self, config: AgentConfig, workdir: str | os.PathLike[str]) -> None:
@@ -89,8 +102,8 @@ class AgentTraining:
         self.was_left_unsaved = False
 
     def run(self, stop: Interruption) -> bool:
-        """Trains until all steps are done (True) or a stop is requested (False); saves in either case, unless a stop comes long before
-        the next update of a slow network.
+        """Trains until all steps are done (True) or a stop is requested (False); saves in either
+        case, unless a stop comes long before the next update of a slow network.
         """
         workdir = self._workdir
         clock = self.clock
@@ -102,14 +115,17 @@ class AgentTraining:
             self._pin_reward(checkpoints)
             config = self.config
 
-            # Continue from the newest checkpoint, unless the run has finished or must not be continued.
+            # Continue from the newest checkpoint, unless the run has finished or must not be
+            # continued.
             snapshot = self._newest_snapshot(checkpoints)
             progress = {} if snapshot is None else snapshot.progress
             if snapshot is not None:
                 clock.resume(progress)
             Guard(config.nonfinite, None, progress).require(clock.steps)
             if clock.finished:
-                self._print(f"nothing to do: {workdir} has {clock.steps:,} of {clock.total:,} steps")
+                self._print(
+                    f"nothing to do: {workdir} has {clock.steps:,} of {clock.total:,} steps"
+                )
                 return True
             if self._hosts.is_first:
                 drop_recordings(workdir, progress.get("env_steps"))
@@ -123,7 +139,9 @@ class AgentTraining:
             system = System(config, snapshot, recorder.take if recorder else None, workdir)
             self.system = system
             stack.callback(system.close)
-            writer = enter(RunWriter(config, workdir, checkpoints, system, clock, recorder, progress))
+            writer = enter(
+                RunWriter(config, workdir, checkpoints, system, clock, recorder, progress)
+            )
             start = config.profile.start if self._hosts.is_first else None
             profiler = Profiler(workdir, start, config.profile.steps, config.profile.server_port)
             stack.callback(profiler.close)
@@ -146,14 +164,22 @@ class AgentTraining:
         return clock.finished
 
     def _pin_reward(self, checkpoints: Checkpoints) -> None:
-        """Puts the evaluation of the reward's training that this run uses to its end into the config."""
+        """Puts the evaluation of the reward's training that this run uses to its end into the
+        config.
+        """
         config = self.config
-        step = self._hosts.on_first(lambda: reward_choice.pin_step(config, self._workdir, checkpoints))
+        step = self._hosts.on_first(
+            lambda: reward_choice.pin_step(config, self._workdir, checkpoints)
+        )
         if step is not None:
-            self.config = dataclasses.replace(config, reward=dataclasses.replace(config.reward, step=step))
+            self.config = dataclasses.replace(
+                config, reward=dataclasses.replace(config.reward, step=step)
+            )
 
     def _newest_snapshot(self, checkpoints: Checkpoints) -> Snapshot | None:
-        """The newest checkpoint, None for a new run; UserError where the hosts see different ones."""
+        """The newest checkpoint, None for a new run; UserError where the hosts see different
+        ones.
+        """
         latest = checkpoints.latest()
         where = f"--workdir={self._workdir} is not a folder that all hosts share (its newest checkpoint)"
         self._hosts.require_equal(latest, where)
@@ -220,8 +246,12 @@ class AgentTraining:
             writer.add(clock.steps + batch.num_steps, batch)
         writer.end(stream)
 
-    def _conclude(self, system: System, stream: BatchStream, writer: RunWriter, sums: HostSums) -> bool:
-        """Waits for the running update, then counts, logs and saves; returns whether a host was asked to stop."""
+    def _conclude(
+        self, system: System, stream: BatchStream, writer: RunWriter, sums: HostSums
+    ) -> bool:
+        """Waits for the running update, then counts, logs and saves; returns whether a host was
+        asked to stop.
+        """
         clock = self.clock
         system.learner.finish_update()
         # First of all: nothing may be launched or saved after an update that ends the run.
@@ -247,8 +277,8 @@ class AgentTraining:
         config = self.config
         nodes = self._hosts.gather(socket.gethostname())
         num_parameters = sum(leaf.size for leaf in jax.tree.leaves(system.learner.state.params))
-        learning = settings.learner_devices(config.devices)
-        acting = settings.actor_devices(config.devices)
+        learning = training_devices.learner_devices(config.devices)
+        acting = training_devices.actor_devices(config.devices)
         remark = system.network.spec.remark
         self._print(overview(config, num_parameters, learning, acting, nodes, remark))
         remark_on_lag = settings.remark_on_lag(config)
@@ -257,7 +287,9 @@ class AgentTraining:
 
 
 class StartMessages:
-    """Prints what a language agent's run is doing before its first update, which may take minutes; other runs print nothing."""
+    """Prints what a language agent's run is doing before its first update, which may take minutes;
+    other runs print nothing.
+    """
 
     def __init__(self, config: AgentConfig, print_line: Callable[[str], None]) -> None:
         self.config = config
@@ -283,7 +315,9 @@ class StartMessages:
     def play(self, played: int) -> None:
         """Called whenever steps were played; prints now and then."""
         if played == 0 or time.monotonic() - self._printed_at >= PLAIN_INTERVAL_SECONDS:
-            self._print(f"playing: {played:,} of {self.config.batch_size:,} steps before the first update")
+            self._print(
+                f"playing: {played:,} of {self.config.batch_size:,} steps before the first update"
+            )
 
     def learn(self) -> None:
         """Called before every update; prints before the first."""

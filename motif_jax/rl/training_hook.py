@@ -1,4 +1,6 @@
-"""The interface of what a method adds to a training of agents: checks before the start, and further files in its folder."""
+"""The interface of what a method adds to a training of agents: checks before the start, and further
+files in its folder.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,12 @@ from motif_jax.rl.config import AgentConfig
 
 
 class TrainingHook:
-    """An addition to a training, which a key of its config turns on (`choices.HOOKS`). The first host alone makes it."""
+    """An addition to a training, which a key of its config turns on (`choices.HOOKS`). The first
+    host alone makes it.
+    """
 
-    # Whether `after_update` reads the episodes of all hosts, so that they exchange them after each update.
+    # Whether `after_update` reads the episodes of all hosts, so that they exchange them after each
+    # update.
     reads_updates: bool = False
 
     @classmethod
@@ -34,7 +39,8 @@ class TrainingHook:
         clock: Clock,
         writer: MetricsWriter,
     ) -> Self | None:
-        """The addition to a run in `workdir` that continues from a checkpoint's `progress`; None where it has nothing to do.
+        """The addition to a run in `workdir` that continues from a checkpoint's `progress`; None
+        where it has nothing to do.
 
         Args:
           writer: of the run's metrics, open until after `close`.
@@ -42,19 +48,27 @@ class TrainingHook:
         return None
 
     def before_update(self, params: Any, update: int, step: int) -> None:
-        """Called with the acting parameters before update `update` (from 0), at environment step `step`."""
+        """Called with the acting parameters before update `update` (from 0), at environment step
+        `step`.
+        """
 
     def add_episodes(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Called with the lines of episodes that ended."""
 
-    def after_update(self, update: int, step: int, seconds: float, metrics: Mapping[str, float]) -> None:
-        """Called after update `update`, when the clock has its steps; not where the update's numbers were not finite."""
+    def after_update(
+        self, update: int, step: int, seconds: float, metrics: Mapping[str, float]
+    ) -> None:
+        """Called after update `update`, when the clock has its steps; not where the update's
+        numbers were not finite.
+        """
 
     def close(self) -> None:
         """Called once at the end."""
 
 
 def hooks_of(config: AgentConfig) -> list[type[TrainingHook]]:
-    """The additions that the config turns on: their keys are neither None nor False, which equals 0."""
+    """The additions that the config turns on: their keys are neither None nor False, which equals
+    0.
+    """
     turned_on = [key for key in choices.HOOKS if getattr(config, key) not in (None, False)]
     return [entry_points.load_packaged(key, choices.HOOKS[key]) for key in turned_on]

@@ -22,7 +22,9 @@ def algorithm_of(config: AgentConfig) -> Algorithm:
     algorithm: Any = algorithm_class()
     if isinstance(algorithm, Algorithm):
         return algorithm
-    has_methods = all(callable(getattr(algorithm, method, None)) for method in OutsideAlgorithm.METHODS)
+    has_methods = all(
+        callable(getattr(algorithm, method, None)) for method in OutsideAlgorithm.METHODS
+    )
     allowed = f"a class with {', '.join(OutsideAlgorithm.METHODS)}"
     checks.require(has_methods, "algorithm.name", name, allowed)
     return OutsideAlgorithm(algorithm)

@@ -31,7 +31,9 @@ def no_compile_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["inference", extra("learner"), extra("train")])
-def test_a_benchmark_of_training_prints_its_fields(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_benchmark_of_training_prints_its_fields(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(_agents.PRODUCT_SIZE, "cpu", 256)
     calls_per_second = _agents.calls_per_second
 
@@ -41,7 +43,13 @@ def test_a_benchmark_of_training_prints_its_fields(name: str, monkeypatch: pytes
 
     monkeypatch.setattr(_agents, "calls_per_second", hurried)
     config = load_config("benchmark", name, {"repeats": 2})
-    sizes = {"env": "Recall-v0", "workers": 1, "envs_per_worker": 8, "batch_size": 256, "seconds": 0.05}
+    sizes = {
+        "env": "Recall-v0",
+        "workers": 1,
+        "envs_per_worker": 8,
+        "batch_size": 256,
+        "seconds": 0.05,
+    }
     more = {"seconds": 0.5, "warmup_seconds": 0.1, "network": "recall", "beside": "minigrid"}
     config.options.update(sizes | (more if name == "train" else {}))
     line = importlib.import_module(f"motif_jax.benchmarks.{name}").run(config)
@@ -81,7 +89,9 @@ def test_a_matrix_product_counts_two_operations_a_term(monkeypatch: pytest.Monke
 
 
 def test_flops_are_those_of_the_published_network() -> None:
-    forward, update = _agents.network_flops(_agents.training_config(_agents.training_options(), seed=0))
+    forward, update = _agents.network_flops(
+        _agents.training_config(_agents.training_options(), seed=0)
+    )
     convolutions = 17**2 * 32 * 8**2 * 3 + 7**2 * 64 * 4**2 * 32 + 3**2 * 128 * 3**2 * 64
     dense = 1152 * 512 + 27 * 128 + 128 * 128 + 256 * 128 + 128 * 128
     core = (512 + 128 + 27 + 128) * 3 * 512 + 512 * 3 * 512
@@ -109,6 +119,9 @@ def test_a_training_takes_a_variants_network_and_a_reward() -> None:
     changes = {"env": "MiniGrid-DoorKey-8x8-v0", "network": "recall", "reward_dir": folder}
     options = ConfigDict({**learning.options().to_dict(), **changes})
     training = _agents.training_config(options, 3, variant="minigrid")
-    assert training.network.hidden_size == resources.config("train_agent", "recall").network.hidden_size
+    assert (
+        training.network.hidden_size
+        == resources.config("train_agent", "recall").network.hidden_size
+    )
     assert training.reward.dir == folder
     assert training.reward.intrinsic_coefficient > 0

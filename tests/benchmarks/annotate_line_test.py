@@ -23,7 +23,9 @@ pytestmark = pytest.mark.usefixtures("clock")
 def test_annotation_needs_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(annotate.importlib.util, "find_spec", lambda name: None)
 
-    with pytest.raises(UserError, match=r"^benchmark annotate: vLLM is not installed here; start it with"):
+    with pytest.raises(
+        UserError, match=r"^benchmark annotate: vLLM is not installed here; start it with"
+    ):
         line_of("annotate")
 
 
@@ -39,11 +41,14 @@ def test_annotation_needs_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The calls of both sides, (side, questions), and of the engine, 'reset'.
 
-    The stage takes three seconds and gives labels 0, 1, 2, 3 in turns; the bare engine takes six, for labels 0 and 1.
+    The stage takes three seconds and gives labels 0, 1, 2, 3 in turns; the bare engine takes six,
+    for labels 0 and 1.
     """
     calls: list[Any] = []
 
-    def time_stage(session: StandInSession, questions: Sequence[Question]) -> tuple[float, np.ndarray]:
+    def time_stage(
+        session: StandInSession, questions: Sequence[Question]
+    ) -> tuple[float, np.ndarray]:
         calls.append(("stage", len(questions)))
         return 3.0, np.arange(len(questions)) % 4
 

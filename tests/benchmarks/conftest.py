@@ -17,7 +17,9 @@ TIMED = ("_agents", "actors", "annotate", "learning", "reward", "text_play", "te
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock whose readings are further and further apart, so that no two measurements take the same time."""
+    """A clock whose readings are further and further apart, so that no two measurements take the
+    same time.
+    """
     time = TickingClock(itertools.accumulate(itertools.count(0.25, 0.25)))
     for name in TIMED:
         monkeypatch.setattr(f"{HERE}.{name}.time", time)

@@ -15,7 +15,9 @@ from tests.reward_fixtures import load_config
 
 @pytest.mark.slow
 def test_the_line_has_the_host_work_of_both_sizes() -> None:
-    line = inference_host.run(load_config("benchmark", "inference_host", {"repeats": 2, "options.calls": 3}))
+    line = inference_host.run(
+        load_config("benchmark", "inference_host", {"repeats": 2, "options.calls": 3})
+    )
     assert line["rows"] == 560
     assert line["host_microseconds"].keys() == {"330", "560"}
     assert line["host_microseconds"]["560"] == line["value"]
@@ -30,7 +32,13 @@ ROLLOUT = 4
 def groups() -> Iterator[WaitingGroups]:
     """Five groups, of which two wait at a time."""
     config = ActorsConfig(
-        env="Recall-v0", options={}, seed=0, workers=5, envs_per_group=1, rollout=ROLLOUT, groups_per_worker=1
+        env="Recall-v0",
+        options={},
+        seed=0,
+        workers=5,
+        envs_per_group=1,
+        rollout=ROLLOUT,
+        groups_per_worker=1,
     )
     waiting_groups = WaitingGroups(config, 2)
     yield waiting_groups

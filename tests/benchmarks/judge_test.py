@@ -33,7 +33,9 @@ def test_both_sides_give_the_same_answers() -> None:
 def test_a_model_in_a_folder_can_be_measured(tmp_path) -> None:
     folder = made_up_judge.write(tmp_path / "judge")
     line = judge.run(
-        load_config("benchmark", "judge", {**SHORT, "options.model": str(folder), "options.baseline": False})
+        load_config(
+            "benchmark", "judge", {**SHORT, "options.model": str(folder), "options.baseline": False}
+        )
     )
     assert line["weight_bytes"] < line["peak_bytes_with_loading"]
 

@@ -1,4 +1,6 @@
-"""Options that no benchmark can measure with are refused before any work; the printed line is strict JSON."""
+"""Options that no benchmark can measure with are refused before any work; the printed line is
+strict JSON.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,11 @@ def test_a_line_has_medians_and_the_machine() -> None:
     config = load_config("benchmark", "generate", {"options.seconds": 4.0})
     line = benchmarks.result(config, "m/s", [3.0, 9.0, 5.0], "a snail", [1.0, 2.0, 4.0], name="Ada")
     models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    machine = {"cores": len(os.sched_getaffinity(0)), "devices": ["cpu"] * 4, "jax": jax.__version__}
+    machine = {
+        "cores": len(os.sched_getaffinity(0)),
+        "devices": ["cpu"] * 4,
+        "jax": jax.__version__,
+    }
     assert line == {
         "benchmark": "generate",
         "value": 5.0,
@@ -82,7 +88,9 @@ def test_numbers_that_are_not_finite_are_printed_as_null(
 ) -> None:
     same = {"value": 1.5, "name": "Infinity"}
     parts = {"link": math.inf, "rates": [2, math.nan]}
-    monkeypatch.setattr(train, "run", lambda config: same | {"parts": parts, "sweep": (1.0, -math.inf)})
+    monkeypatch.setattr(
+        train, "run", lambda config: same | {"parts": parts, "sweep": (1.0, -math.inf)}
+    )
     benchmark.run(load_config("benchmark", "train"), None)
     line = json.loads(capsys.readouterr().out, parse_constant=no_constants)
     assert line == same | {"parts": {"link": None, "rates": [2, None]}, "sweep": [1.0, None]}

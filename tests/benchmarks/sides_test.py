@@ -20,13 +20,26 @@ pytestmark = pytest.mark.usefixtures("clock")
 
 SIZES = {"width": 16, "layers": 1, "vocabulary": 32}
 WORDS = {"prompt_tokens": 12, "batch_size": 2}
-# Those whose programs take longest to compile, and a GPU's, which are the CPU's with other models and sizes.
+# Those whose programs take longest to compile, and a GPU's, which are the CPU's with other models
+# and sizes.
 LONG = {"language_update", "text_train", "score_gpu", "generate_gpu"}
 REAL: dict[str, dict[str, Any]] = {
-    "reward": {"num_pairs": 24, "batch_size": 4, "steps": 3, "baseline_steps": 2, "message": "lt_cnn_small"},
+    "reward": {
+        "num_pairs": 24,
+        "batch_size": 4,
+        "steps": 3,
+        "baseline_steps": 2,
+        "message": "lt_cnn_small",
+    },
     "score": {**WORDS, "model": "tiny_t5", "candidates": 3},
     "score_gpu": {**WORDS, "model": "tiny_t5", "candidates": 3},
-    "language_update": {**WORDS, "model": "tiny_t5", "candidates": 3, "minibatch": 2, "microbatch": 1},
+    "language_update": {
+        **WORDS,
+        "model": "tiny_t5",
+        "candidates": 3,
+        "minibatch": 2,
+        "microbatch": 1,
+    },
     "generate": {**WORDS, "model": "tiny_t5", "new_tokens": 4},
     "generate_gpu": {**WORDS, "model": "tiny_gpt2", "new_tokens": 4},
     "text_train": {**SIZES, "batch_size": 2, "length": 40, "micro_batches": 3},
@@ -66,7 +79,9 @@ class Uncompiled(DataParallel):
 @pytest.mark.parametrize(
     "name", [extra(name) if name in LONG or name.endswith("_gpu") else name for name in REAL]
 )
-def test_both_sides_of_a_benchmark_do_the_same_work(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_both_sides_of_a_benchmark_do_the_same_work(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setattr(f"{HERE}.text_train.DataParallel", Uncompiled)
     monkeypatch.setattr(_language, "usable_cores", lambda: 6)
 
@@ -93,7 +108,9 @@ def test_a_gpu_has_the_same_options_with_larger_values(name: str) -> None:
     options = load_config("benchmark", name).options
     plain = load_config("benchmark", name.removesuffix("_gpu")).options
     assert list(options) == list(plain)
-    sizes = [key for key, value in plain.items() if isinstance(value, int) and options[key] != value]
+    sizes = [
+        key for key, value in plain.items() if isinstance(value, int) and options[key] != value
+    ]
     assert all(options[key] > plain[key] for key in sizes)
     assert options.to_dict() != plain.to_dict()
 

@@ -1,4 +1,6 @@
-"""Stand-ins for the parts that benchmarks measure: each has the methods that a benchmark calls, and notes the calls."""
+"""Stand-ins for the parts that benchmarks measure: each has the methods that a benchmark calls, and
+notes the calls.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,8 @@ class StandInSystem:
     """A `System` that is its own learner, meters and actors.
 
     Attributes:
-      calls: steps of the batches that were learned from, rows of calls of inference, 'finished' and 'closed', in order.
+      calls: steps of the batches that were learned from, rows of calls of inference, 'finished' and
+          'closed', in order.
     """
 
     inference_threads = 2
@@ -97,7 +100,9 @@ class StandInSystem:
     # As meters.
 
     def read(self) -> Reading:
-        """How many calls there were since the last reading, in one second of which inference launched for a quarter."""
+        """How many calls there were since the last reading, in one second of which inference
+        launched for a quarter.
+        """
         calls = len(self.calls) - self._calls_at_last_read
         self._calls_at_last_read = len(self.calls)
         return Reading({"calls": calls, "inference/launch": 0.25}, {}, {}, 1.0)
@@ -112,7 +117,9 @@ class StandInSystem:
 
 
 class StandInStream(contextlib.AbstractContextManager["StandInStream"]):
-    """A `BatchStream`: again and again nothing, and then batches of 60, 61 and 62 steps of three bytes each."""
+    """A `BatchStream`: again and again nothing, and then batches of 60, 61 and 62 steps of three
+    bytes each.
+    """
 
     def __init__(self, system: StandInSystem) -> None:
         self._system = system

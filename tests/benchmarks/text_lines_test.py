@@ -1,4 +1,6 @@
-"""The JSON lines of the benchmarks of text agents, with stand-ins for the sides that are measured."""
+"""The JSON lines of the benchmarks of text agents, with stand-ins for the sides that are
+measured.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def play_calls(clock: None, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
-    """Of each call of `play`, which takes a second: its actor, its games, and how many of them it plays at once."""
+    """Of each call of `play`, which takes a second: its actor, its games, and how many of them it
+    plays at once.
+    """
     calls: list[tuple[str, int, int]] = []
 
     def play(task: Any, actor: str, seed: int, games: range, lanes: int) -> range:
@@ -37,7 +41,9 @@ def play_calls(clock: None, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
     return calls
 
 
-def test_games_of_text_are_played_together_and_alone(play_calls: list[tuple[str, int, int]]) -> None:
+def test_games_of_text_are_played_together_and_alone(
+    play_calls: list[tuple[str, int, int]],
+) -> None:
     line_of("text_play", games=9, plain_games=4, num_words=5)
 
     warm_up = [("caching", 9, 9), ("rereading", 1, 1)]
@@ -57,9 +63,13 @@ def test_generation_says_how_many_tokens_are_equal(monkeypatch: pytest.MonkeyPat
     tokens = np.arange(12).reshape(3, 4)
     # Two of the twelve are others.
     plain_tokens = np.maximum(tokens, 2)
-    monkeypatch.setattr(text_generation, "write_with_caches", lambda agent, decoding, prompts: tokens)
     monkeypatch.setattr(
-        text_generation, "make_plain_writer", lambda agent, decoding: lambda params, prompts: plain_tokens
+        text_generation, "write_with_caches", lambda agent, decoding, prompts: tokens
+    )
+    monkeypatch.setattr(
+        text_generation,
+        "make_plain_writer",
+        lambda agent, decoding: lambda params, prompts: plain_tokens,
     )
 
     line = line_of("text_generation", vocabulary=9, prompt_tokens=5, new_tokens=4, batch_size=3)

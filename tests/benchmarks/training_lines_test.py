@@ -1,4 +1,6 @@
-"""The JSON lines of the benchmarks of a training, with a clock of the test and stand-ins for the parts that are measured."""
+"""The JSON lines of the benchmarks of a training, with a clock of the test and stand-ins for the
+parts that are measured.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,12 @@ def systems(monkeypatch: pytest.MonkeyPatch) -> list[StandInSystem]:
         monkeypatch.setattr(f"{HERE}.{name}.System", make_system)
     for name in ("train", "learner", "learning"):
         monkeypatch.setattr(f"{HERE}.{name}.BatchStream", StandInStream)
-    monkeypatch.setattr("motif_jax.rl.settings.actors_configs", lambda config, count: [ACTORS] * count)
-    monkeypatch.setattr(f"{HERE}.inference.call_of", lambda system, rows: lambda: system.calls.append(rows))
+    monkeypatch.setattr(
+        "motif_jax.rl.settings.actors_configs", lambda config, count: [ACTORS] * count
+    )
+    monkeypatch.setattr(
+        f"{HERE}.inference.call_of", lambda system, rows: lambda: system.calls.append(rows)
+    )
     monkeypatch.setattr(f"{HERE}.train.system_metrics", inference_metrics)
     return systems
 
@@ -97,7 +103,9 @@ def test_a_trainings_rate_is_printed_before_its_baseline_is_measured(
     with pytest.raises(KeyboardInterrupt):
         line_of("train", seconds=9.0)
 
-    (early,) = [json.loads(line) for line in capsys.readouterr().err.splitlines() if "benchmark" in line]
+    (early,) = [
+        json.loads(line) for line in capsys.readouterr().err.splitlines() if "benchmark" in line
+    ]
     assert early["value"] > 0
     assert early["settings"]["seconds"] == 9.0
 
@@ -116,7 +124,9 @@ def test_a_training_beside_another_is_measured_in_turns(systems: list[StandInSys
     networks = [system.config.options["network"] for system in systems[1:]]
     assert networks == ["", "quickstart"] * 3
     assert line["beside"]["what"] == "the network of quickstart"
-    assert line["in_turns"] == pytest.approx(line["beside"]["value"] * line["beside"]["ratio"], rel=0.1)
+    assert line["in_turns"] == pytest.approx(
+        line["beside"]["value"] * line["beside"]["ratio"], rel=0.1
+    )
 
 
 def test_learning_is_measured_with_and_without_processes(systems: list[StandInSystem]) -> None:
@@ -136,7 +146,9 @@ def test_learnings_line_counts_the_steps_up_to_the_goal(systems: list[StandInSys
 
 
 def door_key_options(monkeypatch: pytest.MonkeyPatch, **goal: float) -> ConfigDict:
-    """Options of a training of DoorKey, three of four of whose episodes succeed; its goal has other numbers."""
+    """Options of a training of DoorKey, three of four of whose episodes succeed; its goal has other
+    numbers.
+    """
     options = learning.options()
     options.env = DOOR_KEY
     monkeypatch.setitem(learning.GOALS, DOOR_KEY, learning.GOALS[DOOR_KEY]._replace(**goal))
@@ -147,7 +159,9 @@ def door_key_options(monkeypatch: pytest.MonkeyPatch, **goal: float) -> ConfigDi
 def test_a_goal_that_is_missed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     options = door_key_options(monkeypatch, steps=121)
 
-    message = r"^after 121 steps: {.*'episode/success': 0.75, .*}, not episode/success of at least 0.8$"
+    message = (
+        r"^after 121 steps: {.*'episode/success': 0.75, .*}, not episode/success of at least 0.8$"
+    )
     with pytest.raises(RuntimeError, match=message):
         learning.learn(options, 3, True)
 

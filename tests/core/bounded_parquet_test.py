@@ -1,4 +1,6 @@
-"""Parquet of a few kB that describes more than any memory: read in pieces, or refused in one line."""
+"""Parquet of a few kB that describes more than any memory: read in pieces, or refused in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,14 @@ def test_texts_of_200_gb_are_refused_or_read_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.parquet"
-    repeated = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100_000, np.int32)), pa.array([LONG]))
+    repeated = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(100_000, np.int32)), pa.array([LONG])
+    )
     pq.write_table(pa.table({"text": repeated}), path, compression="zstd", store_schema=False)
     assert path.stat().st_size < 20_000
-    with pytest.raises(UserError, match=r"what it holds takes [\d,]+ MiB of memory, [\d,]+ MiB are left$"):
+    with pytest.raises(
+        UserError, match=r"what it holds takes [\d,]+ MiB of memory, [\d,]+ MiB are left$"
+    ):
         bounded_parquet.read(path, ["text"])
     monkeypatch.setattr(bounded_parquet, "PIECE_BYTES", 5_000_000)
     first = next(bounded_parquet.batches(path, ["text"]))
@@ -58,7 +64,9 @@ def test_memory_of_a_table_is_estimated_by_column_types(tmp_path: Path, monkeypa
     pq.write_table(pa.table(rows), tmp_path / "a.parquet", row_group_size=3)
     taken: list[tuple[str, int]] = []
     monkeypatch.setattr(capacity, "available_memory", lambda: 5)
-    monkeypatch.setattr(capacity, "require", lambda purpose, size, free: taken.append((purpose, size)))
+    monkeypatch.setattr(
+        capacity, "require", lambda purpose, size, free: taken.append((purpose, size))
+    )
     sizes = {
         "said": (70, 86),
         "pairs": (86, 122),

@@ -54,7 +54,9 @@ def test_json(tmp_path):
 
 
 def test_dialogues(tmp_path):
-    path = marked(tmp_path, "d.jsonl", '{"sequence": [["a", 0], ["b", 1]], "reward": [1], "done": true}\n')
+    path = marked(
+        tmp_path, "d.jsonl", '{"sequence": [["a", 0], ["b", 1]], "reward": [1], "done": true}\n'
+    )
     assert sum(len(batch.metas) for batch in json_lines.read(path)) == 1
 
 
@@ -66,7 +68,9 @@ def test_prompt_files(tmp_path):
 
 
 def test_lexicons(tmp_path):
-    text = (lexicon.Path(lexicon.__file__).parent / "lexicons" / "minigrid.yaml").read_text(encoding="utf-8")
+    text = (lexicon.Path(lexicon.__file__).parent / "lexicons" / "minigrid.yaml").read_text(
+        encoding="utf-8"
+    )
     assert lexicon.load_lexicon(marked(tmp_path, "l.yaml", text)).events
 
 

@@ -21,15 +21,15 @@ def test_workers_that_fill_the_memory_may_start(monkeypatch: pytest.MonkeyPatch)
     capacity.require_workers("actors.workers", 3)
 
 
-def test_workers_that_the_memory_has_no_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_the_memory_has_no_room_for_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     leave_memory(monkeypatch, 96 << 20)
 
     with pytest.raises(UserError) as error:
         capacity.require_workers("actors.workers", 4)
 
-    line = (
-        "config.actors.workers=4: these processes need about 128 MiB of memory, 96 MiB are left: choose fewer"
-    )
+    line = "config.actors.workers=4: these processes need about 128 MiB of memory, 96 MiB are left: choose fewer"
     assert str(error.value) == line
 
 
@@ -120,7 +120,9 @@ def test_memory_is_unknown_without_meminfo(full_group: Path) -> None:
 def test_the_smallest_limit_of_a_cgroup_and_its_parents_counts(
     tmp_path: Path, own_cgroup: str | None, memory: int
 ) -> None:
-    """Slurm and systemd set the limit on a job's cgroup, which may lie above or below cgroups without one."""
+    """Slurm and systemd set the limit on a job's cgroup, which may lie above or below cgroups
+    without one.
+    """
     # (limit, use): 9,000 are left at the root, 3,000 in the job, 7,500 in its step.
     groups = {
         "": ("10000", 1000),

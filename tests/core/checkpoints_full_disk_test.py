@@ -24,7 +24,9 @@ class DiskUsage(NamedTuple):
 
 
 def fail_before_the_digests(folder: Path, monkeypatch: pytest.MonkeyPatch, copy: Path) -> str:
-    """Saves step 3 on a disk that is full when its digests are written; copies what a kill would leave there."""
+    """Saves step 3 on a disk that is full when its digests are written; copies what a kill would
+    leave there.
+    """
 
     def no_space(path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
@@ -42,7 +44,9 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_full_disk_is_an_error_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = two_steps(tmp_path / "c")
 
     message = fail_before_the_digests(folder, monkeypatch, tmp_path / "killed")

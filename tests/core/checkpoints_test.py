@@ -23,7 +23,10 @@ from motif_jax.core.errors import UserError
 from tests.processes import wait_until
 
 PARAMS = jax.device_put(
-    {"dense": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}, "bias": np.ones(3, jnp.bfloat16)}
+    {
+        "dense": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)},
+        "bias": np.ones(3, jnp.bfloat16),
+    }
 )
 
 
@@ -48,7 +51,9 @@ def test_the_newest_two_and_the_best_are_kept(five_steps: Path) -> None:
 
 
 def test_the_best_may_be_the_one_of_the_least_number(five_steps: Path) -> None:
-    with Checkpoints(five_steps, read_only=True, keep_best="return", best_mode="min") as checkpoints:
+    with Checkpoints(
+        five_steps, read_only=True, keep_best="return", best_mode="min"
+    ) as checkpoints:
         assert checkpoints.best() == 3
 
 
@@ -57,7 +62,9 @@ def test_items_are_restored_by_name_as_they_were_saved(five_steps: Path) -> None
         items = checkpoints.restore(3, {"params": jax.eval_shape(lambda: PARAMS), "counters": JSON})
 
     assert items["counters"] == {"steps": 3, "note": None}
-    np.testing.assert_array_equal(items["params"]["dense"]["kernel"], 3 * np.arange(6.0).reshape(2, 3))
+    np.testing.assert_array_equal(
+        items["params"]["dense"]["kernel"], 3 * np.arange(6.0).reshape(2, 3)
+    )
     assert items["params"]["bias"].dtype == jnp.bfloat16
 
 
@@ -116,7 +123,10 @@ def step_seven(tmp_path: Path) -> Iterator[Checkpoints]:
 
 
 KERNEL = "float32[2, 3]"
-OTHER_SHAPE = {"dense": {"kernel": jax.device_put(np.zeros((2, 4), np.float32))}, "bias": PARAMS["bias"]}
+OTHER_SHAPE = {
+    "dense": {"kernel": jax.device_put(np.zeros((2, 4), np.float32))},
+    "bias": PARAMS["bias"],
+}
 RENAMED = {"a": PARAMS["dense"], "b": PARAMS["bias"], "c": jax.device_put(np.int8(1))}
 ABSENT = f"a/kernel: absent saved, {KERNEL} wanted; b: absent saved, bfloat16[3] wanted; bias: bfloat16[3] saved, absent wanted"
 
@@ -136,7 +146,9 @@ ABSENT = f"a/kernel: absent saved, {KERNEL} wanted; b: absent saved, bfloat16[3]
             f"checkpoint 7 does not fit this config: params {ABSENT} and 2 more",
             id="names",
         ),
-        pytest.param(7, {"optimizer": PARAMS}, "checkpoint 7 has no optimizer: it has params", id="item"),
+        pytest.param(
+            7, {"optimizer": PARAMS}, "checkpoint 7 has no optimizer: it has params", id="item"
+        ),
         pytest.param(8, {"params": PARAMS}, "has no checkpoint 8: it has [7]", id="step"),
     ],
 )
@@ -169,7 +181,9 @@ def test_a_folder_that_was_removed_while_in_use_is_named(step_seven: Checkpoints
 
 
 def test_a_folder_that_is_only_read_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"^{tmp_path}/none does not exist: no checkpoint was saved there; "):
+    with pytest.raises(
+        UserError, match=f"^{tmp_path}/none does not exist: no checkpoint was saved there; "
+    ):
         Checkpoints(tmp_path / "none", read_only=True)
 
 
@@ -184,7 +198,9 @@ def test_a_reader_sees_new_checkpoints_and_removes_none(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cut_off_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a run that was killed when one file of checkpoint 1, which step 2 replaces, was removed."""
+    """The folder of a run that was killed when one file of checkpoint 1, which step 2 replaces, was
+    removed.
+    """
 
     def interrupted(path: Path) -> None:
         next(file for file in path.rglob("*") if file.is_file()).unlink()
@@ -230,7 +246,9 @@ def cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [flip, cut, Path.unlink], ids=["flip", "cut", "removal"])
-def test_damage_to_any_file_of_a_checkpoint_is_detected(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+def test_damage_to_any_file_of_a_checkpoint_is_detected(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
     folder = two_steps(tmp_path / "c")
     files = [path for path in (folder / "2").rglob("*") if path.is_file()]
     assert len(files) > 15
@@ -278,7 +296,9 @@ def damaged_second(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Path:
     return folder
 
 
-def test_a_damaged_checkpoint_is_named_once(damaged_second: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_checkpoint_is_named_once(
+    damaged_second: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with Checkpoints(damaged_second, keep=1) as checkpoints:
         assert checkpoints.latest() == 1
         assert checkpoints.latest() == 1
@@ -378,7 +398,9 @@ def test_a_kill_at_any_moment_leaves_intact_checkpoints(tmp_path: Path) -> None:
             newest = checkpoints.latest() or 0
             assert newest >= before + 3
             for step in checkpoints.steps():
-                values = checkpoints.restore(step, {"params": {"a": np.empty((400, 400), np.float32)}})
+                values = checkpoints.restore(
+                    step, {"params": {"a": np.empty((400, 400), np.float32)}}
+                )
                 assert (values["params"]["a"] == step).all()
 
 

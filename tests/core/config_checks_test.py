@@ -70,16 +70,24 @@ def test_allowed_values_pass(tmp_path: Path) -> None:
     [
         (lambda: checks.choice(CONFIG, "a.c", iter(["y", 3])), "a.c='x': must be one of y, 3"),
         (lambda: checks.positive(CONFIG, "a.b"), "a.b=0: must be a number above 0"),
-        (lambda: checks.positive({"n": -1}, "n", allow_zero=True), "n=-1: must be a number of at least 0"),
+        (
+            lambda: checks.positive({"n": -1}, "n", allow_zero=True),
+            "n=-1: must be a number of at least 0",
+        ),
         (
             lambda: checks.existing_folder(CONFIG, "folder"),
             "folder=None: must be a folder: give it with --config.folder=DIR",
         ),
-        (lambda: checks.existing_folder(CONFIG, "file"), f"file='{__file__}': must be an existing folder"),
+        (
+            lambda: checks.existing_folder(CONFIG, "file"),
+            f"file='{__file__}': must be an existing folder",
+        ),
     ],
     ids=["choice", "positive", "not negative", "no folder", "a file"],
 )
-def test_a_refused_value_is_named_with_its_allowed_values(check: Callable[[], Any], line: str) -> None:
+def test_a_refused_value_is_named_with_its_allowed_values(
+    check: Callable[[], Any], line: str
+) -> None:
     with pytest.raises(UserError) as error:
         check()
 
@@ -119,9 +127,13 @@ def test_a_gpu_that_jax_may_not_use_is_none(
 
 
 @pytest.mark.parametrize("hidden_by", ["variable", "plugin"])
-def test_a_gpu_that_jax_cannot_reach_is_none(monkeypatch: pytest.MonkeyPatch, hidden_by: str) -> None:
+def test_a_gpu_that_jax_cannot_reach_is_none(
+    monkeypatch: pytest.MonkeyPatch, hidden_by: str
+) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", "")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "" if hidden_by == "variable" else "0")
     monkeypatch.setattr(Path, "glob", lambda folder, pattern: iter([Path("/dev/nvidia0")]))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if hidden_by == "plugin" else name)
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if hidden_by == "plugin" else name
+    )
     assert checks.has_gpu() is False

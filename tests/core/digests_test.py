@@ -73,7 +73,9 @@ def test_a_file_that_is_gone_is_named(sealed: Path) -> None:
     assert digests.damage(sealed) == "b cannot be read: No such file or directory"
 
 
-@pytest.mark.parametrize("content", ["{", '{"blake2b": {}}', '{"blake2b": 1}', '{"other": {"a": ""}}'])
+@pytest.mark.parametrize(
+    "content", ["{", '{"blake2b": {}}', '{"blake2b": 1}', '{"other": {"a": ""}}']
+)
 def test_a_damaged_seal_is_named(sealed: Path, content: str) -> None:
     (sealed / digests.FILE).write_text(content)
 

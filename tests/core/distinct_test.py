@@ -8,7 +8,9 @@ from motif_jax.core import distinct
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=5, max_size=5), min_size=1, max_size=40))
 # The same examples every time, however long a busy machine takes for them.
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 def test_equal_to_a_dictionary(values):
     rows = np.array(values, np.uint8)
     with pytest.MonkeyPatch.context() as patch:

@@ -52,5 +52,7 @@ def test_a_registry_imports_a_part_when_it_is_loaded() -> None:
 
 def test_a_registry_names_its_parts_where_it_lacks_one() -> None:
     registry = entry_points.Registry("policy", {"error": "motif_jax.core.errors:UserError"})
-    with pytest.raises(UserError, match=r"config\.policy=other: must be one of error, or module:Class"):
+    with pytest.raises(
+        UserError, match=r"config\.policy=other: must be one of error, or module:Class"
+    ):
         registry.load("other")

@@ -79,7 +79,10 @@ def test_a_failing_writer_keeps_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(KeyError), files.replaced_folder(tmp_path / "f"):
         raise KeyError
     assert (os.listdir(tmp_path / "f"), os.listdir(tmp_path / "f.part")) == (["new"], [])
-    assert (path.read_text(), np.load(tmp_path / "a.npy").tolist()) == ('{\n  "b": 1\n}\n', [0, 1, 2])
+    assert (path.read_text(), np.load(tmp_path / "a.npy").tolist()) == (
+        '{\n  "b": 1\n}\n',
+        [0, 1, 2],
+    )
     assert sorted(os.listdir(tmp_path)) == ["a.json", "a.npy", "f", "f.part"]
 
 
@@ -140,19 +143,27 @@ def test_a_requeued_job_waits_for_a_lost_nodes_lock(tmp_path: Path, monkeypatch)
         with pytest.raises(UserError, match="in use"), locks.FolderLock(tmp_path):
             pass
     gone = pytest.raises(
-        UserError, match=f"^{tmp_path}/new was removed while it was in use, and its contents are lost: remove"
+        UserError,
+        match=f"^{tmp_path}/new was removed while it was in use, and its contents are lost: remove",
     )
     with gone, locks.FolderLock(tmp_path / "new", "held", patience=0):
-        assert (tmp_path / "new/held").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
+        assert (
+            tmp_path / "new/held"
+        ).read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
         (tmp_path / "new/held").unlink()
 
 
-def test_a_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(UserError, match=rf"{tmp_path} .*without locks.*No locks"), locks.FolderLock(tmp_path):
+    with (
+        pytest.raises(UserError, match=rf"{tmp_path} .*without locks.*No locks"),
+        locks.FolderLock(tmp_path),
+    ):
         pass
     with pytest.raises(UserError, match=r"a\.jsonl .*without locks.*No locks"):
         LineWriter(tmp_path / "a.jsonl")
@@ -193,7 +204,9 @@ def test_damaged_json_is_refused_with_the_remedy(tmp_path: Path, content: bytes,
     assert files.read_json(path, "make it again", keys=["step"]) == {"step": 1}
 
 
-@pytest.mark.parametrize("line", [b"", b"\0\0", b'{"ste": 3}', b'{"step": true}', b"[3]", b"\xff"], ids=repr)
+@pytest.mark.parametrize(
+    "line", [b"", b"\0\0", b'{"ste": 3}', b'{"step": true}', b"[3]", b"\xff"], ids=repr
+)
 def test_a_damaged_line_is_named_and_a_torn_end_ignored(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "rows.jsonl"
     assert not list(files.read_json_lines(path))
@@ -324,7 +337,9 @@ def test_nothing_is_written_into_what_is_no_file(writer: str, kind: str, tmp_pat
         os.mkfifo(path)
     else:
         path.symlink_to(victim)
-    with pytest.raises(UserError, match=r"written\.npy is not a regular file but a link, a FIFO or a device"):
+    with pytest.raises(
+        UserError, match=r"written\.npy is not a regular file but a link, a FIFO or a device"
+    ):
         WRITERS[writer](path)
     expected = ["kept"] if kind == "link" else []
     assert [file.read_text() for file in tmp_path.glob("victim")] == expected
@@ -334,7 +349,11 @@ def test_a_file_without_an_array_is_refused_with_its_reason(tmp_path: Path) -> N
     with open(tmp_path / "many.npy", "wb") as file:
         np.savez(file, np.arange(2))
     (tmp_path / "none.npy").write_bytes(b"x" * 9)
-    for name, reason in {".": "not a regular", "many.npy": "an archive of", "none.npy": "pickle"}.items():
+    for name, reason in {
+        ".": "not a regular",
+        "many.npy": "an archive of",
+        "none.npy": "pickle",
+    }.items():
         with pytest.raises(ValueError, match=reason):
             files.load_array(tmp_path / name)
     with pytest.raises(FileNotFoundError):
@@ -346,7 +365,9 @@ def test_a_file_without_an_array_is_refused_with_its_reason(tmp_path: Path) -> N
 def test_a_damaged_line_prevents_writing_a_file_of_lines(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"1\n\xff\n3\n")
-    with pytest.raises(UserError, match=r"rows\.jsonl is damaged in line 2 \(UnicodeDecodeError: .*take out"):
+    with pytest.raises(
+        UserError, match=r"rows\.jsonl is damaged in line 2 \(UnicodeDecodeError: .*take out"
+    ):
         files.append_lines(path, keep=lambda line: True)
     assert path.read_bytes() == b"1\n\xff\n3\n"
     path.write_bytes(b"1\n2\n3\ntorn")

@@ -1,4 +1,6 @@
-"""Arrays of anybody: a header that claims too much, names objects or bombs the parser is one line, mapped or read."""
+"""Arrays of anybody: a header that claims too much, names objects or bombs the parser is one line,
+mapped or read.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def test_a_hostile_header_is_one_short_line(tmp_path: Path, name: str, mapped: b
     assert str(error.value).isprintable()
 
 
-def test_an_archive_that_claims_more_than_the_memory_is_refused(tmp_path: Path, monkeypatch) -> None:
+def test_an_archive_that_claims_more_than_the_memory_is_refused(
+    tmp_path: Path, monkeypatch
+) -> None:
     path = tmp_path / "images.npz"
     np.savez_compressed(path, images_val=np.zeros((1000, 1000)))
     monkeypatch.setattr("motif_jax.ilql.tasks.visdial.data.available_memory", lambda: 1 << 20)

@@ -1,4 +1,6 @@
-"""Checkpoints that somebody made up, digests and all: each is one line, and nothing that they name is imported."""
+"""Checkpoints that somebody made up, digests and all: each is one line, and nothing that they name
+is imported.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +57,14 @@ def crafted(undamaged: Path, folder: Path, change: Callable[[Path], object]) -> 
 @pytest.mark.parametrize(
     ("change", "line"), [(huge, "params takes 381,470 MiB of memory"), (nested, "cannot be read")]
 )
-def test_a_crafted_checkpoint_is_one_line(undamaged: Path, tmp_path: Path, change, line: str) -> None:
+def test_a_crafted_checkpoint_is_one_line(
+    undamaged: Path, tmp_path: Path, change, line: str
+) -> None:
     folder = crafted(undamaged, tmp_path / "run", change)
-    with Checkpoints(folder, read_only=True) as checkpoints, pytest.raises(UserError, match=line) as error:
+    with (
+        Checkpoints(folder, read_only=True) as checkpoints,
+        pytest.raises(UserError, match=line) as error,
+    ):
         checkpoints.restore(None, {"params": ANY, "progress": JSON})
     assert len(str(error.value).splitlines()[0]) == len(str(error.value)) < 600
 

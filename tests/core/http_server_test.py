@@ -1,4 +1,6 @@
-"""A server that is told to stop while connections are open: one that waits for its next request, one for its answer."""
+"""A server that is told to stop while connections are open: one that waits for its next request,
+one for its answer.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,20 @@ http_server.run(http_server.serve(handle, *where, 3600.0, lambda port: print(f"p
 def test_it_ends_at_once_and_without_a_word(tmp_path: Path, number: signal.Signals) -> None:
     program = Program([sys.executable, "-c", SERVER], tmp_path / "log", {})
     with ended([program]):
-        wait_until(lambda: re.search(r"port \d+\.", program.text()), "the server listens", interval=0.02)
+        wait_until(
+            lambda: re.search(r"port \d+\.", program.text()), "the server listens", interval=0.02
+        )
         port = int(re.findall(r"\d+", program.text())[0])
-        idle, waiting = (http.client.HTTPConnection("127.0.0.1", port, timeout=120) for _ in range(2))
+        idle, waiting = (
+            http.client.HTTPConnection("127.0.0.1", port, timeout=120) for _ in range(2)
+        )
         for path in ("/a", "/b"):  # one after the other on a connection that stays open
             idle.request("GET", path)
             reply = idle.getresponse()
-            assert (reply.status, reply.read()) == (200, f'{{"path": "{path}", "said": ""}}'.encode())
+            assert (reply.status, reply.read()) == (
+                200,
+                f'{{"path": "{path}", "said": ""}}'.encode(),
+            )
         waiting.request("POST", "/c", b"slow")
         wait_until(lambda: "asked for /c" in program.text(), "the request has come", interval=0.02)
         program.send(number)
@@ -75,13 +84,17 @@ def test_an_address_that_others_reach_wants_a_key(host: str) -> None:
 
 
 def serve(visit: Callable[[int], Awaitable[object]], **options: object) -> object:
-    """Serves what repeats a path for as long as `visit(port)` takes, and returns what that returns."""
+    """Serves what repeats a path for as long as `visit(port)` takes, and returns what that
+    returns.
+    """
 
     async def main() -> object:
         port = asyncio.get_running_loop().create_future()
         arguments = {"host": "127.0.0.1", "port": 0, "latency_seconds": 0.0, **options}
         task = asyncio.create_task(
-            http_server.serve(lambda _, path, __: (200, path), listening=port.set_result, **arguments)
+            http_server.serve(
+                lambda _, path, __: (200, path), listening=port.set_result, **arguments
+            )
         )
         try:
             return await asyncio.wait_for(visit(await port), 120)
@@ -94,7 +107,9 @@ def serve(visit: Callable[[int], Awaitable[object]], **options: object) -> objec
 
 
 async def ask(port: int, sent: bytes) -> bytes:
-    """The reply to what is sent; a connection that asks well stays open, so its reply ends with its body."""
+    """The reply to what is sent; a connection that asks well stays open, so its reply ends with its
+    body.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     with contextlib.closing(writer):
         writer.write(sent)
@@ -106,7 +121,11 @@ async def ask(port: int, sent: bytes) -> bytes:
 
 
 def post(header: bytes, body: bytes = b"{}") -> bytes:
-    return b"POST /x HTTP/1.1\r\nHost: a\r\n%bContent-Length: %d\r\n\r\n%b" % (header, len(body), body)
+    return b"POST /x HTTP/1.1\r\nHost: a\r\n%bContent-Length: %d\r\n\r\n%b" % (
+        header,
+        len(body),
+        body,
+    )
 
 
 @pytest.mark.parametrize(

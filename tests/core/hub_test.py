@@ -1,4 +1,6 @@
-"""Rewards and agents of a Hugging Face hub, which is a server on this machine: what it asks and answers, and no network."""
+"""Rewards and agents of a Hugging Face hub, which is a server on this machine: what it asks and
+answers, and no network.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Hub(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
-        match = re.fullmatch(r"/(?:api/models/)?(\w+/\w+)/(revision|tree|resolve)/(\w+)(?:/(.*))?", path)
+        match = re.fullmatch(
+            r"/(?:api/models/)?(\w+/\w+)/(revision|tree|resolve)/(\w+)(?:/(.*))?", path
+        )
         if match is None or match.group(1) not in self.repositories:
             return self._answer({}, 404, X_Error_Code="RepoNotFound")
         name, request, revision, file = match.groups()
@@ -62,9 +66,13 @@ class Hub(BaseHTTPRequestHandler):
             return self._answer({"id": name, "sha": sha, "siblings": []})
         if request == "tree":
             rows = [(file, data, hashlib.sha1(data).hexdigest()) for file, data in files.items()]
-            return self._answer([{"type": "file", "path": f, "size": len(d), "oid": o} for f, d, o in rows])
+            return self._answer(
+                [{"type": "file", "path": f, "size": len(d), "oid": o} for f, d, o in rows]
+            )
         self.fetched.append(file)
-        return self._answer(files[file], ETag=f'"{hashlib.sha1(files[file]).hexdigest()}"', X_Repo_Commit=sha)
+        return self._answer(
+            files[file], ETag=f'"{hashlib.sha1(files[file]).hexdigest()}"', X_Repo_Commit=sha
+        )
 
     do_HEAD = do_GET
 
@@ -73,7 +81,8 @@ class Hub(BaseHTTPRequestHandler):
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
     handler = type("OneHub", (Hub,), {"repositories": {}, "fetched": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    address = f"http://127.0.0.1:{server.server_port}"  # as HF_ENDPOINT gives it to a program that starts
+    # as HF_ENDPOINT gives it to a program that starts
+    address = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setenv("HF_ENDPOINT", address)
     monkeypatch.setattr(constants, "ENDPOINT", address)
     files = address + "/{repo_id}/resolve/{revision}/{filename}"
@@ -92,7 +101,9 @@ def files_of(folder: Path, *names: str) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_an_agent_is_loaded_with_its_reward(served: type[Hub], tmp_path: Path, monkeypatch) -> None:
-    served.repositories["me/agent"] = [{**files_of(EXAMPLE, ""), "run.py": b"raise SystemExit('others')"}]
+    served.repositories["me/agent"] = [
+        {**files_of(EXAMPLE, ""), "run.py": b"raise SystemExit('others')"}
+    ]
     monkeypatch.chdir(tmp_path)  # where nothing of the training lies
     agent = agents.load("hf://me/agent")
     assert agent.checkpoint == max(int(path.name) for path in (EXAMPLE / "checkpoints").iterdir())
@@ -106,7 +117,9 @@ def test_an_agent_is_loaded_with_its_reward(served: type[Hub], tmp_path: Path, m
     assert both[0]("You open the red door.") == both[1]("You open the red door.") != 0
 
 
-def test_a_resumed_run_keeps_the_commit_that_was_resolved(served: type[Hub], tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_the_commit_that_was_resolved(
+    served: type[Hub], tmp_path: Path
+) -> None:
     data = files_of(EXAMPLE, "reward.safetensors")
     served.repositories["me/reward"] = [data, {**data, "config.json": b"{}"}]
     workdir = tmp_path / "run"
@@ -137,7 +150,9 @@ def test_a_resumed_run_keeps_the_commit_that_was_resolved(served: type[Hub], tmp
         ("hf://me/reward/../../up", "must be hf://OWNER/NAME"),
     ],
 )
-def test_a_repository_that_a_hub_lacks_is_refused(served: type[Hub], address: str, words: str) -> None:
+def test_a_repository_that_a_hub_lacks_is_refused(
+    served: type[Hub], address: str, words: str
+) -> None:
     served.repositories["me/reward"] = [files_of(EXAMPLE, "reward.safetensors")]
     with pytest.raises(UserError, match=re.escape(words)) as raised:
         hub.local(address, "reward.dir")
@@ -145,12 +160,16 @@ def test_a_repository_that_a_hub_lacks_is_refused(served: type[Hub], address: st
     assert "\n" not in str(raised.value)
 
 
-def test_without_a_network_or_the_library(served: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_network_or_the_library(
+    served: type[Hub], monkeypatch: pytest.MonkeyPatch
+) -> None:
     served.repositories["me/reward"] = [files_of(EXAMPLE, "reward.safetensors")]
     path = hub.local("hf://me/reward")
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:1")
     assert hub.local("hf://me/reward") == path
-    with pytest.raises(UserError, match="the hub cannot be reached, and there is no copy of it here"):
+    with pytest.raises(
+        UserError, match="the hub cannot be reached, and there is no copy of it here"
+    ):
         hub.local("hf://me/other")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(UserError, match=r"pip install 'motif-jax\[hub\]'"):

@@ -20,7 +20,9 @@ from motif_jax.core.interruption import deaf_processes, leave_at_interrupt
 
 
 def run(folder: Path, body: str, ignored: bool = False) -> subprocess.CompletedProcess[str]:
-    """Runs a module in `folder` as a terminal starts it, or (`ignored`) as a script starts one in the background."""
+    """Runs a module in `folder` as a terminal starts it, or (`ignored`) as a script starts one in
+    the background.
+    """
     (folder / "program.py").write_text(HEAD + body)
     return subprocess.run(
         with_sigint(signal.SIG_IGN if ignored else signal.SIG_DFL, "-B", "-m", "program"),
@@ -54,14 +56,19 @@ SIGNALS = [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT]
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_is_a_request_to_stop(number: signal.Signals, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_signal_is_a_request_to_stop(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
     with Interruption() as stop:
         assert not stop.requested
         os.kill(os.getpid(), number)
 
         assert stop.requested
         assert stop.signal_name == number.name
-        assert capfd.readouterr().err == f"{number.name}: saving and stopping; the same command continues\n"
+        assert (
+            capfd.readouterr().err
+            == f"{number.name}: saving and stopping; the same command continues\n"
+        )
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -59,7 +59,14 @@ def limit_address_space(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     [
         (
             # One worker cannot be made fewer, and no more than three keys are named.
-            {"batch_size": 64, "rollout": 2, "actors.workers": 1, "length": 5, "lanes": 9, "max_len": None},
+            {
+                "batch_size": 64,
+                "rollout": 2,
+                "actors.workers": 1,
+                "length": 5,
+                "lanes": 9,
+                "max_len": None,
+            },
             "make config.batch_size=64 or config.rollout=2 or config.length=5 smaller, or give it more",
         ),
         ({"seed": 7}, "give it more"),

@@ -24,7 +24,14 @@ def test_the_columns_of_a_csv_file(tmp_path: Path) -> None:
 
 def test_a_damaged_csv_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    for content in (b"", b"epoch,loss\n1\n", b"epoch,loss\n1,2,3\n", b"a\n\xff\n", b"a\nx\n", b'a\n"1\n'):
+    for content in (
+        b"",
+        b"epoch,loss\n1\n",
+        b"epoch,loss\n1,2,3\n",
+        b"a\n\xff\n",
+        b"a\nx\n",
+        b'a\n"1\n',
+    ):
         path.write_bytes(content)
         with pytest.raises(UserError, match=f"{path} is damaged .*writes it again"):
             metric_files.read_csv(path)

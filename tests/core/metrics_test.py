@@ -29,12 +29,16 @@ def events_of(path: Path) -> Iterator[Any]:
 
 
 def tensorboard_points(folder: Path) -> list[list[Point]]:
-    """Of each file, scalars by step, and as `purged` the step from which earlier files are left out."""
+    """Of each file, scalars by step, and as `purged` the step from which earlier files are left
+    out.
+    """
     points: list[list[Point]] = []
     for path in sorted(folder.glob("events*")):
         points.append([])
         for event in events_of(path):
-            points[-1] += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
+            points[-1] += [
+                (event.step, value.tag, value.simple_value) for value in event.summary.value
+            ]
             if event.HasField("session_log"):
                 points[-1].append((event.step, "purged", 0.0))
     return points
@@ -136,7 +140,9 @@ def test_closing_twice_is_allowed(tmp_path: Path) -> None:
         writer.close()
 
 
-def test_wandb_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(UserError, match=r"motif-jax\[wandb\]"):
         MetricsWriter(tmp_path, wandb={"project": "p"})

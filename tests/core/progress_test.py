@@ -87,7 +87,9 @@ def test_the_last_line_is_printed_once(clock: Clock) -> None:
     assert stream.getvalue() == f"{first}\nnone  0 / 0 pairs    took 0 s\n"
 
 
-def test_on_a_terminal_a_line_is_written_over(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_a_line_is_written_over(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     with Progress(10, "steps", "train", stream=stream) as progress:
@@ -97,7 +99,9 @@ def test_on_a_terminal_a_line_is_written_over(clock: Clock, monkeypatch: pytest.
         progress.update(9)
     first, last = stream.getvalue().split("a [b]note\n")
     assert (first.count("\n"), last.count("\n")) == (0, 1)
-    assert last.endswith("\r\x1b[2Ktrain  9 / 10 steps  90 %  0.625 steps/s  2 s left  loss 1\n\x1b[?25h")
+    assert last.endswith(
+        "\r\x1b[2Ktrain  9 / 10 steps  90 %  0.625 steps/s  2 s left  loss 1\n\x1b[?25h"
+    )
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,14 @@ def test_a_free_key_of_the_identity_may_change(run: Path, config: ConfigDict) ->
 def test_versions_and_the_command_are_written_down(run: Path) -> None:
     content = json.loads((run / "versions.json").read_text())
 
-    assert set(content) == {"versions", "git_revision", "command", "directory", "platform", "started"}
+    assert set(content) == {
+        "versions",
+        "git_revision",
+        "command",
+        "directory",
+        "platform",
+        "started",
+    }
     assert content["versions"]["python"] == platform.python_version()
     assert content["versions"]["numpy"] == np.__version__
     assert content["command"] == shlex.join(sys.argv)
@@ -66,7 +73,9 @@ def test_versions_and_the_command_are_written_down(run: Path) -> None:
 
 
 def test_a_folder_without_a_config_is_no_run_folder(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"^{tmp_path} is not a run folder: it has no config\.json$"):
+    with pytest.raises(
+        UserError, match=rf"^{tmp_path} is not a run folder: it has no config\.json$"
+    ):
         run_folder.read_config(tmp_path)
 
 
@@ -117,7 +126,9 @@ def test_differences_of_long_texts_are_not_printed() -> None:
         (None, "{}", "options: None before, absent now"),
     ],
 )
-def test_options_in_json_are_compared_by_their_values(before: object, now: object, line: str) -> None:
+def test_options_in_json_are_compared_by_their_values(
+    before: object, now: object, line: str
+) -> None:
     assert run_folder.differences({"options": before}, {"options": now}, ["options"]) == [line]
 
 
@@ -153,13 +164,17 @@ def test_the_revision_is_that_of_a_clone(sources: Path, monkeypatch: pytest.Monk
     assert folders == [sources]
 
 
-def test_without_a_clone_the_revision_is_unknown(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_clone_the_revision_is_unknown(
+    sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("git was asked"))
 
     assert run_folder.git_revision() == "unknown"
 
 
-def test_a_revision_is_unknown_where_git_is_too_slow(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revision_is_unknown_where_git_is_too_slow(
+    sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (sources / ".git").mkdir()
 
     def git(command: list[str], **_: object) -> None:

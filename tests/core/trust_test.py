@@ -1,4 +1,6 @@
-"""Opening somebody else's files runs none of their code: what they name is imported only where the user's own command names it."""
+"""Opening somebody else's files runs none of their code: what they name is imported only where the
+user's own command names it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ stages = {"evaluate": evaluate, "evaluate_text": evaluate_text}
 def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file that a module `evil` of somebody else's leaves where it is imported."""
     file = tmp_path / "evil_ran"
-    (tmp_path / "evil.py").write_text(f"open({str(file)!r}, 'w')\nclass Env: pass\nclass Other: pass\n")
+    (tmp_path / "evil.py").write_text(
+        f"open({str(file)!r}, 'w')\nclass Env: pass\nclass Other: pass\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "evil", raising=False)
     monkeypatch.setenv("MOTIF_JAX_TRUST", "")
@@ -124,7 +128,9 @@ def test_stages_open_somebody_elses_folders_only_with_trust(ran, tmp_path, kind)
         config.agent = str(text_agents.write(tmp_path / "run"))
         about = tmp_path / "run/agent" / agent_folder.FILE
         about.write_text(json.dumps({**json.loads(about.read_text()), "task": "evil:Env"}))
-    with pytest.raises(UserError, match=rf"evil:Env: {tmp_path}/run.* give --config.trust=evil:Env"):
+    with pytest.raises(
+        UserError, match=rf"evil:Env: {tmp_path}/run.* give --config.trust=evil:Env"
+    ):
         stage.check(config, tmp_path / "out")
     assert not ran.exists()
     entry_points.trust(["evil:Env"])

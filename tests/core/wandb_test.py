@@ -1,4 +1,6 @@
-"""Weights & Biases as it is installed, offline: what a training of each kind writes, also when it continues."""
+"""Weights & Biases as it is installed, offline: what a training of each kind writes, also when it
+continues.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from tests.core.metrics_test import gif
 from tests.ilql.train_text_test import config_of, toy_data
 from tests.reward_fixtures import run_config
 
-# Of the whole file, so that the quick tests do not import wandb, which takes most of a second in each process of theirs.
+# Of the whole file, so that the quick tests do not import wandb, which takes most of a second in
+# each process of theirs.
 pytestmark = pytest.mark.slow
 
 
@@ -27,7 +30,9 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 def written(folder: Path) -> list[bytes]:
-    """The records of the runs in a run folder, oldest first; wandb's service may write until its end."""
+    """The records of the runs in a run folder, oldest first; wandb's service may write until its
+    end.
+    """
     wandb.teardown()
     return [path.read_bytes() for path in sorted((folder / "wandb").glob("offline-run-*/*.wandb"))]
 

@@ -1,4 +1,6 @@
-"""Files of every kind, damaged in every way: what cannot be used is said in one line, and nothing else is raised."""
+"""Files of every kind, damaged in every way: what cannot be used is said in one line, and nothing
+else is raised.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from tests.damaged_files.kinds import FEW, READERS, Reader
 
 # What no kind of file is: who reads it refuses it at least once.
 FOREIGN = {"noise", "no text", "deep"}
-# Of lines with a checksum each, of which damaged ones are left out: a file of such lines alone is an empty one.
+# Of lines with a checksum each, of which damaged ones are left out: a file of such lines alone is
+# an empty one.
 CHECKED_LINES = {"answers", "labels"}
 
 
@@ -50,11 +53,15 @@ def test_damage_is_one_line(name: str, tmp_path: Path, monkeypatch: pytest.Monke
     problems += _problems(kind, folder, "a folder", refused)
 
     assert not problems, "\n".join(problems)
-    assert refused & ({"a folder"} if name in CHECKED_LINES else FOREIGN), "it never looks into the file"
+    assert refused & ({"a folder"} if name in CHECKED_LINES else FOREIGN), (
+        "it never looks into the file"
+    )
 
 
 def _problems(kind: Reader, folder: Path, harm: str, refused: set[str]) -> list[str]:
-    """What is wrong with the error about a harm; adds the harm to `refused` where there is an error."""
+    """What is wrong with the error about a harm; adds the harm to `refused` where there is an
+    error.
+    """
     try:
         kind.read(folder)
     except Exception as error:

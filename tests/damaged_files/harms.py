@@ -57,7 +57,9 @@ def _parsed(data: bytes) -> list[Any]:
 
 
 def json_harms(data: bytes, rng: np.random.Generator, count: int) -> Iterator[tuple[str, bytes]]:
-    """A value of another kind anywhere in a JSON file, or in one of its lines; a key that is lost."""
+    """A value of another kind anywhere in a JSON file, or in one of its lines; a key that is
+    lost.
+    """
     parts = _parsed(data)
     cases = []
     for number, part in enumerate(parts):

@@ -34,7 +34,8 @@ from tests.made_up_runs import evaluation_rows, write_evaluation
 from tests.play.agent_runs import recall_config
 from tests.reward_fixtures import make_dataset
 
-# Harms at random of a file's bytes, and of the values in it; the second of those that take long to be read.
+# Harms at random of a file's bytes, and of the values in it; the second of those that take long to
+# be read.
 USUAL = (8, 30)
 FEW = (1, 4)
 
@@ -76,7 +77,9 @@ def read_journal(folder: Path) -> None:
 
 
 def write_recording(folder: Path) -> None:
-    record_actions(LEVEL, {"max_episode_steps": 9}, 3, np.zeros(4, np.int64)).save(folder / "game.json")
+    record_actions(LEVEL, {"max_episode_steps": 9}, 3, np.zeros(4, np.int64)).save(
+        folder / "game.json"
+    )
 
 
 def write_answers(folder: Path) -> None:
@@ -154,7 +157,9 @@ READERS = {
         write_label_log, "labels.jsonl", lambda folder: learned_reward.read(folder, "retrieval")
     ),
     "recording": Reader(
-        write_recording, "game.json", lambda folder: film_recording(Recording.load(folder / "game.json"), "")
+        write_recording,
+        "game.json",
+        lambda folder: film_recording(Recording.load(folder / "game.json"), ""),
     ),
     "manifest": Reader(
         lambda folder: write_lines(folder / "manifest.json", MANIFEST),
@@ -214,5 +219,7 @@ add_readers(
 )
 add_readers("pairs", PAIRS, lambda folder: make_dataset(folder, pairs=6, messages=4), read_pairs)
 add_readers("tokens", TOKENS, write_tokens, read_tokens)
-add_readers("model", MODEL, lambda folder: talkers.write(folder / "model", "gpt2"), read_model, cases=FEW)
+add_readers(
+    "model", MODEL, lambda folder: talkers.write(folder / "model", "gpt2"), read_model, cases=FEW
+)
 add_readers("text agent", AGENT, text_agents.write, agent_folder.load, cases=FEW)

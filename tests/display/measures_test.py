@@ -18,15 +18,21 @@ from tests.reports.glance_test import evaluation
             ["success", "through_door", "kills", "ribbons"],
         ),
         pytest.param(["return", "length"], ["return"], id="nothing but the return"),
-        pytest.param(["captions_cut", "prob", "return"], ["return", "prob"], id="the return is first"),
+        pytest.param(
+            ["captions_cut", "prob", "return"], ["return", "prob"], id="the return is first"
+        ),
     ],
 )
-def test_success_kills_and_what_a_task_counts_are_progress(names: list[str], progress: list[str]) -> None:
+def test_success_kills_and_what_a_task_counts_are_progress(
+    names: list[str], progress: list[str]
+) -> None:
     assert measures.progress_keys(names) == progress
 
 
 def success_headline(*shares: float) -> tuple[str, str]:
-    """The headline of players that succeed in these shares of 100 games, without an intrinsic reward."""
+    """The headline of players that succeed in these shares of 100 games, without an intrinsic
+    reward.
+    """
     evaluations = {}
     for name, share in zip(("agent", "random", "bot"), shares, strict=False):
         rows = [
@@ -102,7 +108,9 @@ def test_a_table_wider_than_80_columns_is_shown_by_rows(monkeypatch, capsys) -> 
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert (lines[0], lines[-1]) == ("[title]", "a note")
     assert max(map(len, lines)) <= 80
-    cells = [[cell.strip() for cell in line.strip("│┃").replace("┃", "│").split("│")] for line in lines]
+    cells = [
+        [cell.strip() for cell in line.strip("│┃").replace("┃", "│").split("│")] for line in lines
+    ]
     assert ["task", "MiniGrid-DoorKey-8x8-v0"] in cells
     for number, method in enumerate(methods):
         assert [method, f"{number}.914"] in cells
@@ -144,7 +152,12 @@ def test_a_table_has_a_row_for_each_common_number() -> None:
 
     assert list(summaries) == ["return", "success", "kills", "alpha", "zeta"]
     returns = summaries["return"]
-    assert (returns.n, returns.mean.value, returns.median.value, returns.std) == (2, 3.25, 3.25, 0.75)
+    assert (returns.n, returns.mean.value, returns.median.value, returns.std) == (
+        2,
+        3.25,
+        3.25,
+        0.75,
+    )
     assert (returns.minimum, returns.maximum) == (2.5, 4)
     assert measures.summarise_rows([], 50, 0.9) == {}
 
@@ -161,7 +174,11 @@ def test_rows_of_a_table_have_units_intervals_and_ranges() -> None:
 
 
 def test_measures_are_ordered_by_what_people_look_at_first() -> None:
-    assert measures.in_order(["zeta", "kills", "index", "return", "kills"]) == ["return", "kills", "zeta"]
+    assert measures.in_order(["zeta", "kills", "index", "return", "kills"]) == [
+        "return",
+        "kills",
+        "zeta",
+    ]
 
 
 def test_numbers_that_some_episodes_lack_are_counted() -> None:

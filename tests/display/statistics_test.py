@@ -50,7 +50,11 @@ def test_a_large_table_is_resampled_in_parts(values, monkeypatch):
 def test_draws_depend_on_the_seed():
     estimate = statistics.mean_of([3.0, 1.0, 8.0], resamples=40, seed=3)
 
-    assert (estimate.value, estimate.low, estimate.high) == (4, pytest.approx(1.65), pytest.approx(6.375))
+    assert (estimate.value, estimate.low, estimate.high) == (
+        4,
+        pytest.approx(1.65),
+        pytest.approx(6.375),
+    )
 
 
 def test_equal_values_have_an_interval_without_width():
@@ -82,7 +86,9 @@ def test_a_better_episode_is_counted_with_ties_as_half():
 
 
 def test_differences_of_rates_of_other_games_are_newcombes():
-    """Newcombe 1998, "Interval estimation for the difference between independent proportions", example (a), method 10."""
+    """Newcombe 1998, "Interval estimation for the difference between independent proportions",
+    example (a), method 10.
+    """
     first = np.repeat([1.0, 0.0], [56, 14])
     second = np.repeat([1.0, 0.0], [48, 32])
 
@@ -92,7 +98,9 @@ def test_differences_of_rates_of_other_games_are_newcombes():
 
 
 def test_differences_of_rates_of_pairs_are_newcombes():
-    """Newcombe 1998, "Improved confidence intervals ... paired data", 36 / 12 / 2 / 0, method 10."""
+    """Newcombe 1998, "Improved confidence intervals ... paired data", 36 / 12 / 2 / 0, method
+    10.
+    """
     first = np.repeat([1.0, 1.0, 0.0], [36, 12, 2])
     second = np.repeat([1.0, 0.0, 1.0], [36, 12, 2])
 
@@ -151,21 +159,26 @@ def test_differences_of_several_tasks_are_averaged():
 
 def test_less_confidence_has_a_narrower_interval():
     wide, narrow = (
-        statistics.difference([(FIRST, SECOND, False)], 200, confidence, seed=5) for confidence in (0.95, 0.8)
+        statistics.difference([(FIRST, SECOND, False)], 200, confidence, seed=5)
+        for confidence in (0.95, 0.8)
     )
 
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
 def test_means_of_many_values_are_drawn_as_normal_ones():
-    """More than 20,000 of them, half 1 and half 4: the interval is 1.96 deviations of a difference of means."""
+    """More than 20,000 of them, half 1 and half 4: the interval is 1.96 deviations of a difference
+    of means.
+    """
     values = np.tile([1.0, 4.0], 10_001), np.tile([1.0, 4.0], 10_000)
     deviation = np.sqrt(sum(one.var() / one.size for one in values))
 
     difference = statistics.difference([(*values, False)], 2000)
 
     assert difference.value == pytest.approx(0)
-    assert (difference.low, difference.high) == pytest.approx((-1.96 * deviation, 1.96 * deviation), rel=0.2)
+    assert (difference.low, difference.high) == pytest.approx(
+        (-1.96 * deviation, 1.96 * deviation), rel=0.2
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,8 +246,12 @@ def test_a_difference_is_scipys_bootstrap(paired):
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
-        pytest.param({3: 30.0, 2: 20.0, 9: 90.0}, ([2, 3], [20, 30], True), id="half and more are shared"),
-        pytest.param({3: 30.0, 8: 80.0, 9: 90.0}, ([1, 2, 3], [30, 80, 90], False), id="less than half"),
+        pytest.param(
+            {3: 30.0, 2: 20.0, 9: 90.0}, ([2, 3], [20, 30], True), id="half and more are shared"
+        ),
+        pytest.param(
+            {3: 30.0, 8: 80.0, 9: 90.0}, ([1, 2, 3], [30, 80, 90], False), id="less than half"
+        ),
         pytest.param({}, ([1, 2, 3], [], False), id="no games"),
         pytest.param({3: 30.0, 9: 90.0}, ([3], [30], True), id="half of the smaller side"),
     ],
@@ -305,7 +322,11 @@ def rated(folder, digest, **changes):
     ("first", "second", "differences"),
     [
         # Trained again in its folder, and moved.
-        (rated("runs/a", "d1"), rated("runs/a", "d2"), "dir runs/a and runs/a, of different contents"),
+        (
+            rated("runs/a", "d1"),
+            rated("runs/a", "d2"),
+            "dir runs/a and runs/a, of different contents",
+        ),
         (rated("runs/a", "d1"), rated("moved/a", "d1"), ""),
         (rated("runs/a", "d1"), rated("runs/a", "d1", step=2), "step 1 and 2"),
         (

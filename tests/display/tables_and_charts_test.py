@@ -28,7 +28,9 @@ def test_numbers_at_axes_are_short() -> None:
 def test_charts_of_like_names_are_files_of_their_own(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(plots, "draw", lambda plot: {"png": plot})
 
-    paths = plots.write(tmp_path, {"A/b": b"1", "a?b": b"2", "a b": b"3", "..": b"4", "x" * 101: b"5"})
+    paths = plots.write(
+        tmp_path, {"A/b": b"1", "a?b": b"2", "a b": b"3", "..": b"4", "x" * 101: b"5"}
+    )
 
     assert [path.stem for path in paths] == ["A_b", "a_b-2", "a_b-3", "_", "x" * 100]
     assert [path.read_bytes() for path in paths] == [b"1", b"2", b"3", b"4", b"5"]
@@ -107,11 +109,17 @@ def test_no_two_of_eighteen_lines_look_alike() -> None:
 
 
 def test_intervals_have_their_numbers_as_tooltips() -> None:
-    intervals = [Interval(HOSTILE, 1, 0.5, 2), Interval("one", 5, np.nan, np.nan), Interval("b", 0, 0, 0)]
+    intervals = [
+        Interval(HOSTILE, 1, 0.5, 2),
+        Interval("one", 5, np.nan, np.nan),
+        Interval("b", 0, 0, 0),
+    ]
 
     drawn = charts.inline(charts.picture(Plot("d", "x", "", intervals=intervals)), "d")
 
-    titles = [part.text for part in ElementTree.fromstring(drawn).iter() if part.tag.endswith("title")]
+    titles = [
+        part.text for part in ElementTree.fromstring(drawn).iter() if part.tag.endswith("title")
+    ]
     assert titles == [f"{HOSTILE}: 1 [0.5, 2]", "one: 5 [n/a]", "b: 0 [0, 0]"]
 
 
@@ -129,7 +137,9 @@ def test_a_long_label_stays_beside_its_axes() -> None:
 def test_a_narrow_terminal_shows_control_characters_as_escapes(monkeypatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", "24")
 
-    text_tables.show(("a", "b"), [("1" * 30, "2" * 30)], "runs/agent:key:1 on \x1b[31mred", "a :tada: note")
+    text_tables.show(
+        ("a", "b"), [("1" * 30, "2" * 30)], "runs/agent:key:1 on \x1b[31mred", "a :tada: note"
+    )
 
     printed = capsys.readouterr().out.replace("\n", "")
     assert "\x1b" not in printed

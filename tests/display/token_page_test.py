@@ -10,15 +10,29 @@ from motif_jax.display.token_page import TokenText
 from tests import browser
 from tests.made_up_runs import HOSTILE
 
-PIECES = [*"You| see| here| a| key|.\n".split("|"), HOSTILE, "", "x" * 200, " the", "</script>", "\u2028end"]
+PIECES = [
+    *"You| see| here| a| key|.\n".split("|"),
+    HOSTILE,
+    "",
+    "x" * 200,
+    " the",
+    "</script>",
+    "\u2028end",
+]
 
 
 def texts() -> list[TokenText]:
     draws = np.random.default_rng(0)
     log_probs = -draws.exponential(2.0, len(PIECES))
     log_probs[0] = np.nan
-    rows = {"log-probability (nats)": log_probs, "entropy (nats)": draws.exponential(1.0, len(PIECES))}
-    more = {"value": draws.normal(size=len(PIECES)), f"advantage {HOSTILE}": draws.normal(size=len(PIECES))}
+    rows = {
+        "log-probability (nats)": log_probs,
+        "entropy (nats)": draws.exponential(1.0, len(PIECES)),
+    }
+    more = {
+        "value": draws.normal(size=len(PIECES)),
+        f"advantage {HOSTILE}": draws.normal(size=len(PIECES)),
+    }
     tiled = {name: np.tile(row, 12) for name, row in (rows | more).items()}
     return [
         TokenText(HOSTILE, PIECES, rows, start=6, note=f"by {HOSTILE}"),
@@ -40,7 +54,10 @@ def test_the_page_of_no_texts_says_so() -> None:
 
 
 def test_the_largest_number_of_all_texts_has_the_full_colour() -> None:
-    several = [TokenText("one", ["a"], {"value": [-3.0]}), TokenText("two", ["b"], {"value": [2.0]})]
+    several = [
+        TokenText("one", ["a"], {"value": [-3.0]}),
+        TokenText("two", ["b"], {"value": [2.0]}),
+    ]
     assert '{"scales":{"value":3.0}}' in token_page.render(several, "Tokens", "")
 
 
@@ -91,7 +108,9 @@ def test_the_chosen_row_colours_tokens_that_show_their_numbers(opened):
         shown = driver.execute_script(_TOKENS)
         for (_, sign, share), value in zip(shown, rows[name], strict=False):
             assert sign == (0 if np.isnan(value) else np.sign(value))
-            assert share == pytest.approx(0 if np.isnan(value) else abs(value) / scale[name], abs=2e-3)
+            assert share == pytest.approx(
+                0 if np.isnan(value) else abs(value) / scale[name], abs=2e-3
+            )
     assert shown[6][0] == HOSTILE
     driver.execute_script("document.querySelectorAll('#text-1-tokens .token')[4].focus()")
     tip = driver.find_element("css selector", ".token-tip").text

@@ -22,7 +22,9 @@ def write_dataset(folder: Path, pairs: Sequence[tuple[str, str]], seed: int = 0)
     for name in ("data", "info"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     texts = b"".join(text.encode("latin-1").ljust(256, b"\0") for pair in pairs for text in pair)
-    np.save(folder / "data" / "message.npy", np.frombuffer(texts, np.uint8).reshape(count, 2, 1, 256))
+    np.save(
+        folder / "data" / "message.npy", np.frombuffer(texts, np.uint8).reshape(count, 2, 1, 256)
+    )
     np.save(folder / "data" / "blstats.npy", rng.integers(0, 6, (count, 2, 1, 27)).astype(np.int32))
     np.save(folder / "data" / "rewards.npy", rng.integers(0, 3, (count, 2, 1)).astype(np.float32))
     np.save(folder / "info" / "score.npy", rng.integers(0, 100, (count, 2)))
@@ -49,7 +51,9 @@ def conversations(path: Path) -> list[dict[str, Any]]:
 
 
 def drawn_pairs(count: int, seed: int = 0, length: int = 40) -> list[tuple[str, str]]:
-    """Pairs of messages that a lexicon has something to say about, with repeats and equal pairs among them."""
+    """Pairs of messages that a lexicon has something to say about, with repeats and equal pairs
+    among them.
+    """
     rng = np.random.default_rng(seed)
     pool = [f"You kill the newt {n}!" for n in range(length // 2)]
     pool += [f"You see here a dagger {n}." for n in range(length)]
@@ -57,7 +61,8 @@ def drawn_pairs(count: int, seed: int = 0, length: int = 40) -> list[tuple[str, 
     return [(pool[first], pool[second]) for first, second in rng.integers(0, len(pool), (count, 2))]
 
 
-# A disk that takes this long for what it is asked to keep, however fast the machine's own is (in memory: not at all).
+# A disk that takes this long for what it is asked to keep, however fast the machine's own is (in
+# memory: not at all).
 _SLOW_DISK = """
 import os, time
 
@@ -67,17 +72,23 @@ os.fsync = lambda descriptor: (time.sleep(0.004), keep(descriptor))[1]
 
 
 def on_a_slow_disk(folder: Path) -> dict[str, str]:
-    """The environment of a program for which every answer that it writes takes 8 milliseconds at the least.
+    """The environment of a program for which every answer that it writes takes 8 milliseconds at
+    the least.
 
-    So a signal meets it at work: with 1,000 questions, this process may wait for its turn for seconds before it sends one.
+    So a signal meets it at work: with 1,000 questions, this process may wait for its turn for
+    seconds before it sends one.
     """
     (folder / "slow_disk").mkdir()
     (folder / "slow_disk" / "sitecustomize.py").write_text(_SLOW_DISK)
-    return {"PYTHONPATH": os.pathsep.join([str(folder / "slow_disk"), os.environ.get("PYTHONPATH", "")])}
+    return {
+        "PYTHONPATH": os.pathsep.join([str(folder / "slow_disk"), os.environ.get("PYTHONPATH", "")])
+    }
 
 
 def run_stage(dataset: Path, workdir: Path, store: Path, **values: Any) -> dict[str, Any]:
-    """The summary of the stage in this process; keys of `values` are dotted with a double underscore."""
+    """The summary of the stage in this process; keys of `values` are dotted with a double
+    underscore.
+    """
     options = {"dataset_dir": str(dataset), "store_dir": str(store), **values}
     dotted = {key.replace("__", "."): value for key, value in options.items()}
     return summary(reward_fixtures.run_stage("annotate", workdir, "", **dotted))

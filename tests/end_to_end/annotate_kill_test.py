@@ -1,4 +1,6 @@
-"""SIGKILL at many moments: the labels equal those of an undisturbed run, and little is asked twice."""
+"""SIGKILL at many moments: the labels equal those of an undisturbed run, and little is asked
+twice.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.processes import killed_often, launch
 
 @pytest.mark.extra
 def test_killed_many_times(tmp_path):
-    """Two shards side by side, with one store, of about as many questions as pairs, which take 6 seconds on any machine."""
+    """Two shards side by side, with one store, of about as many questions as pairs, which take 6
+    seconds on any machine.
+    """
     pairs = drawn_pairs(800, length=160)
     environment = on_a_slow_disk(tmp_path)
     starts = []
@@ -31,15 +35,15 @@ def test_killed_many_times(tmp_path):
         def start(attempt):
             starts.append(index)
             # Every answer is written on its own, so that a kill finds a write under way.
-            options = (
-                f"dataset_dir={dataset} store_dir={store} flush_seconds=0 num_shards=2 shard_index={index}"
-            )
+            options = f"dataset_dir={dataset} store_dir={store} flush_seconds=0 num_shards=2 shard_index={index}"
             flags = [f"--config.{flag}" for flag in options.split()]
             log = tmp_path / f"log{index}"
             return launch(run, "annotate.py", *flags, log=log, **environment)
 
         def written():
-            return sum(path.stat().st_size for path in dataset.rglob(f"shard-{index:05d}-of-00002.jsonl"))
+            return sum(
+                path.stat().st_size for path in dataset.rglob(f"shard-{index:05d}-of-00002.jsonl")
+            )
 
         run = tmp_path / f"run{index}"
         killed_often(start, written, 8_000, run, least=2)

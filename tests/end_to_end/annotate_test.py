@@ -19,7 +19,11 @@ def test_labels_of_something_else_are_refused(tmp_path):
         assert (labels(dataset, values["name"]) == before).all()
 
     run_stage(dataset, tmp_path / "run", tmp_path / "store", name="mine")
-    refused(r"annotator.goal: defaultgoal before, gold now.*--config.restart=True", name="mine", goal="gold")
+    refused(
+        r"annotator.goal: defaultgoal before, gold now.*--config.restart=True",
+        name="mine",
+        goal="gold",
+    )
     messages = np.load(dataset / "data" / "message.npy")
     np.save(dataset / "data" / "message.npy", messages[:, ::-1])
     refused(r"dataset.content_hash", name="mine")

@@ -1,13 +1,17 @@
-"""The annotate stage with the real vLLM engine on the CPU, and a tiny judge trained on this project's prompts."""
+"""The annotate stage with the real vLLM engine on the CPU, and a tiny judge trained on this
+project's prompts.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,8 +82,9 @@ def accuracy(dataset, name=NAME):
 def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_path):
     """Published style: analysis, verdict, one retry turn.
 
-    The first of two shards is killed while it generates; then the body of launch/annotate.sbatch, run as a shell script for each of two
-    array tasks side by side, continues it and answers the other.
+    The first of two shards is killed while it generates; then the body of launch/annotate.sbatch,
+    run as a shell script for each of two array tasks side by side, continues it and answers the
+    other.
     """
     store = tmp_path / "store"
     runs = [tmp_path / "runs" / f"shard-{task:05d}" for task in range(2)]
@@ -88,18 +93,31 @@ def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_
     arguments = flags(judge, *shard, *slow)
     program = Program(line(dataset, store, runs[0], *arguments), tmp_path / "log", ENVIRONMENT)
     wait_until(
-        lambda: sum(path.stat().st_size for path in store.glob("*.jsonl")) >= 4000, "answers", 600, 0.005
+        lambda: sum(path.stat().st_size for path in store.glob("*.jsonl")) >= 4000,
+        "answers",
+        600,
+        0.005,
     )
     program.send(signal.SIGKILL)
     assert program.wait() == -signal.SIGKILL
     assert not (dataset / "preference").exists()
     tasks = []
     for task in range(2):
-        array = {"SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_JOB_ID": "1"}
+        array = {
+            "SLURM_ARRAY_TASK_ID": str(task),
+            "SLURM_ARRAY_TASK_COUNT": "2",
+            "SLURM_ARRAY_JOB_ID": "1",
+        }
         variables = {"PYTHON": str(PYTHON), "DATASET": str(dataset), "STORE": str(store)}
         variables |= {"WORKDIR": str(runs[0].parent)}
-        script = ["bash", "launch/annotate.sbatch", *flags(judge, "--config.keep_conversations=True")]
-        tasks.append(subprocess.Popen(script, cwd=REPOSITORY, env={**ENVIRONMENT, **array, **variables}))
+        script = [
+            "bash",
+            "launch/annotate.sbatch",
+            *flags(judge, "--config.keep_conversations=True"),
+        ]
+        tasks.append(
+            subprocess.Popen(script, cwd=REPOSITORY, env={**ENVIRONMENT, **array, **variables})
+        )
     assert [one.wait(900) for one in tasks] == [0, 0]
     assert accuracy(dataset) >= 0.98
     first, second = (summary(run) for run in runs)
@@ -112,7 +130,12 @@ def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_
         assert done["tokens_per_second"] > 0
     assert first["questions"] + second["questions"] == first["dataset_questions"]
     assert first["retried_share"] + second["retried_share"] > 0
-    talks = [talk for run in runs for path in run.glob("conversations/*.gz") for talk in conversations(path)]
+    talks = [
+        talk
+        for run in runs
+        for path in run.glob("conversations/*.gz")
+        for talk in conversations(path)
+    ]
     roles = {tuple(turn["role"] for turn in talk["turns"]) for talk in talks}
     assert ("system", "user", "assistant") in roles
     assert ("system", "user", "assistant", "user", "assistant") in roles
@@ -142,7 +165,8 @@ def test_structured_verdicts_in_both_orders(judge, dataset):
 
 
 def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
-    # 256 bytes that the tokenizer has never seen are about 256 tokens: two of them do not fit into the model.
+    # 256 bytes that the tokenizer has never seen are about 256 tokens: two of them do not fit into
+    # the model.
     rng = np.random.default_rng(0)
     noise = ["".join(map(chr, rng.integers(161, 256, 256))) for _ in range(2)]
     dataset = write_dataset(tmp_path / "dataset", [*pairs, (noise[0], noise[1])])
@@ -162,8 +186,12 @@ def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
 
 
 def online_accuracy(folder, **values):
-    """The share of right labels of messages that come in two parts, with nothing to ask in between."""
-    config = schema.section({"annotator": section_keys(OnlineAnnotator), "queue": section_keys(Queue)})
+    """The share of right labels of messages that come in two parts, with nothing to ask in
+    between.
+    """
+    config = schema.section(
+        {"annotator": section_keys(OnlineAnnotator), "queue": section_keys(Queue)}
+    )
     config.annotator.store_dir = str(folder)
     config.annotator.sampling.max_tokens = 64
     config.update_from_flattened_dict({f"annotator.{key}": value for key, value in values.items()})
@@ -177,18 +205,44 @@ def online_accuracy(folder, **values):
         source.start()
         for part in (items[::2], items[1::2]):
             source.enqueue(part, [1] * len(part), None, 0)
-            wanted = len(requests) + len(part)
-            wait_until(lambda: requests.extend(source.poll()) or len(requests) >= wanted, "labels", 300.0)  # noqa: B023
+            wait_until(
+                functools.partial(_have_arrived, source, requests, len(requests) + len(part)),
+                "labels",
+                300.0,
+            )
     finally:
         source.close()
     return sum(entry.label == tiny_judge.good(entry.items[0]) for entry in requests) / len(items)
 
 
+def _have_arrived(source: LabelService, requests: list[Any], count: int) -> bool:
+    requests.extend(source.poll())
+    return len(requests) >= count
+
+
 def test_openai_compatible_server(judge, dataset, tmp_path):
-    """vLLM's own server, asked from the main environment: free text, structured output, soft labels."""
+    """vLLM's own server, asked from the main environment: free text, structured output, soft
+    labels.
+    """
     port = free_port()
-    line = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", judge, "--host", "127.0.0.1"]
-    line += ["--port", port, "--served-model-name", "judge", "--dtype", "float32", "--enforce-eager"]
+    line = [
+        PYTHON,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        judge,
+        "--host",
+        "127.0.0.1",
+    ]
+    line += [
+        "--port",
+        port,
+        "--served-model-name",
+        "judge",
+        "--dtype",
+        "float32",
+        "--enforce-eager",
+    ]
     line += ["--max-model-len", 512, "--max-num-seqs", 64, "--max-num-batched-tokens", 32768]
     line += ["--block-size", 32, "--kv-cache-memory-bytes", "256M"]
     server = Program([str(part) for part in line], tmp_path / "server.log", ENVIRONMENT)
@@ -200,7 +254,12 @@ def test_openai_compatible_server(judge, dataset, tmp_path):
 
         wait_until(listens, "the server listens", 600)
         for mode in ("analysis", "verdict", "soft"):
-            values = {"annotator": "openai", "openai__model": "judge", "answer__mode": mode, "name": mode}
+            values = {
+                "annotator": "openai",
+                "openai__model": "judge",
+                "answer__mode": mode,
+                "name": mode,
+            }
             values |= {"openai__base_url": f"http://127.0.0.1:{port}/v1"}
             done = run_stage(dataset, tmp_path / "run", tmp_path / "store", **values)
             assert accuracy(dataset, mode) >= 0.98, mode

@@ -32,7 +32,9 @@ FEW = {
 @pytest.mark.extra
 def test_agents_take_part_and_play_on_after_a_kill(agent, tmp_path, monkeypatch):
     folder = run_stage("collect", tmp_path / "pairs", **FEW, agents=f"{agent}@all")
-    players = {json.loads(line)["player"] for line in (folder / "episodes.jsonl").read_text().splitlines()}
+    players = {
+        json.loads(line)["player"] for line in (folder / "episodes.jsonl").read_text().splitlines()
+    }
     assert players == {f"{agent}@100", f"{agent}@200", "uniform"}
     dataset = PairsDataset.open(folder)
     drawn = np.asarray(dataset.info["player"]).reshape(-1)

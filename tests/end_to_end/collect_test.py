@@ -46,12 +46,15 @@ def test_sub_sequences_are_distinct_and_of_their_episode(undisturbed):
     assert (drawn <= limits).all()
     status = np.asarray(dataset.data["blstats"])
     assert (status[:, :, -1, 9] == dataset.info["score"]).all()
-    # Neighbours in time are not neighbours in the dataset: the two of a pair are mostly of different episodes.
+    # Neighbours in time are not neighbours in the dataset: the two of a pair are mostly of
+    # different episodes.
     assert np.mean(dataset.info["episode"][:, 0] != dataset.info["episode"][:, 1]) > 0.8
 
 
 def test_killed_again_and_again(undisturbed, tmp_path):
-    """SIGKILL after every few episodes and when the arrays are begun, with 1 and with 2 processes."""
+    """SIGKILL after every few episodes and when the arrays are begun, with 1 and with 2
+    processes.
+    """
     staging = tmp_path / ".staging"
     log = tmp_path.with_name("log")
 

@@ -1,4 +1,6 @@
-"""The collect_text stage through its real flags: whole, killed at any moment, on more processes, and refusals."""
+"""The collect_text stage through its real flags: whole, killed at any moment, on more processes,
+and refusals.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def digest(folder):
 
 @pytest.mark.extra
 def test_killed_again_and_again(tmp_path):
-    """SIGKILL after every few parts, with 1 and with 4 processes; the games are those of one process, and are left as they are."""
+    """SIGKILL after every few parts, with 1 and with 4 processes; the games are those of one
+    process, and are left as they are.
+    """
     folder = tmp_path / "run"
     undisturbed = tmp_path / "whole"
     log = tmp_path / "log"

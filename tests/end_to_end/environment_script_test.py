@@ -1,4 +1,6 @@
-"""launch/environment.sh takes the Pythons that README and setup.cfg name, and folders as whoever calls a script means them."""
+"""launch/environment.sh takes the Pythons that README and setup.cfg name, and folders as whoever
+calls a script means them.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ def test_which_pythons_are_taken(tmp_path: Path, version: tuple[int, int], taken
         assert "Python 3.11 or 3.12 is needed" in done.stderr
     setup = configparser.ConfigParser()
     setup.read(REPOSITORY / "setup.cfg")
-    named = f"Programming Language :: Python :: {version[0]}.{version[1]}" in setup["metadata"]["classifiers"]
+    named = (
+        f"Programming Language :: Python :: {version[0]}.{version[1]}"
+        in setup["metadata"]["classifiers"]
+    )
     assert named == taken
 
 
@@ -52,7 +57,9 @@ def hashed(*names: str) -> list[tuple[str, str]]:
     unknown = []
     for name in names:
         text = (REPOSITORY / "launch" / name).read_text()
-        for package, version, rest in re.findall(r"^([\w.-]+)==(\S+)(.*(?:\n .*)*)", text, re.MULTILINE):
+        for package, version, rest in re.findall(
+            r"^([\w.-]+)==(\S+)(.*(?:\n .*)*)", text, re.MULTILINE
+        ):
             assert "--hash=sha256:" in rest, f"{package} has no hash"
             unknown.append((canonicalize_name(package), version))
     return unknown

@@ -1,4 +1,6 @@
-"""Every stage once, by the flags of a command line: it ends with 0, and its files hold what they should."""
+"""Every stage once, by the flags of a command line: it ends with 0, and its files hold what they
+should.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ REPEATED = {"study", "report", "train_text_visdial", "train_agent_processes"}
 _SMALL_BENCHMARK = [
     "--config.repeats=1", *(f"--config.options.{key}" for key in ("workers=1", "envs_per_worker=4", "rollout=8", "steps=40")),
 ]  # fmt: skip
-# Besides the scenarios of chaos.py: a config, its flags, and a file that it leaves or a word that it prints.
+# Besides the scenarios of chaos.py: a config, its flags, and a file that it leaves or a word that
+# it prints.
 OTHERS: dict[str, tuple[str, Callable[[Inputs], Sequence[str]], str]] = {
     "export_text_agent": ("", lambda at: [f"--config.agent={at.text_agent}"], "config.json"),
     "export_language_agent": ("", lambda at: [f"--config.agent={at.language_agent}"], "config.json"),
@@ -85,12 +88,16 @@ def launch(started: Commands, config: str, workdir: Path, *flags: str, typed: st
 
 
 def trained_on_nethack(workdir: Path) -> None:
-    names = "return length score dlvl gold xlvl scout turns success end intrinsic_return seed env step"
+    names = (
+        "return length score dlvl gold xlvl scout turns success end intrinsic_return seed env step"
+    )
     episodes = rows_of(workdir / "episodes.jsonl")
     assert episodes, "a game ends after 100 steps"
     assert all(set(names.split()) <= set(episode) for episode in episodes)
     assert list((workdir / "profile").rglob("*.xplane.pb"))
-    assert {"config.json", "versions.json", "tensorboard"} <= {path.name for path in workdir.iterdir()}
+    assert {"config.json", "versions.json", "tensorboard"} <= {
+        path.name for path in workdir.iterdir()
+    }
 
 
 @pytest.mark.parametrize("name", [extra(name) if name in LONG else name for name in NAMES])
@@ -130,6 +137,7 @@ def test_every_stage_is_started() -> None:
     configs = [scenario.config for name, scenario in SCENARIOS.items() if name not in REPEATED]
     files = {*OTHERS, *ELSEWHERE, *(config.partition(".py")[0] for config in configs)}
     assert {load_config(file, None).stage for file in files} == set(stages.names())
-    # What chaos.py need not kill writes nothing or replaces a folder as a whole, or is the stage of another scenario.
+    # What chaos.py need not kill writes nothing or replaces a folder as a whole, or is the stage of
+    # another scenario.
     exports = {"export_text_agent", "export_language_agent"}
     assert set(OTHERS) - SCENARIOS.keys() == {"benchmark", "results", *exports}

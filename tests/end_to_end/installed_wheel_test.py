@@ -22,7 +22,13 @@ def run(command: list[str | Path], folder: Path) -> str:
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     environment |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -30,23 +36,33 @@ def run(command: list[str | Path], folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory) -> Path:
-    """The interpreter of an environment with the source distribution's wheel, into which the packages that it needs are shown."""
+    """The interpreter of an environment with the source distribution's wheel, into which the
+    packages that it needs are shown.
+    """
     source = tmp_path_factory.mktemp("source")
     folder = tmp_path_factory.mktemp("environment")
     for name in ("motif_jax", "configs", "docs/examples/doorkey", "third_party"):
-        shutil.copytree(REPOSITORY / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            REPOSITORY / name, source / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
     for name in ("setup.py", "setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, source)
     run([sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", folder], source)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     archives = [*folder.glob("*.tar.gz")]
-    run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, *archives], folder)
+    run(
+        [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, *archives],
+        folder,
+    )
     run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], folder)
     python = folder / "venv" / "bin" / "python"
     run([*pip, "--python", python, "install", "--no-deps", *folder.glob("*.whl")], folder)
-    # A line of a .pth file shows the folder alone: what is installed there as editable is not found by it.
+    # A line of a .pth file shows the folder alone: what is installed there as editable is not found
+    # by it.
     packages = Path(
-        run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], folder).strip()
+        run(
+            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], folder
+        ).strip()
     )
     (packages / "packages_of_the_tests.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python
@@ -58,7 +74,9 @@ def test_smoke_variants_run_from_an_empty_folder(python, tmp_path):
     run(["git", "init", "--quiet"], tmp_path)
     identity = ["-c", "user.name=nobody", "-c", "user.email=nobody"]
     run(["git", *identity, "commit", "--quiet", "--allow-empty", "--message=nothing"], tmp_path)
-    installed = Path(run([python, "-c", "import motif_jax; print(motif_jax.__path__[0])"], tmp_path).strip())
+    installed = Path(
+        run([python, "-c", "import motif_jax; print(motif_jax.__path__[0])"], tmp_path).strip()
+    )
     assert installed.is_relative_to(python.parents[1])
 
     copied = [
@@ -77,7 +95,12 @@ def test_smoke_variants_run_from_an_empty_folder(python, tmp_path):
     stage("collect", "data")
     stage("annotate", "annotate", "--config.dataset_dir=data", "--config.store_dir=answers")
     stage("train_reward", "reward", "--config.dataset_dir=data", f"--config.annotator={LABELS}")
-    stage("train_agent", "agent", "--config.reward.dir=reward", "--config.reward.intrinsic_coefficient=0.1")
+    stage(
+        "train_agent",
+        "agent",
+        "--config.reward.dir=reward",
+        "--config.reward.intrinsic_coefficient=0.1",
+    )
     stage("evaluate", "evaluate", "--config.policy=agent", "--config.agent.dir=agent")
     assert json.loads((tmp_path / "evaluate" / "evaluation.json").read_text())["episodes"] == 4
     stage("visualize", "film", f"--config.policy={doorkey}")

@@ -1,4 +1,6 @@
-"""The scripts of launch/ that start jobs and servers, with a pretended Slurm, a pretended vLLM and a pretended stage."""
+"""The scripts of launch/ that start jobs and servers, with a pretended Slurm, a pretended vLLM and
+a pretended stage.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ SCRIPTS = ("annotate.sbatch", "train_agent.sbatch", "train.sbatch")
 # What the scripts want to be told.
 GIVEN = {"DATASET": "data", "CONFIG": "configs/train_text.py"}
 EIGHT_GPUS = {"SLURM_NTASKS_PER_NODE": "8", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "16"}
-# A server on one GPU beside a training on two, of which a step is told. The pretended server is no step, whose flags would be taken
-# for the training's.
+# A server on one GPU beside a training on two, of which a step is told. The pretended server is no
+# step, whose flags would be taken for the training's.
 TWO_COMPONENTS = {
     "MODEL": "models/Tiny-Judge/", "LLM_SERVER": "bash launch/llm_server.sh", "SLURM_GPUS_ON_NODE": "1", "FAKE_GPUS": "2",
     "SLURM_NTASKS_PER_NODE_HET_GROUP_1": "1", "SLURM_CPUS_PER_TASK_HET_GROUP_1": "8", "SLURM_JOB_NUM_NODES_HET_GROUP_1": "1",
@@ -34,7 +36,12 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def test_each_gpus_process_has_its_share_of_the_node(run: Run) -> None:
     program = run.start("train_agent.sbatch", FAKE_CODE="0", SLURM_JOB_NUM_NODES="4", **EIGHT_GPUS)
     assert program.wait() == 0, program.text()
-    flags = {"--ntasks-per-node=8", "--cpus-per-task=16", "--gpus-per-task=1", "--kill-on-bad-exit=0"}
+    flags = {
+        "--ntasks-per-node=8",
+        "--cpus-per-task=16",
+        "--gpus-per-task=1",
+        "--kill-on-bad-exit=0",
+    }
     assert set(run.lines("srun_flags")) == flags
     assert "--config.hosts.coordinator=slurm" in run.lines("arguments")
     assert "--config.actors.workers=15" in run.lines("arguments"), (
@@ -46,9 +53,14 @@ def test_each_gpus_process_has_its_share_of_the_node(run: Run) -> None:
 @pytest.mark.parametrize(("cores", "expected"), [("16", ["--config.actors.workers=12"]), ("", [])])
 def test_actors_are_as_many_as_slurm_gave_cores(run: Run, cores: str, expected: list[str]) -> None:
     size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "4", "SLURM_CPUS_PER_TASK": cores}
-    assert run.start("train_agent.sbatch", "--config.actors.workers=3", FAKE_CODE="0", **size).wait() == 0
+    assert (
+        run.start("train_agent.sbatch", "--config.actors.workers=3", FAKE_CODE="0", **size).wait()
+        == 0
+    )
     workers = [argument for argument in run.lines("arguments") if "workers" in argument]
-    assert workers == [*expected, "--config.actors.workers=3"], "the user's own flag comes last, and counts"
+    assert workers == [*expected, "--config.actors.workers=3"], (
+        "the user's own flag comes last, and counts"
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,12 +97,20 @@ def test_an_array_trains_one_agent_for_each_seed(run: Run) -> None:
 def test_language_agents_share_environments_and_devices(run: Run) -> None:
     script = "train_language_agent.sbatch"
     model = {"MODEL": "models/t5", "FAKE_CODE": "0"}
-    program = run.start(script, SLURM_ARRAY_TASK_ID="2", SLURM_ARRAY_JOB_ID="9", **EIGHT_GPUS, **model)
+    program = run.start(
+        script, SLURM_ARRAY_TASK_ID="2", SLURM_ARRAY_JOB_ID="9", **EIGHT_GPUS, **model
+    )
     assert program.wait() == 0, program.text()
-    settings = "hosts.coordinator=slurm actors.workers=15 network.model=models/t5 seed=2 actors.workers=1"
+    settings = (
+        "hosts.coordinator=slurm actors.workers=15 network.model=models/t5 seed=2 actors.workers=1"
+    )
     flags = [f"--config.{flag}" for flag in f"{settings} actors.envs_per_worker=4".split()]
     folder = f"--workdir={run.folder}/run/seed-2"
-    assert run.lines("arguments")[2:] == ["--config=configs/train_language_agent.py", folder, *flags]
+    assert run.lines("arguments")[2:] == [
+        "--config=configs/train_language_agent.py",
+        folder,
+        *flags,
+    ]
     one = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "16"}
     program = run.start(script, "--config.sharding.fsdp=8", **one, **model)
     assert program.wait() == 0, program.text()
@@ -107,9 +127,13 @@ def test_language_agents_share_environments_and_devices(run: Run) -> None:
     + [("train.sbatch", code, False) for code in ("0", "2", "75")],
 )
 def test_an_unfinished_job_is_queued_again(run: Run, script: str, code: str, again: bool) -> None:
-    """A stage that stops although the batch shell had no signal was cancelled, or somebody stopped it."""
+    """A stage that stops although the batch shell had no signal was cancelled, or somebody stopped
+    it.
+    """
     # However often the end of its time has queued it again before.
-    program = run.start(script, FAKE_CODE=code, SLURM_JOB_NUM_NODES="2", SLURM_RESTART_COUNT="9", **GIVEN)
+    program = run.start(
+        script, FAKE_CODE=code, SLURM_JOB_NUM_NODES="2", SLURM_RESTART_COUNT="9", **GIVEN
+    )
     assert program.wait() == int(code), program.text()
     assert run.lines("requeued") == (["requeue 31"] if again else [])
 
@@ -131,10 +155,15 @@ def test_a_job_that_keeps_crashing_is_given_up(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("script", "number", "again"),
-    [(script, signal.SIGUSR1, True) for script in SCRIPTS] + [("train.sbatch", signal.SIGTERM, False)],
+    [(script, signal.SIGUSR1, True) for script in SCRIPTS]
+    + [("train.sbatch", signal.SIGTERM, False)],
 )
-def test_a_signal_reaches_the_stage(run: Run, script: str, number: signal.Signals, again: bool) -> None:
-    """Ahead of the end of its time a job is queued again; Slurm sees to one that it takes the node from."""
+def test_a_signal_reaches_the_stage(
+    run: Run, script: str, number: signal.Signals, again: bool
+) -> None:
+    """Ahead of the end of its time a job is queued again; Slurm sees to one that it takes the node
+    from.
+    """
     program = run.start(script, **GIVEN)
     run.wait_for_stage()
     program.send(number)
@@ -150,8 +179,12 @@ def test_a_signal_reaches_the_stage(run: Run, script: str, number: signal.Signal
         ("JobState=CANCELLED PreemptTime=2026-11-28T12:00:00", False),
     ],
 )
-def test_a_job_that_saves_before_its_preemption_is_requeued(run: Run, job: str, again: bool) -> None:
-    """Slurm's TERM reaches the step alone, and Slurm queues no job again that has ended by itself within its grace."""
+def test_a_job_that_saves_before_its_preemption_is_requeued(
+    run: Run, job: str, again: bool
+) -> None:
+    """Slurm's TERM reaches the step alone, and Slurm queues no job again that has ended by itself
+    within its grace.
+    """
     (run.folder / "job").write_text(job)
     program = run.start("train.sbatch", **GIVEN)
     run.wait_for_stage()
@@ -167,7 +200,8 @@ def page(run: Run) -> int:
 
 def test_training_begins_after_the_servers_answer_and_both_end(run: Run) -> None:
     program = run.start("oni.sh", "models/Tiny-Judge", "--config.seed=3", FAKE_CODE="0")
-    # Its model page answers all the while. Whoever asks a second time has seen that the first was no answer.
+    # Its model page answers all the while. Whoever asks a second time has seen that the first was
+    # no answer.
     wait_until(lambda: run.has("refused") and len(run.lines("refused")[0]) >= 2, "two questions")
     assert page(run) == 200
     assert not run.has("arguments"), "a model page is no answer"
@@ -177,8 +211,15 @@ def test_training_begins_after_the_servers_answer_and_both_end(run: Run) -> None
     asked = f"openai.base_url=http://127.0.0.1:{run.port}/v1 openai.model=Tiny-Judge"
     flags = [f"--config.annotator.{flag}" for flag in f"kind=openai {asked}".split()]
     folder = f"--workdir={run.folder}/run"
-    assert run.lines("arguments")[2:] == ["--config=configs/oni.py", folder, *flags, "--config.seed=3"]
-    served = f"serve models/Tiny-Judge --host 127.0.0.1 --port {run.port} --served-model-name Tiny-Judge"
+    assert run.lines("arguments")[2:] == [
+        "--config=configs/oni.py",
+        folder,
+        *flags,
+        "--config.seed=3",
+    ]
+    served = (
+        f"serve models/Tiny-Judge --host 127.0.0.1 --port {run.port} --served-model-name Tiny-Judge"
+    )
     assert run.lines("vllm_arguments") == [served]
 
 

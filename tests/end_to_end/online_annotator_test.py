@@ -1,4 +1,6 @@
-"""A server that is asked while an agent trains: one that behaves, one that is killed and comes back, and one that is silent."""
+"""A server that is asked while an agent trains: one that behaves, one that is killed and comes
+back, and one that is silent.
+"""
 
 from __future__ import annotations
 
@@ -57,16 +59,29 @@ def answers(source, count, seconds=500.0):
 
 @pytest.mark.parametrize("form", [SINGLE, PAIR])
 @pytest.mark.parametrize(
-    "mode", [{"mode": "analysis"}, {"mode": "soft"}, {"mode": "verdict", "structured": "response_format"}]
+    "mode",
+    [{"mode": "analysis"}, {"mode": "soft"}, {"mode": "verdict", "structured": "response_format"}],
 )
 def test_the_served_lexicon_answers_like_the_lexicon(make, lexicon_url, form, mode):
     values = {"annotator__answer__mode": mode["mode"], "annotator__goal": "gold"}
     values["annotator__openai__structured"] = mode.get("structured", "structured_outputs")
     source = make(
-        lexicon_url, form, annotator__openai__model="lexicon", annotator__prompt__version="reworded", **values
+        lexicon_url,
+        form,
+        annotator__openai__model="lexicon",
+        annotator__prompt__version="reworded",
+        **values,
     )
-    texts = ["$ - 24 gold pieces.", "You kill the newt!", "", 'It\'s a "wall".', "You find a hidden door."]
-    items = [(text,) for text in texts] if form is SINGLE else [(a, b) for a in texts for b in texts]
+    texts = [
+        "$ - 24 gold pieces.",
+        "You kill the newt!",
+        "",
+        'It\'s a "wall".',
+        "You find a hidden door.",
+    ]
+    items = (
+        [(text,) for text in texts] if form is SINGLE else [(a, b) for a in texts for b in texts]
+    )
     source.enqueue(items, [1] * len(items), None, 0)
     labels = answers(source, len(items))
     judge = LexiconJudge(load_lexicon(), "gold")
@@ -90,7 +105,9 @@ def test_a_server_that_restarts_costs_no_label(make, tmp_path):
         labels = answers(source, 3)
         first.send(signal.SIGKILL)
         wait_until(
-            lambda: labels.update(answers(source, 0)) or not source.metrics()["annotator/server_up"],
+            lambda: (
+                labels.update(answers(source, 0)) or not source.metrics()["annotator/server_up"]
+            ),
             "it is missed",
         )
         ask(source, *PLAIN)

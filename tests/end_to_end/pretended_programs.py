@@ -1,4 +1,6 @@
-"""Pretended programs for tests of the scripts in launch/: Slurm's, a server of a language model, and python for the stage."""
+"""Pretended programs for tests of the scripts in launch/: Slurm's, a server of a language model,
+and python for the stage.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from pathlib import Path
 
 from tests.processes import REPOSITORY, Program, ended, free_port, processes_with, wait_until
 
-# Starts the first of the job's processes, with Slurm's variables. As srun it passes USR1 on, and makes a KILL of TERM and HUP.
+# Starts the first of the job's processes, with Slurm's variables. As srun it passes USR1 on, and
+# makes a KILL of TERM and HUP.
 SRUN = """#!/usr/bin/env bash
 : > "$FAKE_FOLDER/srun_flags"
 while [ "${1#--}" != "$1" ]; do
@@ -38,8 +41,8 @@ case $1 in
   *) echo "$@" >> "$FAKE_FOLDER/requeued" ;;
 esac
 """
-# In place of vLLM: answers when there is the file `ready`; with `dead` it ends. Its model page answers always, as vLLM's does. A
-# child of its own is there to be ended too.
+# In place of vLLM: answers when there is the file `ready`; with `dead` it ends. Its model page
+# answers always, as vLLM's does. A child of its own is there to be ended too.
 VLLM = """#!{python}
 import http.server, os, subprocess, sys
 folder = os.environ["FAKE_FOLDER"]
@@ -66,7 +69,8 @@ server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
 open(folder + "/server_pid", "w").write(str(os.getpid()))
 server.serve_forever()
 """
-# In place of python for the stage: writes its arguments down, and waits to be stopped or ends with FAKE_CODE.
+# In place of python for the stage: writes its arguments down, and waits to be stopped or ends with
+# FAKE_CODE.
 PYTHON = """#!/usr/bin/env bash
 case " $* " in
   *" motif_jax.launch "*) ;;
@@ -116,7 +120,8 @@ class Run:
             "LLM_ANSWER_SECONDS": "60",
             **environment,
         }
-        # Tests that run in the background are started with SIGINT ignored, and a shell cannot undo that.
+        # Tests that run in the background are started with SIGINT ignored, and a shell cannot undo
+        # that.
         clean = ["env", "--default-signal=INT", "-u", "CUDA_VISIBLE_DEVICES"]
         log = self.folder / f"log_{len(self.programs)}"
         program = Program([*clean, "bash", f"launch/{script}", *arguments], log, variables)
@@ -137,7 +142,9 @@ class Run:
         wait_until(lambda: self.has("arguments"), "the stage's start")
 
     def nothing_is_left(self) -> None:
-        wait_until(lambda: not processes_with("FAKE_FOLDER", str(self.folder)), "the end of all processes")
+        wait_until(
+            lambda: not processes_with("FAKE_FOLDER", str(self.folder)), "the end of all processes"
+        )
 
 
 @contextlib.contextmanager

@@ -1,4 +1,6 @@
-"""launch/quickstart_llm.sh with a model of made-up weights, on small datasets and short trainings."""
+"""launch/quickstart_llm.sh with a model of made-up weights, on small datasets and short
+trainings.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ SMALL = {"PAIRS": "120", "STEPS": "2048", "GAMES": "4"}
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone whose environment is there: this one's Python, and the stamp of a finished installation."""
+    """A clone whose environment is there: this one's Python, and the stamp of a finished
+    installation.
+    """
     folder = tmp_path / "clone"
     shutil.copytree(REPOSITORY / "launch", folder / "launch")
     shutil.copy(REPOSITORY / "setup.cfg", folder)
@@ -58,7 +62,9 @@ def test_a_local_model_judges_both_games_to_the_report(clone: Path, tmp_path: Pa
         assert probe["answers"] == 60
         assert (runs / game / "likes/explain.html").is_file()
         assert (runs / game / "report/report.html").is_file()
-    likes, training = (done.stdout.index(stage) for stage in ("== explain_reward.py", "== train_agent.py"))
+    likes, training = (
+        done.stdout.index(stage) for stage in ("== explain_reward.py", "== train_agent.py")
+    )
     assert likes < training
 
 

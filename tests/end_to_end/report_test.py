@@ -15,17 +15,23 @@ from tests.reward_fixtures import run_stage
 @pytest.mark.timeout(1800)
 def test_a_run_from_games_to_its_report(tmp_path):
     data = str(run_stage("collect", tmp_path / "dataset"))
-    run_stage("annotate", tmp_path / "annotate", dataset_dir=data, store_dir=str(tmp_path / "answers"))
+    run_stage(
+        "annotate", tmp_path / "annotate", dataset_dir=data, store_dir=str(tmp_path / "answers")
+    )
     (labels,) = (tmp_path / "dataset" / "preference").glob("*.npy")
     options = {"dataset_dir": data, "annotator": labels.stem, "num_devices": 1}
     reward = str(run_stage("train_reward", tmp_path / "reward", **options))
     values = {"reward.dir": reward, "reward.intrinsic_coefficient": 0.1, "devices.learner": "0"}
     # A network that is compiled fast.
     values |= {"network.encoder": "flat", "network.flat_sizes": (16,), "network.hidden_size": 16}
-    agent = str(run_stage("train_agent", tmp_path / "agent", record_every=1, compile_cache="", **values))
+    agent = str(
+        run_stage("train_agent", tmp_path / "agent", record_every=1, compile_cache="", **values)
+    )
     of_both = {"reward.dir": reward, "agent.dir": agent}
     for policy in ("agent", "random"):
-        run_stage("evaluate", tmp_path / f"of_{policy}", policy=policy, episodes=6, show_best=1, **of_both)
+        run_stage(
+            "evaluate", tmp_path / f"of_{policy}", policy=policy, episodes=6, show_best=1, **of_both
+        )
     seeds = [
         sorted(row["seed"] for row in rows_of(tmp_path / f"of_{policy}" / "episodes.jsonl"))
         for policy in ("agent", "random")

@@ -1,4 +1,6 @@
-"""What each stage leaves in a run of tests/end_to_end/every_stage_test.py, and how each kind of file is read."""
+"""What each stage leaves in a run of tests/end_to_end/every_stage_test.py, and how each kind of
+file is read.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ import pyarrow.parquet
 from PIL import Image
 from safetensors.numpy import load_file
 
-# Files below the folder of a trial, by stage, besides the run's config.json; of several episodes the first.
+# Files below the folder of a trial, by stage, besides the run's config.json; of several episodes
+# the first.
 FILES = {
     "annotate": """
         pairs/annotations/lexicon_msg_defaultgoal/probabilities.npy
@@ -213,7 +216,9 @@ SUMMARIES = {
 
 
 def check_file(path: Path) -> None:
-    """Reads a file by the readers of its kind; AssertionError or their error where it is empty or damaged."""
+    """Reads a file by the readers of its kind; AssertionError or their error where it is empty or
+    damaged.
+    """
     match path.suffix:
         case ".json":
             assert json.loads(path.read_text(encoding="utf-8")), path
@@ -237,7 +242,9 @@ def check_file(path: Path) -> None:
             assert path.read_text(encoding="utf-8").rstrip().endswith("</html>"), path
         case _:
             # A folder of checkpoints, or a text.
-            assert any(path.iterdir()) if path.is_dir() else path.read_text(encoding="utf-8").strip(), path
+            assert (
+                any(path.iterdir()) if path.is_dir() else path.read_text(encoding="utf-8").strip()
+            ), path
 
 
 def check_stage(name: str, folder: Path) -> None:

@@ -26,10 +26,14 @@ from tests.processes import (
 def start(variant: str, workdir: Path, **flags: object) -> Program:
     # Compiled programs are those of all tests.
     arguments = [
-        f"--config.{key.replace('__', '.')}={value}" for key, value in {"compile_cache": "", **flags}.items()
+        f"--config.{key.replace('__', '.')}={value}"
+        for key, value in {"compile_cache": "", **flags}.items()
     ]
     # Few steps take longer to compile than to run; those that an agent learns in do not.
-    variables = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
+    variables = {
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "0",
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
+    }
     slow = {} if variant == "smoke" else variables
     log = workdir.with_name(f"{workdir.name}_log")
     return launch(workdir, f"train_agent.py:{variant}", *arguments, log=log, **slow)
@@ -47,8 +51,11 @@ def wait_for_checkpoint(workdir: Path, program: Program, above: int = 0) -> int:
 @pytest.mark.extra
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_system_learns_to_remember(dtype: str, tmp_path: Path) -> None:
-    """The full system with processes reaches 95 % of the best return within 120,000 steps, in both precisions."""
-    # As many environments on any machine: the more there are, the older is the policy that acts, and the later it learns.
+    """The full system with processes reaches 95 % of the best return within 120,000 steps, in both
+    precisions.
+    """
+    # As many environments on any machine: the more there are, the older is the policy that acts,
+    # and the later it learns.
     steps = {"train_for_env_steps": 120_000, "save_every_steps": 50_000, "actors__workers": 1}
     program = start("recall", tmp_path / "run", **steps, network__dtype=dtype)
     with ended([program]):
@@ -63,7 +70,11 @@ def test_the_system_learns_to_remember(dtype: str, tmp_path: Path) -> None:
 
 def test_stopped_and_killed_runs_go_on_with_the_same_command(tmp_path: Path) -> None:
     tmp_path = tmp_path / "run"
-    flags = {"environment__name": "Recall-v0", "train_for_env_steps": 10**9, "save_every_steps": 2_000}
+    flags = {
+        "environment__name": "Recall-v0",
+        "train_for_env_steps": 10**9,
+        "save_every_steps": 2_000,
+    }
     shared_before = unused_shared_memory()
     program = start("smoke", tmp_path, **flags)
     with ended([program]):
@@ -72,7 +83,9 @@ def test_stopped_and_killed_runs_go_on_with_the_same_command(tmp_path: Path) -> 
         assert program.wait() == EXIT_CODE == 75, program.text()
     assert "SIGTERM" in program.text()
     stopped_at = checkpoint_steps(tmp_path)[-1]
-    assert rows_of(tmp_path / "metrics.jsonl")[-1]["step"] == stopped_at, "it saved where it stopped"
+    assert rows_of(tmp_path / "metrics.jsonl")[-1]["step"] == stopped_at, (
+        "it saved where it stopped"
+    )
 
     program = start("smoke", tmp_path, **flags)
     with ended([program]):

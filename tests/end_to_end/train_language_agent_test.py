@@ -1,4 +1,6 @@
-"""A language model as an agent through the real flags: trained, killed, continued, asked and evaluated."""
+"""A language model as an agent through the real flags: trained, killed, continued, asked and
+evaluated.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from tests.lm import talkers
 from tests.processes import Program, checkpoint_steps, ended, launch, wait_until
 from tests.reward_fixtures import command, environment, load_config, run_stage
 
-# A training that is asked to stop while it plays or learns, once it has two checkpoints, and waits for nothing then.
+# A training that is asked to stop while it plays or learns, once it has two checkpoints, and waits
+# for nothing then.
 IMPATIENT = """
 import os, pathlib, signal
 from motif_jax import launch
@@ -50,11 +53,16 @@ def test_a_language_agent_is_trained_through_a_kill_and_plays(tmp_path: Path) ->
         arguments = [f"--config.{flag}" for flag in flags.split()]
         log = tmp_path / "log"
         cache = str(tmp_path / "cache")
-        return launch(agent, "train_language_agent.py:smoke", *arguments, log=log, XDG_CACHE_HOME=cache)
+        return launch(
+            agent, "train_language_agent.py:smoke", *arguments, log=log, XDG_CACHE_HOME=cache
+        )
 
     program = start(1_000_000)
     with ended([program]):
-        ended_or_saved = lambda: program.process.poll() is not None or len(checkpoint_steps(agent)) > 1  # noqa: E731
+
+        def ended_or_saved() -> bool:
+            return program.process.poll() is not None or len(checkpoint_steps(agent)) > 1
+
         wait_until(ended_or_saved, "two checkpoints")
         program.send(signal.SIGKILL)
         assert program.wait() == -signal.SIGKILL, program.text()[-2000:]
@@ -67,7 +75,8 @@ def test_a_language_agent_is_trained_through_a_kill_and_plays(tmp_path: Path) ->
     assert {"loss/policy", "loss/value", "policy/ratio_max", "episode/success"} <= set(rows[-1])
     # Playing and learning take turns: what is learned from was played by the policy that learns.
     assert rows[-1]["lag/max"] == 0
-    # Before every update the policy was asked what it would do, and each has a row of the published log.
+    # Before every update the policy was asked what it would do, and each has a row of the published
+    # log.
     updates = int(rows[-1]["time/updates"])
     probes = rows_of(agent / "probes.jsonl")
     assert [line["update"] for line in probes] == list(range(updates))
@@ -118,7 +127,9 @@ def test_an_immediate_stop_leaves_a_run_that_continues(tmp_path: Path) -> None:
             f"--config.train_for_env_steps={steps}",
         )
         _, _, _, *arguments = command("train_language_agent", agent, *flags, variant="smoke")
-        return Program([sys.executable, "-c", code, *arguments], log, {**environment(), "AGENT": str(agent)})
+        return Program(
+            [sys.executable, "-c", code, *arguments], log, {**environment(), "AGENT": str(agent)}
+        )
 
     program = start(IMPATIENT, 1_000_000)
     with ended([program]):

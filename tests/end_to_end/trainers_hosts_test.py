@@ -1,4 +1,6 @@
-"""Trainings by two processes, which real flags make hosts of one run, against one process with as many devices."""
+"""Trainings by two processes, which real flags make hosts of one run, against one process with as
+many devices.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ ALONE = ("--config.devices.cpu_count=1", "--config.train_for_env_steps=200")
 
 
 def train(folder: Path, hosts: int, devices: int, config: str, *flags: str) -> None:
-    """Trains by so many processes of so many devices each, until all of them end without an error."""
+    """Trains by so many processes of so many devices each, until all of them end without an
+    error.
+    """
     environment = {"JAX_NUM_CPU_DEVICES": str(devices), "PYTHONPATH": str(REPOSITORY)}
     log = folder.with_name(f"{folder.name}_{hosts}_log")
     programs = launch_hosts(hosts, folder, config, *flags, log=log, **environment)
@@ -90,7 +94,9 @@ def language_agent_flags(tmp_path_factory: pytest.TempPathFactory) -> tuple[str,
 
 
 @pytest.fixture(scope="module")
-def language_agent(tmp_path_factory: pytest.TempPathFactory, language_agent_flags: tuple[str, ...]) -> Path:
+def language_agent(
+    tmp_path_factory: pytest.TempPathFactory, language_agent_flags: tuple[str, ...]
+) -> Path:
     """The folder of a language agent that two hosts with two devices each have trained."""
     folder = tmp_path_factory.mktemp("run") / "run"
     train(folder, 2, 2, *language_agent_flags, *SPLIT)

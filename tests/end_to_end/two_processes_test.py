@@ -1,4 +1,6 @@
-"""A run of two processes with two devices each: killed, stopped, continued, by two processes and by one."""
+"""A run of two processes with two devices each: killed, stopped, continued, by two processes and by
+one.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ pytestmark = [pytest.mark.extra, pytest.mark.timeout(900)]
 HEARTBEAT_SECONDS = 10
 # Where no host is lost, none is to be missed on a busy machine.
 PATIENT_SECONDS = 60
-# Far more than a process takes to be gone when it has been told to, on a machine with other things to do, and far less than jax
-# waits where it is told no number of seconds (100).
+# Far more than a process takes to be gone when it has been told to, on a machine with other things
+# to do, and far less than jax waits where it is told no number of seconds (100).
 EXIT_SECONDS = 60
 FOREVER = 10**9
 # Environments of each host: the second host's have numbers from here on.
@@ -42,7 +44,9 @@ class Run:
         self.programs = []
 
     def start(self, steps: int, hosts: int, heartbeat: int = PATIENT_SECONDS) -> list[Program]:
-        """Starts one process with one device, or two with two each, which may be silent for `heartbeat` seconds."""
+        """Starts one process with one device, or two with two each, which may be silent for
+        `heartbeat` seconds.
+        """
         flags = [
             "--config.batch_size=64", "--config.rollout=8", "--config.network.hidden_size=16", "--config.network.flat_sizes=(16,)",
             "--config.actors.workers=2", f"--config.actors.envs_per_worker={ENVIRONMENTS // 2}", "--config.save_every_steps=200",
@@ -79,7 +83,9 @@ class Run:
                 if not any("heartbeat" in text for text in texts):
                     raise
                 for program in programs:
-                    assert program.wait(HEARTBEAT_SECONDS + EXIT_SECONDS) not in (0, 75), program.text()
+                    assert program.wait(HEARTBEAT_SECONDS + EXIT_SECONDS) not in (0, 75), (
+                        program.text()
+                    )
             else:
                 return programs
         pytest.fail("the hosts have missed each other three times")
@@ -94,11 +100,14 @@ def end_of(survivor: Program) -> int:
 
 
 def lose_and_check(run: Run, programs: list[Program], victim: int, how: signal.Signals) -> None:
-    """One host dies or falls silent: the other ends by itself in time, and nothing of either is left."""
+    """One host dies or falls silent: the other ends by itself in time, and nothing of either is
+    left.
+    """
     lost = programs[victim]
     survivor = programs[1 - victim]
     survivors, everything = ({p.pid, *descendants(p.pid)} for p in (survivor, lost))
-    # A host, the server that its actors are forked from, multiprocessing's tracker, and a process for each of their groups.
+    # A host, the server that its actors are forked from, multiprocessing's tracker, and a process
+    # for each of their groups.
     assert len(survivors) == len(everything) == 7
     lost.send(how)
     if how == signal.SIGKILL:
@@ -160,8 +169,15 @@ def test_hosts_of_different_configs_say_so_and_end(tmp_path: Path) -> None:
     programs = []
     with ended(programs):
         for index in range(2):
-            flags = [f"--config.hosts.coordinator=localhost:{port}", f"--config.hosts.index={index}"]
-            flags += ["--config.hosts.count=2", f"--config.seed={index}", "--config.actors.workers=1"]
+            flags = [
+                f"--config.hosts.coordinator=localhost:{port}",
+                f"--config.hosts.index={index}",
+            ]
+            flags += [
+                "--config.hosts.count=2",
+                f"--config.seed={index}",
+                "--config.actors.workers=1",
+            ]
             log = tmp_path / f"log_{index}"
             programs.append(launch(tmp_path / "run", "train_agent.py:recall", *flags, log=log))
         assert [program.wait() for program in programs] == [2, 2]

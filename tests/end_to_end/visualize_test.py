@@ -28,7 +28,8 @@ class Terminal:
     def __init__(self, repository: Path, lines: int, *flags: str) -> None:
         self.descriptor, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 100, 0, 0))
-        # readline, which pytest loads, leaves sizes in the environment that would overrule the terminal's.
+        # readline, which pytest loads, leaves sizes in the environment that would overrule the
+        # terminal's.
         environment = {k: v for k, v in os.environ.items() if k not in ("LINES", "COLUMNS")}
         self.process = subprocess.Popen(
             [*LAUNCH, *flags], cwd=repository, stdin=terminal, stdout=terminal, stderr=terminal,

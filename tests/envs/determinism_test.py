@@ -1,4 +1,6 @@
-"""Environments that are not a function of their seed and actions are found before anything is played."""
+"""Environments that are not a function of their seed and actions are found before anything is
+played.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from tests.reward_fixtures import load_config
 
 
 class Dice(gymnasium.Env):
-    """Rolls dice until a six; `wrong` says where random numbers come from that the seed does not give."""
+    """Rolls dice until a six; `wrong` says where random numbers come from that the seed does not
+    give.
+    """
 
     metadata = {"render_modes": ["rgb_array"]}
     observation_space = gymnasium.spaces.Discrete(7)
@@ -80,7 +84,14 @@ def test_a_recording_of_a_users_environment_blames_no_game():
 
 def test_an_agents_episode_that_does_not_repeat_is_refused(tmp_path):
     plan = sampling.SamplingPlan(
-        "gym:Diceseed-v0", {"text": "info:text"}, ("message",), 0, 1, 1.0, str(tmp_path), text="caption"
+        "gym:Diceseed-v0",
+        {"text": "info:text"},
+        ("message",),
+        0,
+        1,
+        1.0,
+        str(tmp_path),
+        text="caption",
     )
     sampler = sampling.Sampler({"plan": plan})
     with pytest.raises(UserError, match="otherwise the second time"):

@@ -95,7 +95,9 @@ def test_gymnasium_has_nothing_to_complain_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # Bounds as wide as the type are what bytes have.
-        warnings.filterwarnings("ignore", message=".*Box observation space (minimum|maximum) value.*")
+        warnings.filterwarnings(
+            "ignore", message=".*Box observation space (minimum|maximum) value.*"
+        )
         check_env(env.unwrapped, skip_render_check=True)
     assert "Agent" in env.unwrapped.render()
     assert len(env.unwrapped.render().splitlines()) == 24
@@ -107,7 +109,10 @@ def test_one_seed_determines_all_following_episodes():
         env = gymnasium.make("motif_jax/NetHackScore-v1", max_episode_steps=None)
         observations = [env.reset(seed=seed)[0] for seed in (5, None, None, 5)]
         env.close()
-        return [b"".join(array.tobytes() for array in observation.values()) for observation in observations]
+        return [
+            b"".join(array.tobytes() for array in observation.values())
+            for observation in observations
+        ]
 
     first = play()
     assert first == play()
@@ -117,7 +122,11 @@ def test_one_seed_determines_all_following_episodes():
 
 def test_the_limit_of_gymnasium_make_ends_episodes_once():
     # 300 is above the environment's own 100.
-    for steps, end in ((300, (202, True, False)), (202, (202, True, False)), (50, (50, False, True))):
+    for steps, end in (
+        (300, (202, True, False)),
+        (202, (202, True, False)),
+        (50, (50, False, True)),
+    ):
         env = gymnasium.make("motif_jax/Recall-v0", delay=200, max_episode_steps=steps)
         for environment in (env, gymnasium.make(env.spec)):
             environment.reset(seed=1)
@@ -128,7 +137,9 @@ def test_the_limit_of_gymnasium_make_ends_episodes_once():
                 end[0],
                 steps,
             )
-    envs = gymnasium.make_vec("motif_jax/Recall-v0", 2, vectorization_mode="sync", max_episode_steps=2)
+    envs = gymnasium.make_vec(
+        "motif_jax/Recall-v0", 2, vectorization_mode="sync", max_episode_steps=2
+    )
     envs.reset(seed=0)
     assert [envs.step([0, 0])[3].tolist() for _ in range(2)] == [[False, False], [True, True]]
 

@@ -7,7 +7,9 @@ from tests.envs.playing import started
 
 
 def episode(action_of_cue, **options):
-    """Rewards and ends of an episode in which one action is taken throughout, by the cue that is shown."""
+    """Rewards and ends of an episode in which one action is taken throughout, by the cue that is
+    shown.
+    """
     env, out = started("Recall-v0", 3, **options)
     cue = int(bytes(out["sign"]).rstrip(b"\0")[-1:])
     steps = [(0.0, RUNNING)]

@@ -20,7 +20,9 @@ from tests.envs.playing import error_line
 
 
 def test_the_wall_clock_does_not_change_a_game(repository):
-    """Moon, Friday 13th, night and midnight come from the seed: in every time zone the engine says the same."""
+    """Moon, Friday 13th, night and midnight come from the seed: in every time zone the engine says
+    the same.
+    """
     code = """
 import ctypes, os, time
 from motif_jax.envs.nethack.engine import NetHackEngine
@@ -41,7 +43,9 @@ os._exit(0)  # two handles of one library: none is left to be closed in order
 
 
 def test_a_death_shows_nothing_of_earlier_deaths(tmp_path):
-    """The engine shows a list of the best scores, and keeps it in a file from one game to the next."""
+    """The engine shows a list of the best scores, and keeps it in a file from one game to the
+    next.
+    """
     task = ("NetHackScore-v1", {"max_episode_steps": 300})
     ends = []
     with contextlib.closing(registry.make(task[0], **task[1])) as environment:
@@ -50,7 +54,11 @@ def test_a_death_shows_nothing_of_earlier_deaths(tmp_path):
             record(environment, *task, seed, np.fromiter(actions, int)).save(tmp_path / "game.json")
             known = Recording.load(tmp_path / "game.json")
             again = record_actions(*task, seed, known.actions)
-            assert (again.digest, again.info, again.options) == (known.digest, known.info, known.options)
+            assert (again.digest, again.info, again.options) == (
+                known.digest,
+                known.info,
+                known.options,
+            )
             ends.append(known.info["end"])
     assert ends == [END_DEATH, END_DEATH, END_LIMIT, END_DEATH, END_DEATH]
     known.actions[5] = (known.actions[5] + 1) % 23
@@ -71,9 +79,18 @@ def test_switches_are_recorded():
 NO_FORMAT = r"is not a recording of an episode \(format motif_jax.recording.1\)"
 DAMAGES = (
     ({"actions": [1, 999]}, r"is damaged \(action 999 is not one of 0 .. 3\)"),
-    ({"options": {"no_such": 1}}, "cannot be played: config.environment.name=Recall-v0: does not fit here"),
-    ({"options": {"max_episode_steps": 0}}, r"is damaged \(max_episode_steps is not a whole number\)"),
-    ({"options": {"max_episode_steps": True}}, r"is damaged \(max_episode_steps is not a whole number\)"),
+    (
+        {"options": {"no_such": 1}},
+        "cannot be played: config.environment.name=Recall-v0: does not fit here",
+    ),
+    (
+        {"options": {"max_episode_steps": 0}},
+        r"is damaged \(max_episode_steps is not a whole number\)",
+    ),
+    (
+        {"options": {"max_episode_steps": True}},
+        r"is damaged \(max_episode_steps is not a whole number\)",
+    ),
     ({"options": []}, "is damaged .*: leave it out, or have the episode recorded again"),
     ({"seed": -1}, r"is damaged \(seed is not a whole number\)"),
     ({"seed": 1.0}, r"is damaged \(seed is not a whole number\)"),

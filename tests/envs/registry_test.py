@@ -1,4 +1,6 @@
-"""What environments are made with by name: the options that all take, and the errors for those that have no text."""
+"""What environments are made with by name: the options that all take, and the errors for those that
+have no text.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,16 @@ def test_places_are_for_environments_that_keep_them() -> None:
 
 def test_an_environment_without_text_is_refused_where_one_is_needed() -> None:
     with pytest.raises(
-        UserError, match=r"environment.name='tests.toys:Corridor': must be an environment that shows a text"
+        UserError,
+        match=r"environment.name='tests.toys:Corridor': must be an environment that shows a text",
     ):
         registry.require_text("tests.toys:Corridor", None)
 
 
 def test_a_gymnasium_task_without_text_is_refused_with_the_key() -> None:
-    with pytest.raises(UserError, match=r"environment.text='': must be module:function, info:KEY or obs:KEY"):
+    with pytest.raises(
+        UserError, match=r"environment.text='': must be module:function, info:KEY or obs:KEY"
+    ):
         registry.require_text("gym:CartPole-v1", None)
 
 

@@ -1,4 +1,6 @@
-"""Episodes are functions of their seeds: not of the clock, the user's settings of the game, or Python's hashes."""
+"""Episodes are functions of their seeds: not of the clock, the user's settings of the game, or
+Python's hashes.
+"""
 
 from __future__ import annotations
 
@@ -51,14 +53,23 @@ int gettimeofday(struct timeval *into, void *zone) {
 NEW_MOON = "947203200"
 FRIDAY = "947721600"
 GAMES = ("NetHackScore-v1", "NetHackOracleExtendedActions-v1", "MiniHack-Room-Monster-5x5-v0")
-WORLDS = ("MiniGrid-DoorKey-5x5-v0", "MiniGrid-KeyCorridorS3R1-v0", "BabyAI-MixedTrainLocal-v0", "Recall-v0")
+WORLDS = (
+    "MiniGrid-DoorKey-5x5-v0",
+    "MiniGrid-KeyCorridorS3R1-v0",
+    "BabyAI-MixedTrainLocal-v0",
+    "Recall-v0",
+)
 
 
 def played(names, home, **variables):
     environment = {key: value for key, value in os.environ.items() if key != "NETHACKOPTIONS"}
     environment |= {"PYTHONPATH": str(REPOSITORY), "HOME": str(home), **variables}
     done = subprocess.run(
-        [sys.executable, "-c", PLAY, *names], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", PLAY, *names],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert len(done.stdout.splitlines()) == len(names)
     return done.stdout
@@ -85,10 +96,15 @@ def test_the_games_do_not_read_the_users_settings(usual, tmp_path):
     (tmp_path / ".nethackrc").write_text(
         "OPTIONS=role:wiz,race:elf,pettype:none,!autopickup,symset:IBMgraphics\n"
     )
-    assert played(GAMES, tmp_path, NETHACKOPTIONS="role:sam,name:Other,pettype:dog,!number_pad") == usual
+    assert (
+        played(GAMES, tmp_path, NETHACKOPTIONS="role:sam,name:Other,pettype:dog,!number_pad")
+        == usual
+    )
 
 
 @pytest.mark.slow
 def test_no_world_depends_on_the_order_of_hashes(tmp_path):
-    digests = {played((*WORLDS, GAMES[2]), tmp_path, PYTHONHASHSEED=seed) for seed in ("0", "1", "4242")}
+    digests = {
+        played((*WORLDS, GAMES[2]), tmp_path, PYTHONHASHSEED=seed) for seed in ("0", "1", "4242")
+    }
     assert len(digests) == 1

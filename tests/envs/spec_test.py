@@ -47,7 +47,9 @@ def test_a_spec_that_contradicts_itself_is_refused(options: dict[str, Any], mess
         (0, {"action_size": 2, "action_names": ("left", "right")}, "real numbers have no mask"),
     ],
 )
-def test_actions_are_numbered_or_real(num_actions: int, options: dict[str, Any], message: str) -> None:
+def test_actions_are_numbered_or_real(
+    num_actions: int, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         made(num_actions, **options)
 
@@ -90,13 +92,23 @@ def test_a_row_is_a_view_whose_arrays_stay() -> None:
     assert type(empty_observation(made())) is Row
 
 
-LEVEL = {"observations": 4, "fields": ("prompt", "grid"), "actions": ("go", "stop"), "max_episode_steps": 9}
+LEVEL = {
+    "observations": 4,
+    "fields": ("prompt", "grid"),
+    "actions": ("go", "stop"),
+    "max_episode_steps": 9,
+}
 KEPT = {"compat": {"glam_fixed_kind_per_env": True}}
 OPTIONS: dict[str, dict[str, Any]] = {
     **{name: {} for name in installed_names() if name[:8] not in ("MiniHack", "MiniGrid")},
     **{
         name: {}
-        for name in ("MiniHack-Room-5x5-v0", "MiniGrid-DoorKey-5x5-v0", "BabyAI-GoTo-v0", "gym:CartPole-v1")
+        for name in (
+            "MiniHack-Room-5x5-v0",
+            "MiniGrid-DoorKey-5x5-v0",
+            "BabyAI-GoTo-v0",
+            "gym:CartPole-v1",
+        )
     },
     "NetHackScore-v1": {"fields": ("tty_colors", "glyphs"), "max_episode_steps": 1},
     "BabyAI-GoToLocal2-v0": KEPT,

@@ -2,13 +2,17 @@
 
     bash launch/chaos.sh [MINUTES] [STAGE...]
 
-Each scenario (scenarios.py) is a small run of a stage: twice left alone, then again and again under force, continued by the same command, and
-in the end left alone. Then the outcome must be the undisturbed one, and nothing may be left: no process, no shared memory, no temporary file,
-no held lock. A line is written to FOLDER/chaos.jsonl for each such trial; a summary of all lines there is printed at the end.
+Each scenario (scenarios.py) is a small run of a stage: twice left alone, then again and again under
+force, continued by the same command, and in the end left alone. Then the outcome must be the
+undisturbed one, and nothing may be left: no process, no shared memory, no temporary file, no held
+lock. A line is written to FOLDER/chaos.jsonl for each such trial; a summary of all lines there is
+printed at the end.
 
 Force is one of (`--force`, forces.py):
-  kill    SIGKILL of the program, or of one of the processes that it has started, at any moment from its first instant to its last;
-  disk    a disk with room for a few kilobytes more each time, so that it is full at another write: one line and exit code 2.
+  kill    SIGKILL of the program, or of one of the processes that it has started, at any moment from
+          its first instant to its last;
+  disk    a disk with room for a few kilobytes more each time, so that it is full at another write:
+          one line and exit code 2.
 """
 
 from __future__ import annotations
@@ -43,7 +47,8 @@ def _undisturbed(name: str, folder: Path, inputs: Inputs, cache: Path) -> Calm:
     path = folder / f"{name}.undisturbed.json"
     if not path.exists():
         shutil.rmtree(folder / name, ignore_errors=True)
-        # The first one fills the cache of compiled programs; the second says how long it takes without that.
+        # The first one fills the cache of compiled programs; the second says how long it takes
+        # without that.
         first = Trial(name, folder / name / "first", inputs, cache).calm().outcome
         trial = Trial(name, folder / name / "calm", inputs, cache)
         calm = trial.calm()
@@ -55,7 +60,12 @@ def _undisturbed(name: str, folder: Path, inputs: Inputs, cache: Path) -> Calm:
 
 
 def attack(
-    name: str, folder: Path, inputs: Inputs, rng: random.Random, force: str = "kill", kills: int = _KILLS
+    name: str,
+    folder: Path,
+    inputs: Inputs,
+    rng: random.Random,
+    force: str = "kill",
+    kills: int = _KILLS,
 ) -> dict[str, Any]:
     """One trial of a scenario; returns its line."""
     cache = folder / "cache"
@@ -82,7 +92,9 @@ def attack(
         line["tracebacks"] = trial.tracebacks()
         if not line["equal"] or line["left"]:
             # For whoever looks for the reason.
-            line["kept"] = str(shutil.move(folder / name / "trial", folder / f"{name}.{trial.mark}"))
+            line["kept"] = str(
+                shutil.move(folder / name / "trial", folder / f"{name}.{trial.mark}")
+            )
     return line
 
 
@@ -111,11 +123,17 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "minutes", nargs="?", type=float, default=15.0, help="15; a stage has one trial at least"
     )
-    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"all by default: {', '.join(SCENARIOS)}")
-    parser.add_argument("--folder", type=Path, default=Path("runs/chaos"), help="where everything lies")
+    parser.add_argument(
+        "stages", nargs="*", metavar="STAGE", help=f"all by default: {', '.join(SCENARIOS)}"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs/chaos"), help="where everything lies"
+    )
     parser.add_argument("--force", choices=tuple(FORCES), default="kill")
     parser.add_argument(
-        "--seed", type=int, help="seed of who is hit and when; what a process does then hangs on the machine"
+        "--seed",
+        type=int,
+        help="seed of who is hit and when; what a process does then hangs on the machine",
     )
     options = parser.parse_args()
     names = ", ".join(SCENARIOS)
@@ -151,7 +169,10 @@ def main() -> int:
         with open(folder / LINES, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         outcome = f"equal {line['equal']}, left {line['left']}, {line['problem'] or ''}"
-        print(f"{time.strftime('%H:%M:%S')} {name}: {len(line['hits'])} attempts, {outcome}", flush=True)
+        print(
+            f"{time.strftime('%H:%M:%S')} {name}: {len(line['hits'])} attempts, {outcome}",
+            flush=True,
+        )
     print(tables(rows_of(folder / LINES)))
     return 1 if any(not line["equal"] or line["left"] for line in lines) else 0
 

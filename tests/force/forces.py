@@ -23,12 +23,16 @@ Hits = list[dict[str, Any]]
 
 def _is_one_line(output: str) -> bool:
     """Whether a program that failed said so in one line."""
-    errors = [line for line in output.splitlines() if "error" in line.lower() or "Traceback" in line]
+    errors = [
+        line for line in output.splitlines() if "error" in line.lower() or "Traceback" in line
+    ]
     return len(errors) == 1 and errors[0].startswith("error: ")
 
 
 def kill(trial: Trial, rng: random.Random, calm: Calm, kills: int) -> Hits:
-    """Kills it so many times at most, unless it ends before: when it writes its first file, then at any moment."""
+    """Kills it so many times at most, unless it ends before: when it writes its first file, then at
+    any moment.
+    """
     hits = [trial.disturb(rng, calm, 0.0)]
     while len(hits) < kills and hits[-1]["code"] != 0:
         hits.append(trial.disturb(rng, calm, 1 - len(hits) / kills))
@@ -36,7 +40,9 @@ def kill(trial: Trial, rng: random.Random, calm: Calm, kills: int) -> Hits:
 
 
 def fill(trial: Trial, rng: random.Random, calm: Calm, kills: int) -> Hits:
-    """Gives it a little more room on the disk each time, until it comes to its end; before that it says so in one line."""
+    """Gives it a little more room on the disk each time, until it comes to its end; before that it
+    says so in one line.
+    """
     del calm, kills
     copy = trial.folder.with_name("copy")
     trial.folder.rename(copy)
@@ -67,7 +73,9 @@ def fill(trial: Trial, rng: random.Random, calm: Calm, kills: int) -> Hits:
 
 def _size(folder: Path) -> int:
     """Bytes on a disk whose pages have 4 KiB, a page a file or folder at least."""
-    return 4096 * sum(1 + math.ceil(path.lstat().st_size / 4096) for path in [folder, *folder.rglob("*")])
+    return 4096 * sum(
+        1 + math.ceil(path.lstat().st_size / 4096) for path in [folder, *folder.rglob("*")]
+    )
 
 
 FORCES = {"kill": kill, "disk": fill}

@@ -2,8 +2,8 @@
 
     python tests/force/house.py [--by-folder] [--names]
 
-The figures are signs of what a reader meets, no aims. `--by-folder` adds a line for each folder of the package, `--names` lists
-every vague binding with its file and line.
+The figures are signs of what a reader meets, no aims. `--by-folder` adds a line for each folder of
+the package, `--names` lists every vague binding with its file and line.
 """
 
 from __future__ import annotations
@@ -78,7 +78,10 @@ def code_and_comments(text: str) -> tuple[int, int]:
             lines.update(range(token.start[0], token.end[0] + 1))
     docstring_lines = 0
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.body
+        ):
             first = node.body[0]
             is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
             if is_text and isinstance(first.value.value, str):
@@ -89,7 +92,9 @@ def code_and_comments(text: str) -> tuple[int, int]:
 def public_functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Functions of a module and methods of its public classes whose names begin with a letter."""
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith(
+            "_"
+        ):
             yield node
         elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             for member in node.body:
@@ -108,7 +113,9 @@ def count(text: str) -> Counts:
         counts.vague_bindings += name.strip("_") in VAGUE
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
-            counts.tuple_assignments += any(isinstance(target, ast.Tuple) for target in node.targets)
+            counts.tuple_assignments += any(
+                isinstance(target, ast.Tuple) for target in node.targets
+            )
     for function in public_functions(tree):
         counts.public_functions += 1
         counts.documented_functions += ast.get_docstring(function) is not None
@@ -130,7 +137,11 @@ def imported_modules(path: Path, names: dict[str, Path]) -> set[str]:
     """Modules of the package that a file imports anywhere, inside functions too."""
     imported = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "motif_jax":
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.partition(".")[0] == "motif_jax"
+        ):
             module = node.module.partition(".")[2]
             for alias in node.names:
                 member = f"{module}.{alias.name}".strip(".")
@@ -156,7 +167,9 @@ def recordings() -> list[Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--by-folder", action="store_true", help="add a line for each folder")
     parser.add_argument("--names", action="store_true", help="list vague names with their places")
     options = parser.parse_args()

@@ -1,16 +1,21 @@
-"""Draws faults over the whole package, makes them one at a time, and says which of them no test notices.
+"""Draws faults over the whole package, makes them one at a time, and says which of them no test
+notices.
 
-    python tests/force/mutate.py draw             writes the list, mutants.jsonl, from a seed: it is committed before any run
+    python tests/force/mutate.py draw             writes the list, mutants.jsonl, from a seed: it is
+                                                  committed before any run
     nice python tests/force/mutate.py run --out /tmp/verdicts.jsonl [--whole]
 
-A fault takes a statement out, flips an operator or a condition, or changes a number. Every room of the package gets one, the others fall
-where the code is. Each is made in a copy of the working tree and meets the tests of its own module, tests/ROOM/MODULE_test.py, else
-those of tests/ROOM that import it, else all that do: first as `--quick` runs them, then as the default does, each `-x`. A fault is caught, too,
-where they do not end in the time that they have, and do end in it without the fault. With `--whole`, what survives meets all tests of the
-two sets: the faults are made together, and what then fails is run again with each of them alone, until nothing fails. A line is written
-for each: caught by "quick", by the "default", "survived", or "time" where the tests are too slow; the same command continues where it stopped.
-What survives wants a test, or is equivalent: a change that makes no difference; the first of the SPARE last faults stand in for these.
-Left alone are assertions of shapes, texts and type hints.
+A fault takes a statement out, flips an operator or a condition, or changes a number. Every room of
+the package gets one, the others fall where the code is. Each is made in a copy of the working tree
+and meets the tests of its own module, tests/ROOM/MODULE_test.py, else those of tests/ROOM that
+import it, else all that do: first as `--quick` runs them, then as the default does, each `-x`. A
+fault is caught, too, where they do not end in the time that they have, and do end in it without the
+fault. With `--whole`, what survives meets all tests of the two sets: the faults are made together,
+and what then fails is run again with each of them alone, until nothing fails. A line is written for
+each: caught by "quick", by the "default", "survived", or "time" where the tests are too slow; the
+same command continues where it stopped. What survives wants a test, or is equivalent: a change that
+makes no difference; the first of the SPARE last faults stand in for these. Left alone are
+assertions of shapes, texts and type hints.
 """
 
 from __future__ import annotations
@@ -64,8 +69,11 @@ NAMES = {
     "any": "all",
     "all": "any",
 }
-# Assertions of shapes, docstrings, and types; zip(strict=True) and dataclass(frozen=True) are assertions too.
-ALONE = re.compile(r"chex\.assert|'|\"|[A-Z][a-z]\w* = |(tuple|list|dict|type|Callable)\[|strict=|frozen=")
+# Assertions of shapes, docstrings, and types; zip(strict=True) and dataclass(frozen=True) are
+# assertions too.
+ALONE = re.compile(
+    r"chex\.assert|'|\"|[A-Z][a-z]\w* = |(tuple|list|dict|type|Callable)\[|strict=|frozen="
+)
 REMOVABLE = (
     ast.Expr
     | ast.Assign
@@ -95,18 +103,23 @@ def hidden(tree: ast.Module) -> set[int]:
     roots: list[ast.AST] = []
     for node in list(ast.walk(tree))[1:]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            roots += [node.returns, *(a.annotation for a in ast.walk(node.args) if isinstance(a, ast.arg))]
+            roots += [
+                node.returns,
+                *(a.annotation for a in ast.walk(node.args) if isinstance(a, ast.arg)),
+            ]
         elif isinstance(node, ast.AnnAssign):
             roots.append(node.annotation)
-        elif isinstance(node, ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Assert) or ALONE.match(
-            ast.unparse(node)
-        ):
+        elif isinstance(
+            node, ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Assert
+        ) or ALONE.match(ast.unparse(node)):
             roots.append(node)
     return {id(inner) for root in roots if root is not None for inner in ast.walk(root)}
 
 
 def kind_of(node: ast.AST, often: set[str]) -> str | None:
-    """What may happen to a node, None for nothing; `often` are names that are written more than once."""
+    """What may happen to a node, None for nothing; `often` are names that are written more than
+    once.
+    """
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name | ast.Tuple):
         # Without its only value a name is an error wherever it is read: nothing to find out.
         return "removed" if ast.unparse(node.targets[0]) in often else None
@@ -130,7 +143,9 @@ def changes(file: Path, root: Path) -> Iterator[Change]:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     alone = hidden(tree)
     stored = [
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     ]
     often = {name for name in stored if stored.count(name) > 1}
     last = [id(node.body[-1]) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
@@ -208,7 +223,9 @@ def tests_of(file: str, root: Path) -> list[str]:
     uses = re.compile(rf"\b{package}\.{module}\b|{package} import .*\b{module}\b|\b{module}\.[a-z]")
 
     def users(where: Path) -> list[Path]:
-        paths = [path for path in sorted(where.rglob("*_test.py")) if "end_to_end" not in path.parts]
+        paths = [
+            path for path in sorted(where.rglob("*_test.py")) if "end_to_end" not in path.parts
+        ]
         return [path for path in paths if uses.search(path.read_text(encoding="utf-8"))]
 
     tests = [module_test] if module_test.exists() else users(folder) or users(root / "tests")
@@ -216,7 +233,9 @@ def tests_of(file: str, root: Path) -> list[str]:
 
 
 def draw(root: Path) -> list[Change]:
-    """One fault of every room, and so many more of the whole package that they are COUNT, and SPARE ones."""
+    """One fault of every room, and so many more of the whole package that they are COUNT, and SPARE
+    ones.
+    """
     by_folder: dict[str, list[Change]] = {}
     for file in sorted((root / "motif_jax").rglob("*.py")):
         parts = file.relative_to(root / "motif_jax").parts
@@ -273,9 +292,20 @@ def by_its_own(root: Path, fault: Change) -> str:
 
 def failing(root: Path, tests: list[str], flags: list[str]) -> list[str]:
     """The tests, or files that cannot be imported, which fail on two workers."""
-    command = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist=worksteal", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n2",
+        "--dist=worksteal",
+        "-p",
+        "no:cacheprovider",
+    ]
     ended = subprocess.run([*command, *flags, *tests], cwd=root, capture_output=True, text=True)
-    return re.findall(r"^(?:FAILED|ERROR) (\S+?\.py(?:::.+?)?)(?: - .*)?$", ended.stdout, re.MULTILINE)
+    return re.findall(
+        r"^(?:FAILED|ERROR) (\S+?\.py(?:::.+?)?)(?: - .*)?$", ended.stdout, re.MULTILINE
+    )
 
 
 def by_all(root: Path, faults: list[Change]) -> Iterator[tuple[Change, str]]:
@@ -306,7 +336,9 @@ def listed(root: Path) -> list[Change]:
     faults = [Change(**json.loads(line)) for line in LIST.read_text(encoding="utf-8").splitlines()]
     stale = [fault for fault in faults if fault not in changes(root / fault.file, root)]
     if stale:
-        sys.exit(f"the code has changed since the list was drawn, for instance {stale[0].file}: draw again")
+        sys.exit(
+            f"the code has changed since the list was drawn, for instance {stale[0].file}: draw again"
+        )
     return faults
 
 
@@ -327,7 +359,16 @@ def run(out: Path, *, all_tests: bool) -> None:
     )  # fmt: skip
     compile_quickly()
     sys.dont_write_bytecode = True
-    for name in ("jax", "jax.numpy", "flax.linen", "optax", "chex", "pytest", "hypothesis", "ml_collections"):
+    for name in (
+        "jax",
+        "jax.numpy",
+        "flax.linen",
+        "optax",
+        "chex",
+        "pytest",
+        "hypothesis",
+        "ml_collections",
+    ):
         importlib.import_module(name)  # once for all faults: processes are forked from this one
     try:
         ignored = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "runs")
@@ -356,8 +397,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("command", choices=("draw", "run"))
-    parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"), help="where verdicts are written")
-    parser.add_argument("--whole", action="store_true", help="all tests for what its module's do not notice")
+    parser.add_argument(
+        "--out", type=Path, default=Path("mutants.jsonl"), help="where verdicts are written"
+    )
+    parser.add_argument(
+        "--whole", action="store_true", help="all tests for what its module's do not notice"
+    )
     options = parser.parse_args()
     if options.command == "draw":
         lines = (json.dumps(dataclasses.asdict(fault)) + "\n" for fault in draw(REPOSITORY))

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 
 class Compared(NamedTuple):
-    """What must be the same whatever was done to a run, in words, and what gives it from its folder and the trial's.
+    """What must be the same whatever was done to a run, in words, and what gives it from its folder
+    and the trial's.
 
     It can be written as JSON; AssertionError where something is wrong in itself.
     """
@@ -82,7 +83,9 @@ def episodes(*summaries: str) -> Compared:
         contents: dict[str, Any] = {}
         for journal in workdir.rglob("episodes.jsonl"):
             rows = rows_of(journal)
-            assert len({row["index"] for row in rows}) == len(rows), f"{journal} holds an episode twice"
+            assert len({row["index"] for row in rows}) == len(rows), (
+                f"{journal} holds an episode twice"
+            )
             rows = [_without_session(row) for row in rows]
             contents[str(journal.relative_to(workdir))] = sorted(rows, key=lambda row: row["index"])
         for name in summaries:
@@ -90,7 +93,9 @@ def episodes(*summaries: str) -> Compared:
         assert contents
         return contents
 
-    return Compared(", ".join(["each episode's row", *(f"means of `{name}`" for name in summaries)]), outcome)
+    return Compared(
+        ", ".join(["each episode's row", *(f"means of `{name}`" for name in summaries)]), outcome
+    )
 
 
 def _without_session(row: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +103,9 @@ def _without_session(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def counters(steps: int) -> Compared:
-    """Of a training whose course hangs on timing: it came to its end, and nothing is counted or played twice."""
+    """Of a training whose course hangs on timing: it came to its end, and nothing is counted or
+    played twice.
+    """
 
     def outcome(workdir: Path, trial: Path) -> Any:
         reached = [row["step"] for row in rows_of(workdir / "metrics.jsonl")]
@@ -137,7 +144,9 @@ def rows(name: str, *without: str) -> Compared:
     """The lines of a file in their order, each without what hangs on the clock or the machine."""
 
     def outcome(workdir: Path, trial: Path) -> Any:
-        return [{k: v for k, v in row.items() if k not in without} for row in rows_of(workdir / name)]
+        return [
+            {k: v for k, v in row.items() if k not in without} for row in rows_of(workdir / name)
+        ]
 
     return Compared(f"lines of `{name}`", outcome)
 

@@ -29,7 +29,9 @@ RECALL = (
 class Inputs(stage_inputs.Inputs):
     """What scenarios read, made once."""
 
-    def __init__(self, folder: Path, launch: Callable[..., object] = reward_fixtures.launch) -> None:
+    def __init__(
+        self, folder: Path, launch: Callable[..., object] = reward_fixtures.launch
+    ) -> None:
         """`launch` runs a stage as `reward_fixtures.launch` does."""
         super().__init__(folder)
         self._launch = launch
@@ -40,7 +42,9 @@ class Inputs(stage_inputs.Inputs):
 
     @functools.cached_property
     def reward(self) -> Path:
-        return self._run("train_reward", "reward", f"dataset_dir={self.dataset} annotator=test {ONE}")
+        return self._run(
+            "train_reward", "reward", f"dataset_dir={self.dataset} annotator=test {ONE}"
+        )
 
     @functools.cached_property
     def pairs(self) -> Path:

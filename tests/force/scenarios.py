@@ -1,4 +1,6 @@
-"""Small runs of every stage, each with what must come out whatever was done to it: for chaos.py and its test."""
+"""Small runs of every stage, each with what must come out whatever was done to it: for chaos.py and
+its test.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class Scenario(NamedTuple):
     def flags(self, at: Inputs, trial: Path) -> list[str]:
         if self.copied and not (trial / self.copied).exists():
             shutil.copytree(getattr(at, self.copied), trial / self.copied)
-        return [f"--config.{flag.format(at=at, trial=trial)}" for flag in shlex.split(self.flag_text)]
+        return [
+            f"--config.{flag.format(at=at, trial=trial)}" for flag in shlex.split(self.flag_text)
+        ]
 
 
 _LEVEL = f"environment.name={stage_inputs.LEVEL}"

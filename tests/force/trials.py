@@ -1,4 +1,6 @@
-"""One run folder of a scenario under force: started, killed at a moment, continued, compared, and searched for what it left behind."""
+"""One run folder of a scenario under force: started, killed at a moment, continued, compared, and
+searched for what it left behind.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ _GONE_SECONDS = 90.0
 _RUN_SECONDS = 300.0
 # Of the kills, those of the program itself.
 _SHARE_OF_PROGRAM = 0.6
-# Of the kills, those that come before anything was written, and of the others those that wait for the next write.
+# Of the kills, those that come before anything was written, and of the others those that wait for
+# the next write.
 _SHARE_OF_START = 0.15
 _SHARE_OF_WRITES = 0.4
 _WRITE_SECONDS = 1.0
@@ -34,7 +37,9 @@ _SAVING = ".saving"
 
 
 class Calm(NamedTuple):
-    """An undisturbed run: what came out, how long it took, and when it had written its first file."""
+    """An undisturbed run: what came out, how long it took, and when it had written its first
+    file.
+    """
 
     outcome: Any
     seconds: float
@@ -107,9 +112,11 @@ class Trial:
         return Calm(json.loads(json.dumps(outcome)), seconds, ready)
 
     def disturb(self, rng: random.Random, calm: Calm, share: float) -> dict[str, Any]:
-        """Starts it and kills one of its processes: what was hit (None: it had ended before), and its exit code.
+        """Starts it and kills one of its processes: what was hit (None: it had ended before), and
+        its exit code.
 
-        `share`: of its work, as much as is probably not done yet; 0: it hits when the first file is written.
+        `share`: of its work, as much as is probably not done yet; 0: it hits when the first file is
+        written.
         """
         written = self._written()
         half_written = self._half_written()
@@ -125,7 +132,9 @@ class Trial:
                 with contextlib.suppress(processes.subprocess.TimeoutExpired):
                     program.wait(seconds)
                 if awaits_write:
-                    self._await(program, lambda: self._half_written() - half_written, _WRITE_SECONDS)
+                    self._await(
+                        program, lambda: self._half_written() - half_written, _WRITE_SECONDS
+                    )
             if program.process.poll() is not None:
                 return {"hit": None, "code": program.process.returncode}
             others = sorted(processes.descendants(program.pid))
@@ -137,7 +146,10 @@ class Trial:
             code = self._end_of(program)
             process_ids = {program.pid, *others}
         processes.wait_until(
-            lambda: not processes.still_there(process_ids) and not processes.processes_with(MARK, self.mark),
+            lambda: (
+                not processes.still_there(process_ids)
+                and not processes.processes_with(MARK, self.mark)
+            ),
             f"the end of the processes of {name}",
             _GONE_SECONDS,
         )
@@ -145,14 +157,20 @@ class Trial:
 
     @staticmethod
     def _await(program: processes.Program, is_seen: Callable[[], object], seconds: float) -> None:
-        """Returns at the first sight of something, at the program's end, or when the time is over."""
+        """Returns at the first sight of something, at the program's end, or when the time is
+        over.
+        """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and program.process.poll() is None and not is_seen():
             time.sleep(0.001)
 
     def _written(self) -> set[Any]:
-        """All files but locks, which are written before anything is done, each with its size and time."""
-        return _states(path for path in self.folder.rglob("*") if path.name != _LOCK and not path.is_dir())
+        """All files but locks, which are written before anything is done, each with its size and
+        time.
+        """
+        return _states(
+            path for path in self.folder.rglob("*") if path.name != _LOCK and not path.is_dir()
+        )
 
     def _half_written(self) -> set[Any]:
         """What somebody is about to rename into its place."""
@@ -173,14 +191,18 @@ class Trial:
         leftovers = [f"process {pid}" for pid in processes.processes_with(MARK, self.mark)]
         leftovers += [f"temporary {name}" for name in os.listdir(self.temporary)]
         leftovers += [f"file {path.relative_to(self.folder)}" for path in _unfinished(self.folder)]
-        leftovers += [f"folder {path.relative_to(self.folder)}" for path in self.folder.rglob(_STAGING)]
+        leftovers += [
+            f"folder {path.relative_to(self.folder)}" for path in self.folder.rglob(_STAGING)
+        ]
         for lock in self.folder.rglob(_LOCK):
             with open(lock) as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     leftovers.append(f"lock {lock.name}")
-        return leftovers + [f"memory {name}" for name in processes.unused_shared_memory() - self.memory]
+        return leftovers + [
+            f"memory {name}" for name in processes.unused_shared_memory() - self.memory
+        ]
 
     def tracebacks(self) -> int:
         """How often the log has one."""
@@ -202,7 +224,9 @@ def _unfinished(folder: Path) -> Iterator[Path]:
         folder_path = Path(parent)
         for name in [*folders, *names]:
             is_partial = (
-                name.endswith((".tmp", ".part")) or "orbax-checkpoint-tmp" in name or name == "assembled"
+                name.endswith((".tmp", ".part"))
+                or "orbax-checkpoint-tmp" in name
+                or name == "assembled"
             )
             if is_partial or name.startswith(".removed-") or folder_path.name == _SAVING:
                 yield folder_path / name

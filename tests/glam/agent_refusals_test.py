@@ -1,4 +1,6 @@
-"""Networks that read prompts are refused in one line where section, prompts and actions do not fit."""
+"""Networks that read prompts are refused in one line where section, prompts and actions do not
+fit.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def agent_of(talker: Path, shape: tuple[int, ...], tokens: int = 160) -> Any:
 
 @pytest.mark.parametrize("shape", [(5, 3), (6,), (7, 3), (6, 3, 1)])
 def test_candidates_of_another_shape_are_refused(talker: Path, shape: tuple[int, ...]) -> None:
-    with refuses(f"the environment's candidates are {list(shape)}: they must be [6 actions, tokens]"):
+    with refuses(
+        f"the environment's candidates are {list(shape)}: they must be [6 actions, tokens]"
+    ):
         agent_of(talker, shape)
 
 

@@ -92,12 +92,18 @@ def test_logits_and_values_come_from_scores_or_heads(folders, name, policy):
         states, _ = jax.jit(model.extend)(loaded.params, prompt, start, jnp.ones_like(start, bool))
         opening = states.after[:, 0, 0]
     first = partial(one.heads.apply, params["heads"], states=opening)
-    scores = first("actions") if policy == "actions" else loaded.score(texts, list(one.spec.action_names))
+    scores = (
+        first("actions")
+        if policy == "actions"
+        else loaded.score(texts, list(one.spec.action_names))
+    )
     np.testing.assert_allclose(logits.reshape(4, -1), scores, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(value.reshape(-1), first("value"), rtol=1e-4, atol=1e-5)
     empty_prompt = jnp.full((1, 160), -1)
     prompt_of_one_token = empty_prompt.at[0, 0].set(0)
-    actions = {name: rows[:1] for name, rows in fields.items() if name in one.fields and name != "tokens"}
+    actions = {
+        name: rows[:1] for name, rows in fields.items() if name in one.fields and name != "tokens"
+    }
     of_empty = one.logits_and_values(params, empty_prompt, **actions)
     of_one_token = one.logits_and_values(params, prompt_of_one_token, **actions)
     for array, expected in zip(of_empty, of_one_token, strict=True):
@@ -124,7 +130,10 @@ def test_an_agent_has_the_published_parts_by_default(folders):
     assert (str(one.source), one.keep_embedding, one.dropout) == (str(folders["t5"]), None, False)
     assert one.fields == ("tokens",)
     assert list(one.heads.configs) == ["value"]
-    assert (one.heads.configs["value"].widths, one.heads.configs["value"].activation) == ((3, 4), "sigmoid")
+    assert (one.heads.configs["value"].widths, one.heads.configs["value"].activation) == (
+        (3, 4),
+        "sigmoid",
+    )
     assert one.initial_state(3).shape[0] == 3
 
 
@@ -191,7 +200,9 @@ def test_end_tokens_stand_where_the_config_says(folders, tmp_path):
     folder = talkers.write(tmp_path / "ends")
     backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
     end = backend.token_to_id("</s>")
-    backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
+    backend.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", end)]
+    )
     backend.save(str(folder / "tokenizer.json"))
     nowhere = {"special_tokens": "nowhere"}
     ends = []
@@ -202,7 +213,9 @@ def test_end_tokens_stand_where_the_config_says(folders, tmp_path):
         out = empty_observation(env.spec)
         env.reset(0, out)
         row = out["tokens"][out["tokens"] >= 0]
-        actions = zip(*agent_networks.class_of(config).make(config, env.spec).candidates, strict=True)
+        actions = zip(
+            *agent_networks.class_of(config).make(config, env.spec).candidates, strict=True
+        )
         ends.append((row[-1] == end, any(words[present][-1] == end for words, present in actions)))
     assert ends == [(True, False), (False, False), (True, True)]
 
@@ -210,7 +223,9 @@ def test_end_tokens_stand_where_the_config_says(folders, tmp_path):
 @pytest.mark.parametrize("name", talkers.CONFIGS)
 @pytest.mark.slow
 def test_a_prompt_may_have_its_own_actions(folders, name):
-    """Of two prompts with the actions in another order and one missing, the logits are the same in that order."""
+    """Of two prompts with the actions in another order and one missing, the logits are the same in
+    that order.
+    """
     folder = folders[name]
     plain = made(folder, glam_separate_tokens=True)
     words, present = plain.candidates
@@ -259,7 +274,9 @@ def test_untrained_models_leave_out_as_published(folders):
     params = one.init(jax.random.key(1))
     tokens = prompts(folder)[0]["tokens"]
     rows = jax.jit(one.logits_and_values)
-    first, again, other = (rows(params, rows_shown)[0] for rows_shown in (tokens, tokens, tokens[::-1]))
+    first, again, other = (
+        rows(params, rows_shown)[0] for rows_shown in (tokens, tokens, tokens[::-1])
+    )
     np.testing.assert_array_equal(first, again)
     assert not np.allclose(first, other[::-1], atol=1e-4)
     assert not made(folder, glam_untrained_dropout=True).dropout

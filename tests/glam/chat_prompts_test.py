@@ -1,4 +1,6 @@
-"""A chat model as the agent: a prompt is the user's turn by its template, and an action the beginning of the answer."""
+"""A chat model as the agent: a prompt is the user's turn by its template, and an action the
+beginning of the answer.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ PROMPT_TOKENS = 900
 
 
 def write_model(path: Path, family: str) -> Path:
-    """A tiny GPT-2 with the tokens and the template of a family of chat models; the tokenizer begins texts, too."""
+    """A tiny GPT-2 with the tokens and the template of a family of chat models; the tokenizer
+    begins texts, too.
+    """
     chosen = chat_families.FAMILIES[family]
     chat_families.write(path, chosen, adds_bos=bool(chosen.bos))
     size = Backend.from_file(str(path / "tokenizer.json")).get_vocab_size()
@@ -78,11 +82,15 @@ def steps_of(agent: AgentConfig) -> list[dict[str, np.ndarray]]:
 
 
 def rendered(model: Path, prompt: str, action: str) -> list[int]:
-    """The tokens of the prompt as the template writes it, and of the action as the answer's beginning."""
+    """The tokens of the prompt as the template writes it, and of the action as the answer's
+    beginning.
+    """
     template = chat_template.read(model)
     assert template is not None
     text = template.prompt([{"role": "user", "content": prompt.rstrip(" ")}]) + action
-    return Backend.from_file(str(model / "tokenizer.json")).encode(text, add_special_tokens=False).ids
+    return (
+        Backend.from_file(str(model / "tokenizer.json")).encode(text, add_special_tokens=False).ids
+    )
 
 
 def tokens_in(row: np.ndarray) -> list[int]:
@@ -101,9 +109,13 @@ def test_the_level_shows_the_tokens_of_the_rendered_template(tmp_path: Path, fam
 
 
 @pytest.mark.parametrize("family", ["headers", "instructions"])
-def test_a_prompt_begins_once_where_template_and_tokenizer_begin_it(tmp_path: Path, family: str) -> None:
+def test_a_prompt_begins_once_where_template_and_tokenizer_begin_it(
+    tmp_path: Path, family: str
+) -> None:
     model = write_model(tmp_path, family)
-    bos = Backend.from_file(str(model / "tokenizer.json")).token_to_id(chat_families.FAMILIES[family].bos)
+    bos = Backend.from_file(str(model / "tokenizer.json")).token_to_id(
+        chat_families.FAMILIES[family].bos
+    )
 
     step = steps_of(trained(model))[0]
 
@@ -186,7 +198,9 @@ def test_a_training_says_that_prompts_are_turns(chatml: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [{"compat.glam_separate_tokens": True}, {"network.policy": "actions"}], ids=["apart", "head"]
+    "values",
+    [{"compat.glam_separate_tokens": True}, {"network.policy": "actions"}],
+    ids=["apart", "head"],
 )
 def test_published_prompts_and_heads_read_plain_text(chatml: Path, values: dict[str, Any]) -> None:
     agent = trained(chatml, **values)
@@ -203,7 +217,8 @@ def test_an_encoder_and_decoder_reads_plain_text(tmp_path: Path) -> None:
 
     assert "prompt_turn" not in options_of(trained(model))
     with pytest.raises(
-        UserError, match=r"config\.network\.chat='always': must be auto or never: .* no chat template"
+        UserError,
+        match=r"config\.network\.chat='always': must be auto or never: .* no chat template",
     ):
         options_of(trained(model, **{"network.chat": "always"}))
 

@@ -24,8 +24,15 @@ PROMPTS = [[0, 1, -1, -1], [2, 3, 4, -1], [5, -1, -1, -1], [6, 7, 8, -1]]
 
 
 def cloning_batches(unshuffled: bool) -> CloningBatches:
-    values = {"batch_size": 2, "seed": 3, "compat.bc_unshuffled": unshuffled, "network.prompt_tokens": 4}
-    return CloningBatches(read_section(CloningConfig, load_config("clone_behaviour", "", values)), STEPS)
+    values = {
+        "batch_size": 2,
+        "seed": 3,
+        "compat.bc_unshuffled": unshuffled,
+        "network.prompt_tokens": 4,
+    }
+    return CloningBatches(
+        read_section(CloningConfig, load_config("clone_behaviour", "", values)), STEPS
+    )
 
 
 @pytest.mark.parametrize("unshuffled", [False, True])

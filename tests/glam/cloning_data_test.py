@@ -31,7 +31,9 @@ def config_of(folder: Path, **values: Any) -> CloningConfig:
     return read_section(CloningConfig, load_config("clone_behaviour", "", {**named, **values}))
 
 
-def load(folder: Path, actions: list[int], special: bool = False, **values: Any) -> cloning_data.CloningData:
+def load(
+    folder: Path, actions: list[int], special: bool = False, **values: Any
+) -> cloning_data.CloningData:
     pairs = Pairs(PROMPTS[: len(actions)], actions, {})
     return cloning_data.load(config_of(folder, **values), pairs, actions=3, special=special)
 
@@ -64,9 +66,7 @@ def test_the_last_steps_are_held_out(folder: Path, values: dict[str, Any], train
 
 
 def test_a_training_leaves_steps_to_measure_with(folder: Path) -> None:
-    message = (
-        r"config\.train_pairs=5: must be below the 5 steps that there are: the rest is what is measured with"
-    )
+    message = r"config\.train_pairs=5: must be below the 5 steps that there are: the rest is what is measured with"
     with pytest.raises(UserError, match=message):
         load(folder, ACTIONS, train_pairs=5)
 
@@ -80,10 +80,10 @@ def test_a_training_leaves_steps_to_measure_with(folder: Path) -> None:
         ([], "0"),
     ],
 )
-def test_too_few_steps_or_unknown_actions_are_refused(folder: Path, actions: list[int], steps: str) -> None:
-    message = (
-        f"config.trajectories={folder}: must hold at least 2 steps with actions from 0 to 2, it has {steps}"
-    )
+def test_too_few_steps_or_unknown_actions_are_refused(
+    folder: Path, actions: list[int], steps: str
+) -> None:
+    message = f"config.trajectories={folder}: must hold at least 2 steps with actions from 0 to 2, it has {steps}"
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
         load(folder, actions)
 

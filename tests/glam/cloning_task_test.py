@@ -66,7 +66,11 @@ def test_losses_are_those_of_the_experts_tokens(network):
             prompt = prompts[row : row + 1]
             target_tokens = jnp.array([target])
             by_itself = score(
-                params["model"], jnp.maximum(prompt, 0), prompt >= 0, target_tokens, target_tokens >= 0
+                params["model"],
+                jnp.maximum(prompt, 0),
+                prompt >= 0,
+                target_tokens,
+                target_tokens >= 0,
             )
             expected = expected - float(by_itself.total[0, 0])
             tokens = tokens + len(target)
@@ -82,7 +86,8 @@ def test_tokens_are_predicted_by_their_probabilities_whatever_it_acts_by(network
     params = network.init(jax.random.key(3))
     prompts = jnp.array([[5, 6, 7]])
     one, other = (
-        jax.jit(target.logits_and_values)(params, prompts)[0] for target in (published_target, plain_target)
+        jax.jit(target.logits_and_values)(params, prompts)[0]
+        for target in (published_target, plain_target)
     )
     np.testing.assert_array_equal(one, other)
 
@@ -92,7 +97,9 @@ def test_low_rank_additions_are_cloned_into_a_base_that_stays(model):
     parallel = DataParallel(jax.local_devices()[:1])
     tokens = np.arange(5, 29, dtype=np.int32)
     rows = np.arange(8)
-    data = CloningData(tokens, np.arange(0, 25, 3), rows.astype(np.int32) % 6, rows, rows, "made up")
+    data = CloningData(
+        tokens, np.arange(0, 25, 3), rows.astype(np.int32) % 6, rows, rows, "made up"
+    )
     losses = []
     for patterns in ("*/attention/query", ""):
         config, network = made("clone_behaviour", model, **{"lora.patterns": patterns})
@@ -100,7 +107,9 @@ def test_low_rank_additions_are_cloned_into_a_base_that_stays(model):
         task = cloning_task.CloningTask(cloning, network, data, parallel, (1, 0), {})
         trainer = OfflineTrainer(task, parallel)
         carry = trainer.place(task.init_state())
-        losses.append(task.evaluate(carry.state, carry.shared, TrainingPosition()).row["validation/loss"])
+        losses.append(
+            task.evaluate(carry.state, carry.shared, TrainingPosition()).row["validation/loss"]
+        )
         if patterns:
             before = jax.device_get((carry.state.params, carry.shared))
             carry, _ = trainer.train_chunk(carry, task.batches(0, 1))

@@ -1,4 +1,6 @@
-"""Trajectories collected and cloned: what is written, that runs continue, what is refused, and that the clone plays."""
+"""Trajectories collected and cloned: what is written, that runs continue, what is refused, and that
+the clone plays.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def test_a_collection_that_is_killed_ends_with_the_same_trajectories(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("switches", [{}, {"glam_french_goal": True, "drrn_first_observation": True}])
+@pytest.mark.parametrize(
+    "switches", [{}, {"glam_french_goal": True, "drrn_first_observation": True}]
+)
 def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, switches):
     options = {"language": "french", "observations": 1, "max_episode_steps": None}
     options |= {"compat": switches} if switches else {}
@@ -53,11 +57,19 @@ def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, switches):
     episode = parquet.TrajectoryEpisode(0, 0, ["a", "b"], [0, 1], [0.0, 1.0])
     parquet.write(tmp_path / parquet.FILE, [episode], about)
     model = talkers.write(tmp_path / "model")
-    values = {"trajectories": str(tmp_path), "network.model": str(model), "network.prompt_tokens": 200}
+    values = {
+        "trajectories": str(tmp_path),
+        "network.model": str(model),
+        "network.prompt_tokens": 200,
+    }
     for french_goal in (True, False):
-        asked = load_config("clone_behaviour", "smoke", {**values, "compat.glam_french_goal": french_goal})
+        asked = load_config(
+            "clone_behaviour", "smoke", {**values, "compat.glam_french_goal": french_goal}
+        )
         asked = asked.lock()
-        environment_options = settings.environment_options(agent_config(clone_behaviour.resolved(asked)))
+        environment_options = settings.environment_options(
+            agent_config(clone_behaviour.resolved(asked))
+        )
         for name in ("glam_french_goal", "drrn_first_observation"):
             assert environment_options["compat"][name] == bool(switches)
         assert environment_options["language"] == "french"
@@ -83,7 +95,9 @@ def test_options_that_the_trajectories_lack_are_refused(tmp_path, key, value, li
     values = {"trajectories": str(tmp_path), "environment.babyai_text.observations": 2}
 
     def resolved(**changes):
-        return clone_behaviour.resolved(load_config("clone_behaviour", "smoke", {**values, **changes}))
+        return clone_behaviour.resolved(
+            load_config("clone_behaviour", "smoke", {**values, **changes})
+        )
 
     assert resolved()["environment"]["babyai_text"]["observations"] == 2
     with pytest.raises(
@@ -100,7 +114,11 @@ def cloned(tmp_path):
     episodes = [parquet.TrajectoryEpisode(0, 0, ["a", "b"], [0, 1], [0.0, 1.0]) for _ in range(20)]
     parquet.write(tmp_path / parquet.FILE, episodes, about)
     model = talkers.write(tmp_path / "model")
-    values = {"trajectories": str(tmp_path), "network.model": str(model), "network.prompt_tokens": 200}
+    values = {
+        "trajectories": str(tmp_path),
+        "network.model": str(model),
+        "network.prompt_tokens": 200,
+    }
     return run_stage("clone_behaviour", tmp_path / "clone", **values, epochs=1), model
 
 
@@ -117,7 +135,9 @@ def test_a_clone_begins_alike_with_and_without_its_first_checkpoint(cloned):
     assert digest is not None
     talkers.write(model, seed=1)
     assert agent_policy.digest(clone, 0) != digest
-    with pytest.raises(UserError, match=r"was trained with a different model than config\.network\.model"):
+    with pytest.raises(
+        UserError, match=r"was trained with a different model than config\.network\.model"
+    ):
         agent_policy.load(clone, "0")
     agent_policy.load(clone)  # has parameters of its own
 
@@ -142,7 +162,9 @@ def test_the_checkpoint_of_a_clone_is_that_of_its_summary(tmp_path, capsys):
     run_folder.describe(tmp_path, config)
     losses = (3.0, 1.0, 2.0, 2.5)
     rows = [{"epoch": number, "validation/loss": loss} for number, loss in enumerate(losses)]
-    with Checkpoints(tmp_path / "checkpoints", keep=2, keep_best="validation_loss", best_mode="min") as saved:
+    with Checkpoints(
+        tmp_path / "checkpoints", keep=2, keep_best="validation_loss", best_mode="min"
+    ) as saved:
         for number, loss in enumerate(losses):
             metrics = {"validation_loss": loss} if number < 2 else {}  # the best so far have one
             saved.save(number, {"curve": {"rows": rows[: number + 1]}}, metrics)

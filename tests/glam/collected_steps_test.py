@@ -18,13 +18,19 @@ Player = Callable[[int], list[dict[str, Any]]]
 
 
 @pytest.fixture
-def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Player], tuple[list[int], Any]]:
-    """Collects 70 steps with a made-up player; the numbers of episodes that it was asked for, and the rows that were used."""
+def play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Player], tuple[list[int], Any]]:
+    """Collects 70 steps with a made-up player; the numbers of episodes that it was asked for, and
+    the rows that were used.
+    """
 
     def play(rows_of: Player) -> tuple[list[int], Any]:
         counts: list[int] = []
 
-        def play_policy(journal, title, game, policy, episode_seeds, *arguments: Any) -> list[dict[str, Any]]:
+        def play_policy(
+            journal, title, game, policy, episode_seeds, *arguments: Any
+        ) -> list[dict[str, Any]]:
             counts.append(len(episode_seeds))
             return rows_of(len(episode_seeds))
 
@@ -43,7 +49,9 @@ def episodes(count: int) -> list[dict[str, Any]]:
 
 
 def test_more_episodes_are_played_until_they_have_the_steps(play) -> None:
-    """24 episodes of 3 steps have 70: ten times the first two, then as many as are expected to do."""
+    """24 episodes of 3 steps have 70: ten times the first two, then as many as are expected to
+    do.
+    """
     counts, rows = play(episodes)
 
     assert counts == [2, 20, 23, 25]

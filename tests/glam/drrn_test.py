@@ -70,12 +70,16 @@ def read(tokens, table, layer):
 
 def by_hand(network, params, prompts):
     params = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
-    prompt_states = [read(prompt[prompt >= 0], params["embedding"], params["prompt"]) for prompt in prompts]
+    prompt_states = [
+        read(prompt[prompt >= 0], params["embedding"], params["prompt"]) for prompt in prompts
+    ]
     actions = zip(*network.candidates, strict=True)
     action_states = [
         read(words[present], params["embedding"], params["action"]) for words, present in actions
     ]
-    both = np.array([[np.concatenate([one, other]) for other in action_states] for one in prompt_states])
+    both = np.array(
+        [[np.concatenate([one, other]) for other in action_states] for one in prompt_states]
+    )
     return linear(np.maximum(linear(both, params["hidden"]), 0), params["q"])[..., 0]
 
 
@@ -89,7 +93,9 @@ def batch(network, seed=0):
     rollouts = random_batch(network.spec, 0, STEPS, ROLLOUTS, seed)
     tokens = prompts((STEPS + 1) * ROLLOUTS, seed).reshape(STEPS + 1, ROLLOUTS, LENGTH)
     shown = {"tokens": tokens, "text_count": np.ones((STEPS + 1, ROLLOUTS), np.int32)}
-    return jax.tree.map(jnp.asarray, rollouts._replace(observation=shown, reward=rollouts.reward * 0.1))
+    return jax.tree.map(
+        jnp.asarray, rollouts._replace(observation=shown, reward=rollouts.reward * 0.1)
+    )
 
 
 def start(folder, **changes):
@@ -169,9 +175,13 @@ def test_devices_remember_all_and_take_one_step(folder):
     _, state, update = start(folder)
     rollouts = batch(agent(folder))
     one, metrics = jax.jit(update)(state, rollouts)
-    halves = jax.tree.map(lambda x: jnp.stack(jnp.split(x, 2, axis=1)), rollouts._replace(initial_state=()))
+    halves = jax.tree.map(
+        lambda x: jnp.stack(jnp.split(x, 2, axis=1)), rollouts._replace(initial_state=())
+    )
     halves = halves._replace(initial_state=rollouts.initial_state.reshape(2, ROLLOUTS // 2, 0))
-    both = jax.jit(jax.vmap(lambda s, b: update(s, b, axis_name="d"), in_axes=(None, 0), axis_name="d"))
+    both = jax.jit(
+        jax.vmap(lambda s, b: update(s, b, axis_name="d"), in_axes=(None, 0), axis_name="d")
+    )
     two, other = both(state, halves)
     first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], two.params) for i in range(2))
     chex.assert_trees_all_equal(first, second)
@@ -186,7 +196,9 @@ def test_the_oldest_make_room():
     for first, steps in ((0, 9), (3, 12)):
         rows = jnp.broadcast_to(jnp.arange(first, first + 3)[:, None], (3, 3))
         shown = jnp.broadcast_to(rows[:, :1, None], (3, 4, 2)).astype(jnp.uint16)
-        more = replay_memory.ReplayMemory(shown, rows, rows * 1.0, rows < 0, rows >= 0, jnp.int32(0))
+        more = replay_memory.ReplayMemory(
+            shown, rows, rows * 1.0, rows < 0, rows >= 0, jnp.int32(0)
+        )
         memory = replay_memory.add(memory, more)
         assert replay_memory.steps_in(memory) == steps
     steps = replay_memory.draw(jax.random.key(0), memory, 12)
@@ -196,7 +208,9 @@ def test_the_oldest_make_room():
 
 def test_draws_are_of_different_numbers_each_as_likely():
     keys = jax.random.split(jax.random.key(0), 3000)
-    numbers = np.asarray(jax.jit(jax.vmap(lambda key: replay_memory.distinct(key, jnp.int32(7), 3)))(keys))
+    numbers = np.asarray(
+        jax.jit(jax.vmap(lambda key: replay_memory.distinct(key, jnp.int32(7), 3)))(keys)
+    )
     assert all(len(set(row)) == 3 for row in numbers.tolist())
     assert (numbers.min(), numbers.max()) == (0, 6)
     shares = np.bincount(numbers.reshape(-1), minlength=7) / len(keys)
@@ -211,6 +225,11 @@ def test_published_prompts_lack_the_first_observation():
         for play in (functools.partial(env.reset, 3), functools.partial(env.step, 0)):
             play(out)
             texts.append(decoded(out["prompt"]))
-    assert [re.findall(r"Observation (\d)", text) for text in texts] == [["0"], ["0", "1"], [], ["0"]]
+    assert [re.findall(r"Observation (\d)", text) for text in texts] == [
+        ["0"],
+        ["0", "1"],
+        [],
+        ["0"],
+    ]
     assert texts[0].startswith(texts[2])
     assert texts[3].endswith("Action 0: turn left")

@@ -1,4 +1,6 @@
-"""Files of tests of generalisation: what is written, what is read again, and refusals of damaged ones."""
+"""Files of tests of generalisation: what is written, what is read again, and refusals of damaged
+ones.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def summary(tmp_path: Path, rows_of_test: list[dict[str, Any]]) -> dict[str, Any
         {"success": float(episode < 4), "return": float(episode % 2), "length": 9, "kind": 0}
         for episode in range(6)
     ]
-    numbers = generalisation_files.summarise(rows_of_test, base, ["goto", "pickup", "open"], 50, 0.9)
+    numbers = generalisation_files.summarise(
+        rows_of_test, base, ["goto", "pickup", "open"], 50, 0.9
+    )
     tests = [{"name": name, "what": "w, x", "environment": "e", **numbers} for name in "nm"]
     written = {
         "player": "p",
@@ -59,7 +63,10 @@ def test_a_test_has_its_means_and_its_change(summary: dict[str, Any]) -> None:
 def test_only_kinds_that_were_played_have_numbers(summary: dict[str, Any]) -> None:
     by_kind = summary["tests"][0]["by_kind"]
 
-    assert {kind: numbers["episodes"] for kind, numbers in by_kind.items()} == {"goto": 3, "pickup": 3}
+    assert {kind: numbers["episodes"] for kind, numbers in by_kind.items()} == {
+        "goto": 3,
+        "pickup": 3,
+    }
 
 
 def test_tests_are_read_as_they_were_written(tmp_path: Path, summary: dict[str, Any]) -> None:
@@ -94,13 +101,20 @@ def test_a_folder_without_tests_is_named(tmp_path: Path) -> None:
         (lambda test: test.pop("return"), "KeyError: 'return'"),
         (lambda test: test.update(name=5), "ValueError: a test's name is not a text"),
         (lambda test: test["length"].update(low=1e15), "ValueError: length has no numbers"),
-        (lambda test: test["success_change"].update(pairs="9"), "ValueError: success_change has no numbers"),
+        (
+            lambda test: test["success_change"].update(pairs="9"),
+            "ValueError: success_change has no numbers",
+        ),
         (lambda test: test["return_change"].pop("low"), "TypeError: "),
     ],
 )
-def test_a_damaged_file_of_tests_is_named(tmp_path: Path, summary: dict[str, Any], damage, message) -> None:
+def test_a_damaged_file_of_tests_is_named(
+    tmp_path: Path, summary: dict[str, Any], damage, message
+) -> None:
     damage(summary["tests"][0])
     (tmp_path / generalisation_files.SUMMARY).write_text(json.dumps(summary))
 
-    with pytest.raises(UserError, match=rf"tests\.json is damaged \({message}.*command writes it again"):
+    with pytest.raises(
+        UserError, match=rf"tests\.json is damaged \({message}.*command writes it again"
+    ):
         generalisation_files.read(tmp_path)

@@ -18,7 +18,9 @@ MIXED = "BabyAI-MixedTrainLocal-v0"
 def test_an_agent_of_one_task_plays_on_other_levels(tmp_path):
     trained = {"environment.name": MIXED, "environment.babyai_text.kind": "goto"}
     agent = str(tmp_path / "agent")
-    untrained.write(tmp_path / "agent", "symbolic", {"reward.intrinsic_coefficient": 0.0, **trained})
+    untrained.write(
+        tmp_path / "agent", "symbolic", {"reward.intrinsic_coefficient": 0.0, **trained}
+    )
     for other, left in ((MIXED, {"goto"}), ("BabyAI-GoToRedBallGrey-v0", set()), (None, {"goto"})):
         config = load_config("test_language_agent")
         config.policy = agent

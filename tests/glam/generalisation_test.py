@@ -30,7 +30,9 @@ TOKENS = PlayedLevel(LOCAL, {"tokenizer": "a file", "prompt_tokens": 100})
 ALL_ABILITIES = frozenset({READS, CHOOSES_WORDS})
 
 
-def names_of(names: str, base: PlayedLevel = PLAIN, abilities: frozenset[str] = ALL_ABILITIES) -> list[str]:
+def names_of(
+    names: str, base: PlayedLevel = PLAIN, abilities: frozenset[str] = ALL_ABILITIES
+) -> list[str]:
     return [test.name for test in chosen(names.split(","), base, abilities)]
 
 
@@ -64,7 +66,9 @@ def test_a_level_may_be_named_as_a_test() -> None:
     ("level", "is_held_out"),
     [("BabyAI-MixedTrainLocal-v0", True), ("BabyAI-PickUpSeqGoToLocal-v0", True), (LOCAL, False)],
 )
-def test_pairs_are_called_unseen_only_where_the_training_excludes_them(level: str, is_held_out: bool) -> None:
+def test_pairs_are_called_unseen_only_where_the_training_excludes_them(
+    level: str, is_held_out: bool
+) -> None:
     test = every(PlayedLevel(level, {}))["unseen_pairs"]
 
     assert test.level == "BabyAI-MixedTestLocal-v0"
@@ -74,7 +78,9 @@ def test_pairs_are_called_unseen_only_where_the_training_excludes_them(level: st
 
 @pytest.mark.parametrize("name", ["danish", "BabyAI-Nowhere-v0"])
 def test_an_unknown_test_is_refused_with_those_there_are(name: str) -> None:
-    with pytest.raises(UserError, match=rf"^config\.tests='{name}': must be 'all', or names of .*french"):
+    with pytest.raises(
+        UserError, match=rf"^config\.tests='{name}': must be 'all', or names of .*french"
+    ):
         names_of(name)
 
 
@@ -91,7 +97,9 @@ def test_the_number_of_distractors_of_the_training_is_no_test() -> None:
 
     assert "distractors_4" not in every(four)
     assert "distractors_4" in every(none)
-    assert not any(name.startswith("distractors") for name in every(room)), "its objects cannot be chosen"
+    assert not any(name.startswith("distractors") for name in every(room)), (
+        "its objects cannot be chosen"
+    )
 
 
 def test_names_of_actions_must_be_as_many_as_the_actions() -> None:
@@ -117,7 +125,8 @@ def test_a_place_replaces_the_options_of_its_test_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "prompt_tokens", "room", "expected"),
     [
-        # Other words may take twice the tokens, as far as there is room; the same words take the same.
+        # Other words may take twice the tokens, as far as there is room; the same words take the
+        # same.
         (BASE, None, None, 100),
         ("no_meaning_nouns", None, None, 200),
         ("no_meaning_nouns", None, 150, 150),

@@ -1,4 +1,6 @@
-"""Actions that a decoder scores as its texts go on: tokenised together with their prompts, whose end may merge with them."""
+"""Actions that a decoder scores as its texts go on: tokenised together with their prompts, whose
+end may merge with them.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     texts = [prompt + action for prompt in whole_prompts() for action in ACTIONS]
-    trainer = trainers.BpeTrainer(vocab_size=300, show_progress=False, special_tokens=["<pad>", "</s>"])
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, show_progress=False, special_tokens=["<pad>", "</s>"]
+    )
     backend.train_from_iterator(texts, trainer)
     backend.save(str(path / "tokenizer.json"))
     sizes = {**talkers.GPT2, "n_positions": 320, "vocab_size": backend.get_vocab_size()}
@@ -149,9 +153,9 @@ def test_the_published_form_has_one_list_of_actions(model: Path) -> None:
 
     backend = Backend.from_file(str(model / "tokenizer.json"))
     assert network.fields == ("tokens",)
-    assert [tokens_in(row) for row in np.where(network.candidates.valid, network.candidates.tokens, -1)] == [
-        backend.encode(action).ids for action in ACTIONS
-    ]
+    assert [
+        tokens_in(row) for row in np.where(network.candidates.valid, network.candidates.tokens, -1)
+    ] == [backend.encode(action).ids for action in ACTIONS]
 
 
 def test_t5_has_one_list_of_actions(tmp_path: Path) -> None:
@@ -165,7 +169,9 @@ def test_a_decoder_needs_the_candidates_of_the_level(model: Path) -> None:
     options = agent_networks.class_of(published).environment_options(published)
     agent = trained(model)
 
-    with pytest.raises(UserError, match=r"config\.compat\.glam_separate_tokens=False: must be True"):
+    with pytest.raises(
+        UserError, match=r"config\.compat\.glam_separate_tokens=False: must be True"
+    ):
         agent_networks.class_of(agent).make(agent, registry.spec(LEVEL, **options))
 
 
@@ -189,8 +195,14 @@ def test_a_clone_learns_the_tokens_of_whole_texts(model: Path, tmp_path: Path, l
     agent = trained(model)
     network: Any = agent_networks.class_of(agent).make(agent, level_of(agent).spec)
     (tmp_path / FILE).write_text("steps")
-    values = {"trajectories": str(tmp_path), "network.model": str(model), "network.prompt_tokens": 300}
-    chosen = read_section(CloningConfig, load_config("clone_behaviour", "", {**values, "batch_size": 3}))
+    values = {
+        "trajectories": str(tmp_path),
+        "network.model": str(model),
+        "network.prompt_tokens": 300,
+    }
+    chosen = read_section(
+        CloningConfig, load_config("clone_behaviour", "", {**values, "batch_size": 3})
+    )
     prompts = whole_prompts()[:4]
     pairs = Pairs(prompts, [0, 3, 5, 1], {})
     data = cloning_data.load(chosen, pairs, len(ACTIONS), True, ACTIONS)

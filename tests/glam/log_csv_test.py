@@ -1,4 +1,6 @@
-"""The published log.csv: its columns, whose statistics a row has, and what a run that is resumed keeps."""
+"""The published log.csv: its columns, whose statistics a row has, and what a run that is resumed
+keeps.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def test_a_row_has_the_episodes_of_its_update(tmp_path: Path, record: bool) -> N
     log.write(1, 200, 4.0, METRICS)
     log.add([episode(0.5, number) for number in range(6)])
     log.write(2, 300, 6.0, METRICS)
-    log.add([episode(0.25, 3), episode(-0.5, 6), episode(0.0, 12), episode(1.0, 24), episode(0.5, 7)])
+    log.add(
+        [episode(0.25, 3), episode(-0.5, 6), episode(0.0, 12), episode(1.0, 24), episode(0.5, 7)]
+    )
     log.write(3, 301, 6.5, METRICS | {"loss/value": 3.0})
     log.write(4, 400, 6.5, METRICS)
     log.close()
@@ -38,16 +42,24 @@ def test_a_row_has_the_episodes_of_its_update(tmp_path: Path, record: bool) -> N
     # Two episodes, and zeros in the place of the other two environments', as published.
     assert (two["return_mean"], two["success_rate"], two["num_frames_max"]) == (0.225, 0.25, 64)
     assert six["loss"] == pytest.approx(-0.5 + 0.5 * 2.0 - 0.01 * 1.5)
-    # What a user plots: all of the published columns, of rows with fewer and with more episodes than environments.
+    # What a user plots: all of the published columns, of rows with fewer and with more episodes
+    # than environments.
     assert_matches_recording("glam_log.csv", (tmp_path / FILE).read_text(), record, exact=False)
 
 
 def test_the_symbolic_log_has_values_and_drrn_no_policys_loss(tmp_path: Path) -> None:
     log = GlamLog(tmp_path, 2, 20.0, (1.0, 0.0), value=True)
-    log.write(0, 100, 1.0, {name: number for name, number in METRICS.items() if name != "loss/policy"})
+    log.write(
+        0, 100, 1.0, {name: number for name, number in METRICS.items() if name != "loss/policy"}
+    )
     log.close()
     (row,) = rows(tmp_path)
-    assert (row["value"], row["policy_loss"], row["value_loss"], row["loss"]) == (0.7, 0.0, 2.0, 2.0)
+    assert (row["value"], row["policy_loss"], row["value_loss"], row["loss"]) == (
+        0.7,
+        0.0,
+        2.0,
+        2.0,
+    )
 
 
 def test_a_run_that_goes_on_drops_what_is_done_again(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Language agents in other levels and after a change of their files: what is refused before the first episode."""
+"""Language agents in other levels and after a change of their files: what is refused before the
+first episode.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def played(agent: Path, **changes: Any) -> PlayedPolicy:
-    return read_section(PlayedPolicy, load_config("evaluate", "smoke", {"policy": str(agent), **changes}))
+    return read_section(
+        PlayedPolicy, load_config("evaluate", "smoke", {"policy": str(agent), **changes})
+    )
 
 
 def test_longer_prompts_than_the_trainings_are_refused_before_an_evaluation(agent: Path) -> None:
@@ -72,6 +76,8 @@ def test_an_agent_before_its_training_is_that_of_its_model(tmp_path: Path) -> No
     talkers.write(inputs.model, "gpt2", seed=1)
 
     assert agent_policy.digest(agent, 0) not in (None, digest)
-    with pytest.raises(UserError, match=r"was trained with a different model than config\.network\.model"):
+    with pytest.raises(
+        UserError, match=r"was trained with a different model than config\.network\.model"
+    ):
         agent_policy.load(agent, "0")
     agent_policy.load(agent)  # has parameters of its own

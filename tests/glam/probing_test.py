@@ -59,7 +59,9 @@ def folder(asked: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     _, _, params, probes = asked
     folder = tmp_path_factory.mktemp("files")
     for first, updates in ((-1, range(3)), (2, [2])):
-        with closing(probing.ProbeFiles(folder, probes, first, clauses_every=2, published=True)) as files:
+        with closing(
+            probing.ProbeFiles(folder, probes, first, clauses_every=2, published=True)
+        ) as files:
             for update in updates:
                 files.write(params, update, 64 * update)
     return folder
@@ -94,7 +96,9 @@ def test_published_lines_have_the_scores(asked: Any, folder: Path) -> None:
 
     scores = np.loadtxt(folder / probing.DISTRIB, delimiter=",")
 
-    np.testing.assert_allclose(scores, np.tile(probes.scores(params).reshape(1, -1), (3, 1)), rtol=1e-5)
+    np.testing.assert_allclose(
+        scores, np.tile(probes.scores(params).reshape(1, -1), (3, 1)), rtol=1e-5
+    )
 
 
 @pytest.mark.slow
@@ -118,21 +122,33 @@ def test_a_description_has_actions_and_prompts(asked: Any, folder: Path) -> None
 
     description = json.loads((folder / probe_files.DESCRIPTION).read_text())
 
-    assert description["actions"] == ["turn left", "turn right", "go forward", "pick up", "drop", "toggle"]
+    assert description["actions"] == [
+        "turn left",
+        "turn right",
+        "go forward",
+        "pick up",
+        "drop",
+        "toggle",
+    ]
     assert [probe["prompt"] for probe in description["probes"]] == [
         probes.prompt(probe) for probe in probes.probes
     ]
     first = description["probes"][0]
     assert first["name"] == "goal ahead"
     assert first["goal"] == "go to the red ball"
-    assert first["observations"] == [["You see a wall 4 steps forward", "You see a red ball 3 steps forward"]]
+    assert first["observations"] == [
+        ["You see a wall 4 steps forward", "You see a red ball 3 steps forward"]
+    ]
     assert first["actions"] == []
 
 
 def check_right_actions(*right_actions: str) -> None:
     """Checks probes with these right actions for an agent that has two actions."""
     config = ProbeAgentConfig(probes=ProbedSituations(prompts="mine.json"))
-    probes = [Probe(f"probe {number}", "go", ((),), (), right) for number, right in enumerate(right_actions)]
+    probes = [
+        Probe(f"probe {number}", "go", ((),), (), right)
+        for number, right in enumerate(right_actions)
+    ]
     probe_language_agent.check_right_actions(config, probes, ("turn left", "go forward"))
 
 
@@ -159,7 +175,9 @@ def test_a_french_agent_is_not_asked_english_probes(
 ) -> None:
     config, network, _, _ = asked
     options = {**config.environment.babyai_text, "language": language}
-    french = replace(config, environment=replace(config.environment, name=level, babyai_text=options))
+    french = replace(
+        config, environment=replace(config.environment, name=level, babyai_text=options)
+    )
     assert probing.files(french, network, tmp_path, {}) is None
     assert "these prompts are in English, and this agent reads French" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -14,7 +14,9 @@ PAIRS = [("Goal of the agent: go \n Action 0: ", 2), ("But de l'agent: aller à 
 
 
 def test_what_is_written_is_read(tmp_path):
-    trajectories.write(tmp_path, "trajectories", iter(PAIRS), 2, max(len(prompt) for prompt, _ in PAIRS))
+    trajectories.write(
+        tmp_path, "trajectories", iter(PAIRS), 2, max(len(prompt) for prompt, _ in PAIRS)
+    )
     prompts, actions = trajectories.read(tmp_path, "trajectories", 1)
     assert list(zip(prompts, actions, strict=True)) == PAIRS
     assert not [*tmp_path.glob(".*")]
@@ -22,7 +24,10 @@ def test_what_is_written_is_read(tmp_path):
     texts, actions = trajectories.paths(tmp_path, "bot_trajectories", 3)
     np.save(texts, np.array(["a", "b", "c", "d"]))
     np.save(actions, np.array([[0, 1], [2, 3]]))
-    assert trajectories.read(tmp_path, "bot_trajectories", 3) == (["a", "b", "c", "d"], [0, 1, 2, 3])
+    assert trajectories.read(tmp_path, "bot_trajectories", 3) == (
+        ["a", "b", "c", "d"],
+        [0, 1, 2, 3],
+    )
 
 
 ONE = np.array([1])
@@ -30,7 +35,9 @@ TWO = np.array(["a", "b"])
 
 
 def save(folder, prompts, actions):
-    for path, array in zip(trajectories.paths(folder, "trajectories", 1), (prompts, actions), strict=True):
+    for path, array in zip(
+        trajectories.paths(folder, "trajectories", 1), (prompts, actions), strict=True
+    ):
         if array is not None:
             np.save(path, array, allow_pickle=True)
 

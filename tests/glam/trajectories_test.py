@@ -14,10 +14,14 @@ from motif_jax.glam import trajectories as parquet
 ABOUT = {"environment": "x", "options": {}, "actions": ["left", "right"], "player": "p"}
 
 
-def test_steps_are_read_as_they_were_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_are_read_as_they_were_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP_STEPS", 3)
     episodes = [
-        parquet.TrajectoryEpisode(2 * n, 70 + n, [f"{n}{k}" for k in range(n)], [1] * n, [0.5 * n] * n)
+        parquet.TrajectoryEpisode(
+            2 * n, 70 + n, [f"{n}{k}" for k in range(n)], [1] * n, [0.5 * n] * n
+        )
         for n in (1, 2, 0, 4, 1)
     ]
     path = tmp_path / "t.parquet"
@@ -34,7 +38,8 @@ def test_steps_are_read_as_they_were_written(tmp_path: Path, monkeypatch: pytest
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"t\.parquet does not exist: give a folder that collect_trajectories has written$"
+        UserError,
+        match=r"t\.parquet does not exist: give a folder that collect_trajectories has written$",
     ):
         parquet.about(tmp_path / "t.parquet")
 
@@ -48,7 +53,11 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
             r"holds no trajectories \(its metadata lack one of environment, options, actions\)",
         ),
         (3, {}, "holds no trajectories .*: give a folder that collect_trajectories has written"),
-        (ABOUT, {"action": [0, 2]}, r"is damaged \(an action that is not one of 2\): collect it again"),
+        (
+            ABOUT,
+            {"action": [0, 2]},
+            r"is damaged \(an action that is not one of 2\): collect it again",
+        ),
         (ABOUT, {"action": [None, 1]}, r"is damaged \(.*\): collect it again"),
         (ABOUT, {"prompt": ["a", None]}, r"is damaged \(.*\): collect it again"),
     ],
@@ -59,6 +68,8 @@ def test_files_without_trajectories_are_refused(
 ) -> None:
     path = tmp_path / "t.parquet"
     table = pa.table({"prompt": ["a", "b"], "action": [0, 1], **columns})
-    pq.write_table(table.replace_schema_metadata({"motif_jax.trajectories": json.dumps(about)}), path)
+    pq.write_table(
+        table.replace_schema_metadata({"motif_jax.trajectories": json.dumps(about)}), path
+    )
     with pytest.raises(UserError, match=rf"t\.parquet {words}"):
         parquet.read(path)

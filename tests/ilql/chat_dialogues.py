@@ -25,7 +25,9 @@ SMALL = {
 
 
 def write(folder: Path) -> dict[str, Any]:
-    """Writes the model and the dialogues; returns the values of train_text's config that name them, and `SMALL`."""
+    """Writes the model and the dialogues; returns the values of train_text's config that name them,
+    and `SMALL`.
+    """
     model = made_up_judge.write(folder / "model")
     line = json.dumps({"messages": [QUESTION, ANSWER], "reward": 1.0})
     path = folder / "dialogues.jsonl"

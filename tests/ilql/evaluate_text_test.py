@@ -1,4 +1,6 @@
-"""evaluate_text: agents and policies, resume after a kill, what it leaves behind, what it refuses."""
+"""evaluate_text: agents and policies, resume after a kill, what it leaves behind, what it
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,12 @@ def test_a_plain_decoder_plays_as_a_policy_without_values(tmp_path: Path) -> Non
     values = {"agent": str(model), "task": "tests.toy_text:Task", "decode.max_tokens": 3}
     file_tokens.with_delimiters(backend).save(str(model / "tokenizer.json"))
     config = (model / "config.json").read_text()
-    encoder = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    encoder = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
     encoder |= {"model_type": "roberta", "vocab_size": size, "max_position_embeddings": 64}
     (model / "config.json").write_text(json.dumps(encoder))
     with pytest.raises(UserError, match="a roberta model says no text"):
@@ -91,7 +98,9 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_more_episodes_are_added_to_a_run(games: Path) -> None:
     rows = evaluation_files.read_rows(games / evaluation_files.JOURNAL)
 
-    assert [(row["index"], row["session"]) for row in sorted(rows, key=lambda row: row["index"])] == [
+    assert [
+        (row["index"], row["session"]) for row in sorted(rows, key=lambda row: row["index"])
+    ] == [
         *((index, 0) for index in range(5)),
         *((index, 1) for index in range(5, 9)),
     ]
@@ -145,12 +154,18 @@ def test_a_plan_names_task_policy_and_seed(games: Path) -> None:
 
 def test_games_of_changed_files_are_not_added(tmp_path: Path) -> None:
     workdir = tmp_path / "run"
-    evaluate(workdir, task="tests.toy_text:Task", policy="half", options='{"length": 2}', episodes=2)
+    evaluate(
+        workdir, task="tests.toy_text:Task", policy="half", options='{"length": 2}', episodes=2
+    )
     plan = json.loads((workdir / evaluate_text.PLAN).read_text())
-    (workdir / evaluate_text.PLAN).write_text(json.dumps({**plan, "drawn_from": {"length": 2, "words": "x"}}))
+    (workdir / evaluate_text.PLAN).write_text(
+        json.dumps({**plan, "drawn_from": {"length": 2, "words": "x"}})
+    )
 
     with pytest.raises(UserError, match="its options or files changed since"):
-        evaluate(workdir, task="tests.toy_text:Task", policy="half", options='{"length": 2}', episodes=4)
+        evaluate(
+            workdir, task="tests.toy_text:Task", policy="half", options='{"length": 2}', episodes=4
+        )
 
 
 def test_a_published_log_has_the_returns_of_all_episodes(games: Path) -> None:
@@ -183,12 +198,17 @@ def test_a_command_prints_where_its_files_are(
     monkeypatch.setenv("COLUMNS", "300")
     workdir = tmp_path / "run"
 
-    evaluate(workdir, task="tests.toy_text:Task", policy="half", options='{"length": 2}', episodes=2)
+    evaluate(
+        workdir, task="tests.toy_text:Task", policy="half", options='{"length": 2}', episodes=2
+    )
 
     # The terminal breaks long lines.
     printed = " ".join(capsys.readouterr().out.split())
     assert "half on tests.toy_text:Task" in printed
-    assert f"written: {workdir}/evaluation.json, episodes.parquet, dialogues.parquet, table.md" in printed
+    assert (
+        f"written: {workdir}/evaluation.json, episodes.parquet, dialogues.parquet, table.md"
+        in printed
+    )
 
 
 # It dies when it writes its 41st episode.
@@ -245,7 +265,9 @@ def test_a_policy_s_actions_are_paid_for_their_tokens(tmp_path: Path) -> None:
         texts = row["dialogue"]["texts"]
         rewards = row["dialogue"]["rewards"]
         # A token for each letter, and one for the end.
-        tokens = sum(len(text) + 1 for text, reward in zip(texts, rewards, strict=True) if reward is not None)
+        tokens = sum(
+            len(text) + 1 for text, reward in zip(texts, rewards, strict=True) if reward is not None
+        )
         assert row["token_return"] == row["return"] - tokens
 
 

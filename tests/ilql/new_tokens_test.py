@@ -1,4 +1,6 @@
-"""train_text with low-rank additions learns the delimiters that it adds to a model, and nothing else of the tables."""
+"""train_text with low-rank additions learns the delimiters that it adds to a model, and nothing
+else of the tables.
+"""
 
 from __future__ import annotations
 
@@ -102,18 +104,24 @@ def test_new_rows_begin_where_the_config_says(
     for rows, table in zip(tables_of(trunk), tables_of(folders.read(folder).params), strict=True):
         begin = table[end] if new_rows == "end_of_text" else table.mean(axis=0)
         # Noise of a tenth of the spread seldom reaches half of it.
-        np.testing.assert_allclose(rows[len(table) :], np.tile(begin, (5, 1)), atol=0.5 * table.std())
+        np.testing.assert_allclose(
+            rows[len(table) :], np.tile(begin, (5, 1)), atol=0.5 * table.std()
+        )
 
 
 def test_exported_tables_have_the_learned_rows(run: Path, tmp_path: Path) -> None:
     model = run_stage("export_text_agent", tmp_path, "", agent=str(run)) / "model"
 
     trunk = agent_folder.load(run).params["trunks"]["policy"]
-    for exported, learned in zip(tables_of(folders.read(model).params), tables_of(trunk), strict=True):
+    for exported, learned in zip(
+        tables_of(folders.read(model).params), tables_of(trunk), strict=True
+    ):
         np.testing.assert_array_equal(exported, learned)
 
 
-def test_a_run_older_than_the_keys_continues_unchanged(values: Mapping[str, Any], tmp_path: Path) -> None:
+def test_a_run_older_than_the_keys_continues_unchanged(
+    values: Mapping[str, Any], tmp_path: Path
+) -> None:
     config = load_config("train_text", "bc", {**values, "turns": "auto"})
     earlier = run_folder.as_plain(config)
     del earlier["lora"]["new_tokens"]

@@ -47,7 +47,9 @@ NO_LETTER = "<b><b><b><b><b>"
 
 @pytest.fixture
 def valued() -> list[ValuedDialogue]:
-    """Two games that part with the second guess. Q counts the tokens up; in the second game it is lower at even tokens and higher at odd ones."""
+    """Two games that part with the second guess. Q counts the tokens up; in the second game it is
+    lower at even tokens and higher at odd ones.
+    """
     metas = {
         "slate": {"kind": "expert", "group": 0},
         "blimp": {"kind": "branch_suboptimal", "group": 0, "start": 1},
@@ -60,7 +62,9 @@ def valued() -> list[ValuedDialogue]:
         count = len(item.action_indices)
         difference = np.where(np.arange(count) % 2 == 0, -0.5, 0.5)
         q = np.arange(count, dtype=np.float32) + number * difference
-        games.append(ValuedDialogue(dialogue, item, ActionValues(q, -q, np.ones(count, np.float32), q)))
+        games.append(
+            ValuedDialogue(dialogue, item, ActionValues(q, -q, np.ones(count, np.float32), q))
+        )
     return games
 
 
@@ -70,9 +74,12 @@ def test_an_experts_tokens_are_ranked_against_its_branchs(valued: list[ValuedDia
 
     accuracy = text_values.ranking_accuracy(valued, pairs)
 
-    # Tokens 6 to 11 of an action each, counted from the end: the expert's even ones are ranked above.
+    # Tokens 6 to 11 of an action each, counted from the end: the expert's even ones are ranked
+    # above.
     by_q = [accuracy[f"branch_suboptimal_q_rank_acc_-{token}"] for token in range(1, 7)]
-    by_target_q = [accuracy[f"branch_suboptimal_q_target_rank_acc_-{token}"] for token in range(1, 7)]
+    by_target_q = [
+        accuracy[f"branch_suboptimal_q_target_rank_acc_-{token}"] for token in range(1, 7)
+    ]
     assert by_q == [0, 1, 0, 1, 0, 1]
     assert by_target_q == [1, 0, 1, 0, 1, 0]
 

@@ -1,4 +1,6 @@
-"""train_text by PPO: episodes are learned from as they were played, and a killed run ends with the same bits."""
+"""train_text by PPO: episodes are learned from as they were played, and a killed run ends with the
+same bits.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,18 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A run of behaviour cloning, whose actions have at most three tokens."""
     folder = tmp_path_factory.mktemp("policy")
     settings = {"longest_action": 3}
-    return str(text_agents.write(folder, Design(q="none"), "bc", TOY, {"length": 2}, settings=settings))
+    return str(
+        text_agents.write(folder, Design(q="none"), "bc", TOY, {"length": 2}, settings=settings)
+    )
 
 
 @pytest.mark.slow
 def test_tokens_are_as_likely_in_learning_as_in_play(
     tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also with delimiters within an action and with cut actions, for additions to a frozen trunk, which is the reference."""
+    """Also with delimiters within an action and with cut actions, for additions to a frozen trunk,
+    which is the reference.
+    """
     batches: list[tuple[Any, np.ndarray]] = []
     batches_for = text_ppo.PpoTraining.batches_for
 
@@ -41,7 +47,9 @@ def test_tokens_are_as_likely_in_learning_as_in_play(
         batch = jax.tree.map(lambda leaf: leaf[0], step)
         learned = self.parallel.acting(state.params)
         frozen = self.parallel.acting(shared)
-        batches.append((batch, np.asarray(self.estimates(learned, frozen, batch.dialogues).log_probs)))
+        batches.append(
+            (batch, np.asarray(self.estimates(learned, frozen, batch.dialogues).log_probs))
+        )
         assert text_ppo.REFERENCE not in shared
         assert set(state.params) == {"additions", text_ppo.VALUE}
         return step

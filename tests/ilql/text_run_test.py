@@ -27,7 +27,9 @@ LOSS = {"loss.q": 2.0, "loss.v": 3.0, "loss.policy": 4.0, "loss.cql": 5.0, "loss
 
 
 def config_of(method: str = "ilql", variant: str = "wordle_ilql", **values: Any) -> TextConfig:
-    return read_section(TextConfig, load_config("train_text", variant, {"method.name": method, **values}))
+    return read_section(
+        TextConfig, load_config("train_text", variant, {"method.name": method, **values})
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,12 @@ def test_settings_of_the_loss_are_those_of_the_config() -> None:
 
 def test_a_loss_has_the_options_of_its_config() -> None:
     config = config_of(
-        **{"method.reward_scale": 5.0, "method.detach_v": True, "method.detach_policy": True, "dropout": 0.1},
+        **{
+            "method.reward_scale": 5.0,
+            "method.detach_v": True,
+            "method.detach_policy": True,
+            "dropout": 0.1,
+        },
         logits_chunk=9,
     )
 
@@ -113,7 +120,9 @@ def test_an_agent_has_the_parts_of_its_method(method: str) -> None:
 
 @pytest.mark.parametrize("method", RULES)
 def test_items_are_of_utterances_where_q_is(method: str) -> None:
-    layout = text_run.layout_of(config_of(method, accumulate=3, **{"games.decode.max_tokens": 7}), 26, MODEL)
+    layout = text_run.layout_of(
+        config_of(method, accumulate=3, **{"games.decode.max_tokens": 7}), 26, MODEL
+    )
 
     assert layout.by_utterance == (method in ("ilql_utterance", "chai"))
     assert layout.pad == 26
@@ -156,11 +165,15 @@ def test_longer_dialogues_than_the_model_reads_are_refused() -> None:
         ("ppo", "network.max_length=48", "give a model with more"),
     ],
 )
-def test_a_model_without_room_for_a_dialogue_is_refused(method: str, setting: str, remedy: str) -> None:
+def test_a_model_without_room_for_a_dialogue_is_refused(
+    method: str, setting: str, remedy: str
+) -> None:
     short = dataclasses.replace(MODEL, max_length=6)
     values = {"candidates.max_tokens": 6, "games.decode.max_tokens": 7, "network.max_length": 48}
 
-    message = f"config.{setting}: leaves no room for a dialogue in the 6 positions of the model; {remedy}"
+    message = (
+        f"config.{setting}: leaves no room for a dialogue in the 6 positions of the model; {remedy}"
+    )
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
         text_run.check_shapes(config_of(method, **values), short)
 

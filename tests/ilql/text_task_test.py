@@ -38,9 +38,13 @@ def task_of(
     held_out: Sequence[implicit_q.TextBatch] = (),
     **changes: Any,
 ) -> TextTraining:
-    config = read_section(TextConfig, load_config("train_text", "wordle_ilql", {"batch_size": 3, **changes}))
+    config = read_section(
+        TextConfig, load_config("train_text", "wordle_ilql", {"batch_size": 3, **changes})
+    )
     data = TrainingData(None, HeldOut(held_out), {"train": "some"}, "")
-    return TextTraining(config, objective, params, data, DataParallel(jax.local_devices()[:devices]))
+    return TextTraining(
+        config, objective, params, data, DataParallel(jax.local_devices()[:devices])
+    )
 
 
 def test_dropout_pins_the_number_of_devices() -> None:
@@ -59,7 +63,8 @@ def test_a_loss_is_averaged_over_actions_or_micro_batches() -> None:
     counts = [implicit_q.Counts(*implicit_q.counts(row, objective.settings)) for row in rows]
     terms = jax.jit(lambda part: objective.terms(learned, {}, part, None).loss)
     losses = [
-        float(terms(CountedBatch(*row_and_counts))) for row_and_counts in zip(rows, counts, strict=True)
+        float(terms(CountedBatch(*row_and_counts)))
+        for row_and_counts in zip(rows, counts, strict=True)
     ]
     by_actions = np.average(losses, weights=[float(count.policy) for count in counts])
     for average, loss in (("batch", by_actions), ("micro_batch", np.mean(losses))):
@@ -98,7 +103,9 @@ def test_a_step_that_is_not_finite_changes_no_state() -> None:
     task = task_of(objective, (learned, frozen["target"], {}), accumulate=1)
     state = task.init_state()
     micro = jax.tree.map(lambda leaf: leaf[None, None], batch)
-    step = jax.jit(jax.vmap(lambda part: task.guarded_step(state, None, part, True), axis_name=AXIS))
+    step = jax.jit(
+        jax.vmap(lambda part: task.guarded_step(state, None, part, True), axis_name=AXIS)
+    )
     for rewards, changes in ((micro.rewards, True), (micro.rewards * jnp.nan, False)):
         new, _, finite = step(micro._replace(rewards=rewards))
         assert bool(finite[0]) == changes
@@ -127,7 +134,9 @@ def test_a_log_row_has_its_steps_means_and_extremes() -> None:
 
 @pytest.mark.slow
 def test_an_evaluation_is_the_loss_of_all_held_out_dialogues() -> None:
-    """Held-out batches of unequal numbers of actions count by their actions, and the policy's term by its tokens."""
+    """Held-out batches of unequal numbers of actions count by their actions, and the policy's term
+    by its tokens.
+    """
     objective = objective_of("ilql")
     batch = batch_of()
     learned, frozen, part = parameters(objective, batch)

@@ -1,4 +1,6 @@
-"""The task `dialogues`: a file of one's own, with learned tokens or those of a model, from its first line to an agent that speaks."""
+"""The task `dialogues`: a file of one's own, with learned tokens or those of a model, from its
+first line to an agent that speaks.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ from motif_jax.ilql.dialogues.dialogue import Dialogue
 from tests.reward_fixtures import load_config, run_config
 
 ASKS = ("my parcel is late", "i want my money back", "the lamp does not work")
-ANSWERS = {"i am sorry, i will look at once": 1.0, "no": -1.0, "please send me the number of the order": 0.5}
+ANSWERS = {
+    "i am sorry, i will look at once": 1.0,
+    "no": -1.0,
+    "please send me the number of the order": 0.5,
+}
 
 
 @pytest.mark.extra
@@ -31,7 +37,10 @@ def test_a_file_of_messages_becomes_an_agent_that_speaks(tmp_path: Path) -> None
     run = tmp_path / "ilql"
     lines = [
         {
-            "messages": [{"role": "user", "content": asks}, {"role": "assistant", "content": answer}],
+            "messages": [
+                {"role": "user", "content": asks},
+                {"role": "assistant", "content": answer},
+            ],
             "reward": reward,
         }
         for asks, (answer, reward) in itertools.product(ASKS, ANSWERS.items())
@@ -65,13 +74,17 @@ def test_a_file_of_messages_becomes_an_agent_that_speaks(tmp_path: Path) -> None
     with pytest.raises(UserError, match="has no environment to play in"):
         evaluate_text.check(evaluation, tmp_path / "policy")
     # A model's own tokens: those of a folder that is named.
-    other = load_config("train_text", "bc", small | {"options": json.dumps({"tokenizer": str(run)})})
+    other = load_config(
+        "train_text", "bc", small | {"options": json.dumps({"tokenizer": str(run)})}
+    )
     train_text.check(other, tmp_path / "bc")
 
 
 def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: Path) -> None:
     turns = [("hello", False), ("hi", True), ("bye", False), ("see you", True)]
-    roles = [{"role": "assistant" if is_action else "user", "content": text} for text, is_action in turns]
+    roles = [
+        {"role": "assistant" if is_action else "user", "content": text} for text, is_action in turns
+    ]
     rows: list[dict[str, Any]] = [
         {"sequence": turns, "reward": [0, 0.5, 0, 2], "done": True},
         {"messages": roles, "rewards": [0.5, 2]},
@@ -93,17 +106,29 @@ def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: 
     ("row", "message"),
     [
         ({"messages": [{"role": "bot", "content": "x"}]}, "the role 'bot' is not one of"),
-        ({"sequence": [["a", 1]], "reward": [float("nan")], "done": True}, "a reward is not a number"),
+        (
+            {"sequence": [["a", 1]], "reward": [float("nan")], "done": True},
+            "a reward is not a number",
+        ),
         ({"sequence": [["cut \ud83d", 1]], "reward": [1], "done": True}, "surrogates not allowed"),
         ({"sequence": [["x", "no"]], "reward": [1], "done": True}, "is_action is neither"),
-        ({"messages": [{"role": "assistant", "content": "x"}], "reward": 1e300}, r"number from -1e\+18"),
-        ({"messages": [{"role": "assistant", "content": "x"}], "rewards": [1, 2]}, "2 rewards for 1 actions"),
+        (
+            {"messages": [{"role": "assistant", "content": "x"}], "reward": 1e300},
+            r"number from -1e\+18",
+        ),
+        (
+            {"messages": [{"role": "assistant", "content": "x"}], "rewards": [1, 2]},
+            "2 rewards for 1 actions",
+        ),
         ({"messages": [{"role": "user", "content": "x", "reward": 1}]}, "environment is paid"),
         ([], "a list"),
         ({"sequence": [["a", 1]], "reward": [1]}, "no 'done'"),
         ({"sequence": [["a", 1]], "reward": [1], "done": 1}, "done is neither true nor false"),
         ({"sequence": [[3, 1]], "reward": [1], "done": True}, "a text is not a string"),
-        ({"sequence": [["a", 1], ["b", 1]], "reward": [1], "done": True}, "1 rewards for 2 utterances"),
+        (
+            {"sequence": [["a", 1], ["b", 1]], "reward": [1], "done": True},
+            "1 rewards for 2 utterances",
+        ),
         ({"messages": ["hi"]}, "messages is not a list of objects"),
         ({"messages": [{"role": "user", "content": "x"}], "reward": 1}, "a reward and no action"),
     ],
@@ -118,7 +143,11 @@ def test_what_is_no_dialogue_is_named_with_its_line(row: Any, message: str, tmp_
 def test_files_without_dialogues(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="must be a file of dialogues"):
         files.find(str(tmp_path), "data")
-    told_of = {b"\n \n": "holds no dialogues", b"\xff": "cannot be read: 'utf-8'", b"[": "line 1 is"}
+    told_of = {
+        b"\n \n": "holds no dialogues",
+        b"\xff": "cannot be read: 'utf-8'",
+        b"[": "line 1 is",
+    }
     for content, message in told_of.items():
         (tmp_path / "x.jsonl").write_bytes(content)
         with pytest.raises(UserError, match=rf"x\.jsonl:? {message}"):

@@ -1,4 +1,6 @@
-"""train_text on a chat model: utterances are the model's own turns in training, in play and in what is exported."""
+"""train_text on a chat model: utterances are the model's own turns in training, in play and in what
+is exported.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def test_an_agent_of_a_chat_model_speaks_and_ranks(run: Path) -> None:
 
 
 def test_held_out_dialogues_are_read_back_as_texts(run: Path, tmp_path: Path) -> None:
-    run_config(load_config("evaluate_text", "", {"agent": str(run), "resamples": 20, "show": 1}), tmp_path)
+    run_config(
+        load_config("evaluate_text", "", {"agent": str(run), "resamples": 20, "show": 1}), tmp_path
+    )
 
     dialogues = parquet.read(tmp_path / "dialogues.parquet")
     assert {dialogue.texts for dialogue in dialogues} == {(QUESTION["content"], ANSWER["content"])}
@@ -92,11 +96,15 @@ def test_a_run_inherits_the_turns_of_its_initial_run(
 def test_other_tasks_have_no_turns_of_a_model(tmp_path: Path) -> None:
     config = load_config("train_text", "wordle_bc", {"turns": "own"})
 
-    with pytest.raises(UserError, match=r"config\.turns=own: must be auto or new with config\.task=wordle"):
+    with pytest.raises(
+        UserError, match=r"config\.turns=own: must be auto or new with config\.task=wordle"
+    ):
         train_text.check(config, tmp_path)
 
 
-def test_the_option_of_turns_is_refused_beside_the_key(values: Mapping[str, Any], tmp_path: Path) -> None:
+def test_the_option_of_turns_is_refused_beside_the_key(
+    values: Mapping[str, Any], tmp_path: Path
+) -> None:
     config = load_config("train_text", "bc", {**values, "options": '{"turns": "new"}'})
 
     with pytest.raises(UserError, match=r"config\.options: must be without turns"):

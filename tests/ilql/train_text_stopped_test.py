@@ -40,7 +40,9 @@ class Uneven(Task):
 def test_a_run_stopped_within_a_chunk_ends_with_equal_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dropout depends on the width of the chunk, whose longest dialogue is in the step before the stop."""
+    """Dropout depends on the width of the chunk, whose longest dialogue is in the step before the
+    stop.
+    """
     values = {
         "task": f"{__name__}:Uneven", "options": '{"length": 9}', "network.max_length": 32, "dropout": 0.5, "batch_size": 2, "chunk_steps": 4, "evaluate_every": 4,
         "seed": 1,
@@ -54,7 +56,9 @@ def test_a_run_stopped_within_a_chunk_ends_with_equal_bits(
         return should_continue(self, started)
 
     def measured(self: Any, first: int, count: int) -> Any:
-        widths.append([batches(self, step, 1).tokens.shape[-1] for step in range(first, first + count)])
+        widths.append(
+            [batches(self, step, 1).tokens.shape[-1] for step in range(first, first + count)]
+        )
         return batches(self, first, count)
 
     config = config_of("bc", **values)

@@ -1,4 +1,6 @@
-"""train_text: every method on a task from outside the package, exact resume, what comes out, what is refused."""
+"""train_text: every method on a task from outside the package, exact resume, what comes out, what
+is refused.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ TINY = {
     "max_steps": 4, "evaluate_every": 2, "chunk_steps": 2, "evaluation_batches": 1, "num_devices": 1, "optimizer.learning_rate": 1e-2,
     "held_out.share": 0.25, "method.double_q": False, "games.episodes": 0,
 }  # fmt: skip
-ONE_TRUNK = {"method.separate_policy": False, "method.separate_target": False}  # compiled in half the time
+# compiled in half the time
+ONE_TRUNK = {"method.separate_policy": False, "method.separate_target": False}
 CLONED = {"initial.policy": "cloned", "method.separate_target": False}
 
 
@@ -69,7 +72,9 @@ def test_targets_follow_and_heads_learn(tmp_path: Path, data: Path, cloned: Path
 
 
 @pytest.mark.slow
-def test_a_user_s_method_trains(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_s_method_trains(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "docs/examples"))
     values = {"data": str(data), "method.name": "text_method:ExtremeQ", **ONE_TRUNK}
     monkeypatch.setenv("MOTIF_JAX_TRUST", TOY)
@@ -87,17 +92,24 @@ def test_a_user_s_method_trains(tmp_path: Path, data: Path, monkeypatch: pytest.
 @pytest.mark.slow
 def test_a_refused_filter_leaves_the_folder_usable(tmp_path: Path, data: Path) -> None:
     """Also after a start that was killed; what lay there stays."""
-    wrong, right = (config_of("bc", data=str(data), **{"filter.cutoff": least}) for least in (99.0, 0.0))
+    wrong, right = (
+        config_of("bc", data=str(data), **{"filter.cutoff": least}) for least in (99.0, 0.0)
+    )
     (tmp_path / "notes.txt").write_text("mine")
     run_folder.prepare(tmp_path, wrong, stage.IDENTITY)
     (tmp_path / "tokens").mkdir()
     with pytest.raises(UserError, match="leaves none of"):
         stage.run(wrong, tmp_path)
-    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["notes.txt"]
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == [
+        "notes.txt"
+    ]
     run_folder.prepare(tmp_path, right, stage.IDENTITY)
     # Heads draw their dropout a chunk at a time.
     right.logits_chunk = 7
-    for other, message in ((wrong, r"filter\.cutoff"), (right, r"logits_chunk: None before, 7 now")):
+    for other, message in (
+        (wrong, r"filter\.cutoff"),
+        (right, r"logits_chunk: None before, 7 now"),
+    ):
         with pytest.raises(UserError, match=message):
             stage.check(other, tmp_path)
 
@@ -110,7 +122,9 @@ def flat(params: Any) -> np.ndarray:
 def test_micro_batches_devices_and_a_mesh_take_the_same_steps(
     tmp_path: Path, data: Path, cloned: Path
 ) -> None:
-    """20 steps on one device, on two in micro-batches, and split over a mesh; dialogues of unequal lengths, so that parts weigh unequally."""
+    """20 steps on one device, on two in micro-batches, and split over a mesh; dialogues of unequal
+    lengths, so that parts weigh unequally.
+    """
     more = {
         "data": str(data), "dropout": 0.0, "max_steps": 20, "evaluate_every": 20, "chunk_steps": 4, "method.separate_policy": False,
         "initial.policy": str(cloned),
@@ -118,7 +132,8 @@ def test_micro_batches_devices_and_a_mesh_take_the_same_steps(
     mesh = {"num_devices": 4, "sharding.fsdp": 2, "sharding.tensor": 2}
     ways = {"one": {}, "two": {"num_devices": 2, "accumulate": 2}, "mesh": mesh}
     params = {
-        name: agent_folder.load(train(tmp_path / name, **more, **way)).params for name, way in ways.items()
+        name: agent_folder.load(train(tmp_path / name, **more, **way)).params
+        for name, way in ways.items()
     }
     begun = agent_folder.load(cloned).params["trunks"]["policy"]
     went = np.linalg.norm(flat(params["one"]["trunks"]["values"]) - flat(begun))
@@ -146,7 +161,9 @@ def test_every_method_trains_on_a_user_s_task(
     if takes:
         more = {**more, "initial.policy": str(cloned)}
     agent = agent_folder.load(train(tmp_path, method, data=str(data), max_steps=2, **more))
-    losses = [row["validation/loss"] for row in metrics.read_metrics(tmp_path) if "validation/loss" in row]
+    losses = [
+        row["validation/loss"] for row in metrics.read_metrics(tmp_path) if "validation/loss" in row
+    ]
     assert losses[-1] < losses[0]
     arguments = jnp.zeros((1, 4), jnp.int32), jnp.ones((1, 4), bool), jnp.zeros(1)
     look = agent.network.readouts(agent.params, *arguments)

@@ -1,4 +1,6 @@
-"""train_upvote: what is liked is learned, killed runs end with the same bits, the task pays by it; the published file; what is refused."""
+"""train_upvote: what is liked is learned, killed runs end with the same bits, the task pays by it;
+the published file; what is refused.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ def test_friendly_comments_are_liked_and_the_task_pays_by_that(run: Path) -> Non
     assert accuracies[-1] > max(0.7, accuracies[0] + 0.05)
     scorer = TextScorer(run / "model")
     assert json.loads((run / "model/training.json").read_text())["max_len"] == 24
-    texts = ["What an ugly, stupid soup.", "That is a lovely soup, well done!" + " It is." * 200, ""]
+    texts = [
+        "What an ugly, stupid soup.",
+        "That is a lovely soup, well done!" + " It is." * 200,
+        "",
+    ]
     scores = scorer(texts)
     np.testing.assert_allclose(scores[0], scorer(texts[:1])[0], rtol=1e-4)
     options = {"reward": "upvote_model", "upvote_run": str(run), "reward_scale": 1.0}
@@ -67,7 +73,8 @@ def published(vocabulary: int) -> dict[str, np.ndarray]:
     inner = 12
     embeddings = {"word": vocabulary, "position": 34, "token_type": 1}
     sizes: dict[str, tuple[int, ...]] = {
-        f"model.embeddings.{kind}_embeddings.weight": (count, width) for kind, count in embeddings.items()
+        f"model.embeddings.{kind}_embeddings.weight": (count, width)
+        for kind, count in embeddings.items()
     }
     top = "model.encoder.layer.0."
     linear = {f"{top}attention.self.{part}": (width, width) for part in ("query", "key", "value")}
@@ -90,7 +97,12 @@ def test_the_published_file_becomes_a_folder_that_pays(tmp_path: Path) -> None:
     content = published(tokenizer.get_vocab_size())
     path = tmp_path / "model.pkl"
     torch_files.write(path, {name: torch_files.tensor(array) for name, array in content.items()})
-    values = {"file": str(path), "heads": 2, "method": "upvote", "tokenizer": str(tmp_path / "spoken")}
+    values = {
+        "file": str(path),
+        "heads": 2,
+        "method": "upvote",
+        "tokenizer": str(tmp_path / "spoken"),
+    }
     run_stage("import_ilql", tmp_path / "run", "", **values)
     scorer = TextScorer(tmp_path / "run" / "model")
     score = scorer(["some words"])[0]
@@ -98,8 +110,12 @@ def test_the_published_file_becomes_a_folder_that_pays(tmp_path: Path) -> None:
     read = upvote_model.read(path, 2)
     tokens = np.asarray([tokenizer.encode("some words").ids])
     model = LanguageModel(read.config)
-    state = np.asarray(model.prefill(read.params, tokens, np.ones(tokens.shape, bool))[0].after[0, 0])
-    pooled = np.tanh(content["model.pooler.dense.weight"] @ state + content["model.pooler.dense.bias"])
+    state = np.asarray(
+        model.prefill(read.params, tokens, np.ones(tokens.shape, bool))[0].after[0, 0]
+    )
+    pooled = np.tanh(
+        content["model.pooler.dense.weight"] @ state + content["model.pooler.dense.bias"]
+    )
     hidden = np.maximum(content["layers.0.weight"] @ pooled + content["layers.0.bias"], 0)
     logit = float((content["layers.2.weight"] @ hidden + content["layers.2.bias"])[0])
     np.testing.assert_allclose(score, 1 / (1 + np.exp(-logit)), rtol=1e-4)
@@ -108,7 +124,8 @@ def test_the_published_file_becomes_a_folder_that_pays(tmp_path: Path) -> None:
         torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
         with pytest.raises(UserError, match="does not fit its RoBERTa"):
             upvote_model.read(path, 2)
-    # Nobody has said how long the texts of its training were; of a training of our own it stands beside the model.
+    # Nobody has said how long the texts of its training were; of a training of our own it stands
+    # beside the model.
     long = ["some words" + " some" * 20]
     assert scorer(long) != scorer([long[0][:20]])
     (tmp_path / "run/model/training.json").write_text('{"max_len": 8}')
@@ -121,5 +138,7 @@ def test_the_published_file_becomes_a_folder_that_pays(tmp_path: Path) -> None:
             TextScorer(tmp_path / "run/model")
     del other["layers.2.weight"]
     torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
-    with pytest.raises(UserError, match=r"not a checkpoint of the published upvote model .*layers.2.weight"):
+    with pytest.raises(
+        UserError, match=r"not a checkpoint of the published upvote model .*layers.2.weight"
+    ):
         upvote_model.read(path, 2)

@@ -60,7 +60,9 @@ def test_buckets_are_exact_when_near_and_logarithmic_behind() -> None:
 
 
 def cache(valid: list[list[str]], first: int) -> Cache:
-    """A cache of texts that are given as strings of 0 and 1; its keys are numbers from `first` on."""
+    """A cache of texts that are given as strings of 0 and 1; its keys are numbers from `first`
+    on.
+    """
     is_valid = np.array([[[mark == "1" for mark in text] for text in row] for row in valid])
     keys = first + np.arange(is_valid.size, dtype=np.float32).reshape(*is_valid.shape[:2], 1, -1, 1)
     return Cache(
@@ -105,12 +107,16 @@ def test_caches_grow_shrink_and_change_places() -> None:
 
 
 def arrays(key_heads: int, tokens: int) -> tuple[jax.Array, list[Keys]]:
-    """Queries, the keys of a prefix, and those of its continuations, of which later ones are hidden."""
+    """Queries, the keys of a prefix, and those of its continuations, of which later ones are
+    hidden.
+    """
     draws = np.random.default_rng(0)
     batch, branches, heads, width, prefix_tokens = 2, 3, 4, 5, 6
     query = draws.normal(size=(batch, branches, tokens, heads, width)).astype(np.float32)
     prefix = draws.normal(size=(2, batch, key_heads, prefix_tokens, width)).astype(np.float32)
-    continuations = draws.normal(size=(2, batch, branches, key_heads, tokens, width)).astype(np.float32)
+    continuations = draws.normal(size=(2, batch, branches, key_heads, tokens, width)).astype(
+        np.float32
+    )
     no_bias = jnp.zeros((1, 1, 1, 1, prefix_tokens))
     return jnp.asarray(query), [
         Keys(jnp.asarray(prefix[0]), jnp.asarray(prefix[1]), no_bias),
@@ -124,7 +130,9 @@ def arrays(key_heads: int, tokens: int) -> tuple[jax.Array, list[Keys]]:
 
 
 def by_numpy(query: jax.Array, segments: list[Keys], scale: float) -> np.ndarray:
-    """Attention in float64, a head after the other, of keys that are causal in the second segment."""
+    """Attention in float64, a head after the other, of keys that are causal in the second
+    segment.
+    """
     prefix, continuations = segments
     prefix_keys = np.asarray(prefix.keys, np.float64)
     prefix_values = np.asarray(prefix.values, np.float64)
@@ -135,8 +143,12 @@ def by_numpy(query: jax.Array, segments: list[Keys], scale: float) -> np.ndarray
     values = np.zeros(query.shape)
     for row, branch, token, head in np.ndindex(batch, branches, tokens, heads):
         group = head * key_heads // heads
-        keys = np.concatenate([prefix_keys[row, group], branch_keys[row, branch, group, : token + 1]])
-        contents = np.concatenate([prefix_values[row, group], branch_values[row, branch, group, : token + 1]])
+        keys = np.concatenate(
+            [prefix_keys[row, group], branch_keys[row, branch, group, : token + 1]]
+        )
+        contents = np.concatenate(
+            [prefix_values[row, group], branch_values[row, branch, group, : token + 1]]
+        )
         weights = np.exp(scale * keys @ np.asarray(query[row, branch, token, head], np.float64))
         values[row, branch, token, head] = weights @ contents / weights.sum()
     return values
@@ -209,7 +221,9 @@ def test_gradients_are_those_of_all_queries_at_once() -> None:
     query, segments = arrays(2, 150)
     weights = jnp.asarray(np.random.default_rng(2).normal(size=query.shape), jnp.float32)
 
-    def loss(query: jax.Array, numbers: list[tuple[jax.Array, jax.Array]], in_blocks: bool) -> jax.Array:
+    def loss(
+        query: jax.Array, numbers: list[tuple[jax.Array, jax.Array]], in_blocks: bool
+    ) -> jax.Array:
         parts = [Keys(*pair, *segment[2:]) for pair, segment in zip(numbers, segments, strict=True)]
         drop = None if in_blocks else lambda weights: weights
         return jnp.sum(attend(query, parts, 0.5, drop) * weights)

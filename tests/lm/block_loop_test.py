@@ -1,4 +1,6 @@
-"""Blocks in one loop give what they give one after the other: states, gradients, texts, with everything that changes layers."""
+"""Blocks in one loop give what they give one after the other: states, gradients, texts, with
+everything that changes layers.
+"""
 
 from __future__ import annotations
 
@@ -64,18 +66,26 @@ def gradient(model: LanguageModel, learned: Any, frozen: Any, **how: Any) -> Any
 
 
 def assert_close(values: Any, expected: Any, tolerance: float = 1e-5) -> None:
-    """Equal structures, and numbers that differ by at most `tolerance` of the largest of their array.
+    """Equal structures, and numbers that differ by at most `tolerance` of the largest of their
+    array.
 
-    Arrays below a hundredth of the largest count as that large: the gradient of keys' biases is rounding alone.
+    Arrays below a hundredth of the largest count as that large: the gradient of keys' biases is
+    rounding alone.
     """
     assert jax.tree.structure(values) == jax.tree.structure(expected)
     largest = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(expected))
-    for (path, leaf), other in zip(jax.tree.leaves_with_path(values), jax.tree.leaves(expected), strict=True):
+    for (path, leaf), other in zip(
+        jax.tree.leaves_with_path(values), jax.tree.leaves(expected), strict=True
+    ):
         limit = tolerance * max(float(np.abs(other).max()), 0.01 * largest)
-        np.testing.assert_allclose(leaf, other, rtol=0, atol=limit, err_msg=jax.tree_util.keystr(path))
+        np.testing.assert_allclose(
+            leaf, other, rtol=0, atol=limit, err_msg=jax.tree_util.keystr(path)
+        )
 
 
-def assert_same_gradient(model: LanguageModel, learned: Any, frozen: Any = None, **how: Any) -> None:
+def assert_same_gradient(
+    model: LanguageModel, learned: Any, frozen: Any = None, **how: Any
+) -> None:
     looped, expected = (gradient(form, learned, frozen, **how) for form in both(model))
     assert_close(looped, expected, 1e-4)
 
@@ -110,7 +120,9 @@ def test_scores_are_the_same(loaded: Callable[[str], Any], name: str) -> None:
     model, params = loaded(name)
     candidates = TOKENS[:2, :3]
     arguments = (params, TOKENS, VALID, candidates, jnp.ones(candidates.shape, bool))
-    looped, expected = (jax.jit(functools.partial(scoring.score, form))(*arguments) for form in both(model))
+    looped, expected = (
+        jax.jit(functools.partial(scoring.score, form))(*arguments) for form in both(model)
+    )
     assert_close(looped, expected)
 
 
@@ -152,7 +164,9 @@ def test_segments_drop_the_same_prompts(loaded: Callable[[str], Any]) -> None:
         def ends(tokens: Any) -> bool:
             return len(tokens) > 3 + tokens[0] % 5
 
-        return Segments(model, 3).write(params, *prompts, jax.random.key(0), limits, sampling, 1, ends)
+        return Segments(model, 3).write(
+            params, *prompts, jax.random.key(0), limits, sampling, 1, ends
+        )
 
     looped, expected = (texts(form) for form in both(model))
     np.testing.assert_array_equal(looped.tokens, expected.tokens)
@@ -169,28 +183,38 @@ def test_low_rank_additions_to_some_layers_have_the_same_gradient(
 
 
 @pytest.mark.parametrize(
-    ("name", "blocks"), [("gpt2", "one"), extra("gpt2", "all"), extra("t5", "one"), extra("t5", "all")]
+    ("name", "blocks"),
+    [("gpt2", "one"), extra("gpt2", "all"), extra("t5", "one"), extra("t5", "all")],
 )
-def test_a_quantised_base_has_the_same_gradient(loaded: Callable[[str], Any], name: str, blocks: str) -> None:
+def test_a_quantised_base_has_the_same_gradient(
+    loaded: Callable[[str], Any], name: str, blocks: str
+) -> None:
     model, params = loaded(name)
     patterns = ALL_LAYERS[name] if blocks == "all" else ("*/block_1/feed_forward/*",)
     additions = jax.tree.map(lambda leaf: leaf + 0.1, lora.init(jax.random.key(1), params, SPEC))
     kernels, rest = quantised.split(params, "int8", patterns)
-    assert_same_gradient(model, {"additions": additions}, {"model": rest, "kernels": kernels}, spec=SPEC)
+    assert_same_gradient(
+        model, {"additions": additions}, {"model": rest, "kernels": kernels}, spec=SPEC
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "remat"), [extra("t5", False), extra("t5", True), ("gpt2", False), extra("roberta", False)]
+    ("name", "remat"),
+    [extra("t5", False), extra("t5", True), ("gpt2", False), extra("roberta", False)],
 )
 def test_dropout_drops_the_same(loaded: Callable[[str], Any], name: str, remat: bool) -> None:
     model, params = loaded(name)
-    rates = dataclasses.replace(model.config.dropout, embeddings=0.1, attention=0.2, inner=0.2, outputs=0.3)
+    rates = dataclasses.replace(
+        model.config.dropout, embeddings=0.1, attention=0.2, inner=0.2, outputs=0.3
+    )
     config = dataclasses.replace(model.config, dropout=rates)
     dropping = dataclasses.replace(model, config=config, remat=remat)
     assert_same_gradient(dropping, {"model": params}, dropout=True)
 
 
-def test_additions_to_stacked_blocks_are_refused_where_blocks_run_apart(loaded: Callable[[str], Any]) -> None:
+def test_additions_to_stacked_blocks_are_refused_where_blocks_run_apart(
+    loaded: Callable[[str], Any],
+) -> None:
     model, params = loaded("gpt2")
     additions = block_stack.stacked(lora.init(jax.random.key(1), params, SPEC))
     with (

@@ -7,7 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.lm.candidate_scores import LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY, candidate_scores
+from motif_jax.lm.candidate_scores import (
+    LOG_PROBABILITY,
+    RAW_LOGIT,
+    SCALED_PROBABILITY,
+    candidate_scores,
+)
 from tests.conftest import load_golden
 
 
@@ -56,6 +61,8 @@ def test_scaled_probabilities_are_relative_to_the_best():
 def test_scaled_probabilities_that_all_vanish_are_equal():
     logit, normaliser, valid = two_candidates()
 
-    score = candidate_scores(logit.at[1, 0].add(-20.0) - 300.0, normaliser, valid, SCALED_PROBABILITY)
+    score = candidate_scores(
+        logit.at[1, 0].add(-20.0) - 300.0, normaliser, valid, SCALED_PROBABILITY
+    )
 
     np.testing.assert_array_equal(score, [1.0, 1.0])

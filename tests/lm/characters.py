@@ -12,11 +12,15 @@ SIZE = 27
 
 
 def write(folder: Path) -> Path:
-    """Writes tokenizer.json, which adds `END` where special tokens are asked for; returns the folder."""
+    """Writes tokenizer.json, which adds `END` where special tokens are asked for; returns the
+    folder.
+    """
     words = {letter: number for number, letter in enumerate(string.ascii_lowercase)}
     tokenizer = Tokenizer(models.WordLevel({**words, "</s>": END}, "</s>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    tokenizer.post_processor = processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", END)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "$A </s>", special_tokens=[("</s>", END)]
+    )
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder

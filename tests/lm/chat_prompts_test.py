@@ -1,4 +1,6 @@
-"""Prompts of turns, which a model's own chat template writes, in the library and in the stages over files."""
+"""Prompts of turns, which a model's own chat template writes, in the library and in the stages over
+files.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ TEMPLATE = ChatTemplate(made_up_judge.CHATML)
 
 
 def test_turns_are_written_by_the_template() -> None:
-    written = chat_prompts.write([TURNS, [*TURNS, {"role": "assistant", "content": "That."}]], TEMPLATE)
+    written = chat_prompts.write(
+        [TURNS, [*TURNS, {"role": "assistant", "content": "That."}]], TEMPLATE
+    )
 
     assert written.texts[0] == WRITTEN
     assert written.texts[1].endswith("That.<|im_end|>\n<|im_start|>assistant\n")
@@ -36,7 +40,9 @@ def test_plain_texts_stay_as_they_are() -> None:
     assert chat_prompts.write(["What?"], TEMPLATE) == (["What?"], True)
 
 
-@pytest.mark.parametrize(("chat", "expected"), [("auto", TURNS), ("always", TURNS), ("never", "What?")])
+@pytest.mark.parametrize(
+    ("chat", "expected"), [("auto", TURNS), ("always", TURNS), ("never", "What?")]
+)
 def test_a_stage_makes_a_turn_of_a_text(chat: str, expected: Any) -> None:
     assert chat_prompts.chosen(chat, TEMPLATE, ["What?"]) == [expected]
 
@@ -61,7 +67,9 @@ def test_a_choice_that_does_not_fit_is_refused(
 
 
 def test_one_conversation_in_place_of_a_list_is_refused() -> None:
-    with pytest.raises(UserError, match="turns of one conversation: must be a list of conversations"):
+    with pytest.raises(
+        UserError, match="turns of one conversation: must be a list of conversations"
+    ):
         chat_prompts.write(TURNS, TEMPLATE)  # type: ignore[arg-type]
 
 
@@ -97,7 +105,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = made_up_judge.write(tmp_path_factory.mktemp("chat") / "model")
     backend = Backend.from_file(str(path / "tokenizer.json"))
     special = ("<|endoftext|>", backend.token_to_id("<|endoftext|>"))
-    backend.post_processor = processors.TemplateProcessing("<|endoftext|> $A", special_tokens=[special])
+    backend.post_processor = processors.TemplateProcessing(
+        "<|endoftext|> $A", special_tokens=[special]
+    )
     backend.save(str(path / "tokenizer.json"))
     return path
 

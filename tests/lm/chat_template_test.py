@@ -1,4 +1,6 @@
-"""Chat templates of models: what they make of a conversation, and what they are not allowed to do."""
+"""Chat templates of models: what they make of a conversation, and what they are not allowed to
+do.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def test_a_template_without_the_answers_beginning_is_refused() -> None:
 
 
 def test_the_file_beside_the_tokenizer_comes_first(tmp_path) -> None:
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "old", "bos_token": "<s>"}))
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"chat_template": "old", "bos_token": "<s>"})
+    )
     (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}new")
     assert chat_template.read(tmp_path).prompt(TURNS) == "<s>new"
 
@@ -88,13 +92,19 @@ def test_of_several_templates_the_default_is_read(tmp_path) -> None:
 def test_several_templates_without_a_default_are_refused(tmp_path) -> None:
     several = [{"name": "tools", "template": "t"}, {"name": "rag", "template": "r"}]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": several}))
-    with pytest.raises(UserError, match=r"templates rag, tools, and none .* default: .*chat_template\.jinja"):
+    with pytest.raises(
+        UserError, match=r"templates rag, tools, and none .* default: .*chat_template\.jinja"
+    ):
         chat_template.read(tmp_path)
 
 
 def test_special_tokens_of_older_folders_are_read(tmp_path) -> None:
     """Folders of earlier releases of transformers name them in a file of their own."""
-    values = {"chat_template": "{{ bos_token }}{{ eos_token }}", "bos_token": None, "eos_token": "</s>"}
+    values = {
+        "chat_template": "{{ bos_token }}{{ eos_token }}",
+        "bos_token": None,
+        "eos_token": "</s>",
+    }
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(values))
     special = {"bos_token": {"content": "<s>"}, "eos_token": "<end>"}
     (tmp_path / "special_tokens_map.json").write_text(json.dumps(special))
@@ -108,8 +118,12 @@ def test_a_template_in_another_encoding_is_named(tmp_path) -> None:
 
 
 def test_a_template_that_takes_no_system_turn_says_what_helps() -> None:
-    text = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('No system role') }}{% endif %}"
-    with pytest.raises(UserError, match=r"No system role: .*put its text into the user's first turn"):
+    text = (
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('No system role') }}{% endif %}"
+    )
+    with pytest.raises(
+        UserError, match=r"No system role: .*put its text into the user's first turn"
+    ):
         ChatTemplate(text).prompt(TURNS)
 
 

@@ -26,7 +26,9 @@ def sharded(tmp_path: Path) -> Path:
     names = sorted(tensors)
     shard_of = {name: (FIRST if number % 2 else SECOND) for number, name in enumerate(names)}
     for shard in (FIRST, SECOND):
-        save_file({name: tensors[name] for name in names if shard_of[name] == shard}, folder / shard)
+        save_file(
+            {name: tensors[name] for name in names if shard_of[name] == shard}, folder / shard
+        )
     (folder / SINGLE).unlink()
     (folder / INDEX).write_text(json.dumps({"weight_map": shard_of}))
     return folder

@@ -1,4 +1,6 @@
-"""Each tensor of a checkpoint that is missing, quantised, damaged or not used is named in one line."""
+"""Each tensor of a checkpoint that is missing, quantised, damaged or not used is named in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ def changed(tmp_path: Path) -> Callable[..., Path]:
         folder = models.write(tmp_path / architecture, architecture)
         tensors = {**load_file(folder / weights.SINGLE), **changes}
         save_file(
-            {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items() if tensor is not None},
+            {
+                name: np.ascontiguousarray(tensor)
+                for name, tensor in tensors.items()
+                if tensor is not None
+            },
             folder / weights.SINGLE,
         )
         return folder
@@ -77,7 +83,11 @@ def test_part_of_the_network_that_is_not_used_is_refused(
 
 @pytest.mark.parametrize(
     ("architecture", "name"),
-    [("llama", "v_head.summary.weight"), ("gpt2", "score.weight"), ("roberta", "classifier.dense.weight")],
+    [
+        ("llama", "v_head.summary.weight"),
+        ("gpt2", "score.weight"),
+        ("roberta", "classifier.dense.weight"),
+    ],
 )
 def test_head_of_another_task_is_named_and_left_out(
     changed: Callable[..., Path], architecture: str, name: str, capfd: pytest.CaptureFixture[str]
@@ -109,7 +119,9 @@ def test_buffers_that_follow_from_the_config_are_no_concern(
     "dtype", [np.int8, np.uint8, np.int32, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
 )
 def test_weights_that_are_no_floats_are_refused(changed: Callable[..., Path], dtype: Any) -> None:
-    line = refusal(changed("llama", {f"{QUERY}.weight": np.ones((16, 16), np.float32).astype(dtype)}))
+    line = refusal(
+        changed("llama", {f"{QUERY}.weight": np.ones((16, 16), np.float32).astype(dtype)})
+    )
     assert f"tensor {QUERY}.weight is quantised or no floats" in line
     assert "config.lora.base=int8 or nf4 quantises it here" in line
 
@@ -123,7 +135,9 @@ def test_weights_in_other_floats_are_read(changed: Callable[..., Path], dtype: A
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_not_finite_are_refused(changed: Callable[..., Path], number: float) -> None:
+def test_numbers_that_are_not_finite_are_refused(
+    changed: Callable[..., Path], number: float
+) -> None:
     damaged = np.ones(16, np.float32)
     damaged[3] = number
     line = refusal(changed("llama", {"model.norm.weight": damaged}))
@@ -142,7 +156,9 @@ def test_transposed_convolution_is_one_line(changed: Callable[..., Path], tmp_pa
 def test_copy_of_the_embedding_is_no_concern(
     changed: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    embedding = load_file(models.write(tmp_path / "plain", "gpt2") / weights.SINGLE)["transformer.wte.weight"]
+    embedding = load_file(models.write(tmp_path / "plain", "gpt2") / weights.SINGLE)[
+        "transformer.wte.weight"
+    ]
     models.load(changed("gpt2", {"lm_head.weight": embedding}))
     assert capfd.readouterr().err == ""
 
@@ -159,8 +175,12 @@ def test_copies_of_t5s_embedding_are_no_concern(
 def test_head_that_differs_from_a_tied_embedding_is_refused(
     changed: Callable[..., Path], tmp_path: Path
 ) -> None:
-    embedding = load_file(models.write(tmp_path / "plain", "gpt2") / weights.SINGLE)["transformer.wte.weight"]
-    assert "tensor lm_head.weight is not used" in refusal(changed("gpt2", {"lm_head.weight": embedding + 1}))
+    embedding = load_file(models.write(tmp_path / "plain", "gpt2") / weights.SINGLE)[
+        "transformer.wte.weight"
+    ]
+    assert "tensor lm_head.weight is not used" in refusal(
+        changed("gpt2", {"lm_head.weight": embedding + 1})
+    )
 
 
 def test_many_names_are_one_line_by_layers() -> None:

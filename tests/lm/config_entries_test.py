@@ -1,4 +1,6 @@
-"""Entries of config.json of another type, and quantised checkpoints, are refused in a line that names them."""
+"""Entries of config.json of another type, and quantised checkpoints, are refused in a line that
+names them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def refusal(architecture: str, **changes: Any) -> str:
 
 
 ENTRIES = [
-    (architecture, layout[0]) for architecture, fields in config.LAYOUTS.items() for layout in fields.values()
+    (architecture, layout[0])
+    for architecture, fields in config.LAYOUTS.items()
+    for layout in fields.values()
 ]
 TEXTS = ("hidden_act", "hidden_activation", "activation_function")
 
@@ -39,7 +43,9 @@ TEXTS = ("hidden_act", "hidden_activation", "activation_function")
 @pytest.mark.parametrize("value", ["12", [1.5], {"a": 1}])
 def test_entry_of_another_type_is_named(architecture: str, entry: str, value: Any) -> None:
     wrong = 12 if entry in TEXTS and isinstance(value, str) else value
-    assert refusal(architecture, **{entry: wrong}).startswith(f"config.json: {entry} is {wrong!r}, must be ")
+    assert refusal(architecture, **{entry: wrong}).startswith(
+        f"config.json: {entry} is {wrong!r}, must be "
+    )
 
 
 @pytest.mark.parametrize("ends", [[], [1, "2"], True, 1.0, [[1]]])
@@ -62,8 +68,14 @@ def test_heads_that_are_no_count_are_named(heads: Any) -> None:
         ({**LINEAR, "rope_theta": "1e4"}, "rope_scaling.rope_theta is '1e4'"),
         ({"rope_type": ["linear"]}, "rope_scaling.rope_type is ['linear']"),
         (LLAMA3, "rope_scaling.original_max_position_embeddings is missing"),
-        ({**LLAMA3, "original_max_position_embeddings": 8.5}, "original_max_position_embeddings is 8.5"),
-        ({**LLAMA3, "original_max_position_embeddings": 8, "low_freq_factor": 4.0}, "must be below"),
+        (
+            {**LLAMA3, "original_max_position_embeddings": 8.5},
+            "original_max_position_embeddings is 8.5",
+        ),
+        (
+            {**LLAMA3, "original_max_position_embeddings": 8, "low_freq_factor": 4.0},
+            "must be below",
+        ),
         ("linear", "rope_scaling is 'linear', must be an object"),
         ([LINEAR], "rope_scaling is [{"),
     ],
@@ -77,7 +89,12 @@ def test_part_of_a_head_with_rotary_positions_is_refused() -> None:
 
 
 def test_null_counts_as_a_missing_entry() -> None:
-    values = {**recipes.CONFIGS["llama"], "head_dim": None, "rope_scaling": None, "quantization_config": None}
+    values = {
+        **recipes.CONFIGS["llama"],
+        "head_dim": None,
+        "rope_scaling": None,
+        "quantization_config": None,
+    }
     assert config.parse(values) == config.parse(recipes.CONFIGS["llama"])
 
 
@@ -93,14 +110,18 @@ def test_null_counts_as_a_missing_entry() -> None:
         ("quantization_config", "awq", "awq"),
     ],
 )  # fmt: skip
-def test_quantised_checkpoint_is_refused_with_its_method(entry: str, value: Any, method: str) -> None:
+def test_quantised_checkpoint_is_refused_with_its_method(
+    entry: str, value: Any, method: str
+) -> None:
     line = refusal("llama", **{entry: value})
     assert entry in line
     assert method in line
     assert "config.lora.base=int8 or nf4 quantises it here" in line
 
 
-@pytest.mark.parametrize("name", ["quantize_config.json", "quant_config.json", "hf_quant_config.json"])
+@pytest.mark.parametrize(
+    "name", ["quantize_config.json", "quant_config.json", "hf_quant_config.json"]
+)
 def test_file_of_a_quantiser_is_refused(tmp_path: Path, name: str) -> None:
     folder = models.write(tmp_path, "llama")
     (folder / name).write_text("{}")

@@ -19,9 +19,21 @@ CONFIGS: list[tuple[str, dict[str, Any], str]] = [
     ("gpt2", {"n_layer": 4097}, "config.json: layers is 4097, which no model has"),
     ("t5", {"num_layers": 4097}, "config.json: encoder_layers is 4097, which no model has"),
     ("t5", {"num_layers": -1}, "config.json: num_layers is -1, must be a whole number above 0"),
-    ("gpt2", {"n_embd": 16777220, "n_inner": 1}, "config.json: width is 16777220, which no model has"),
-    ("gpt2", {"vocab_size": True}, "config.json: vocab_size is True, must be a whole number above 0"),
-    ("gpt2", {"n_positions": 2147483649}, "config.json: max_length is 2147483649, which no model has"),
+    (
+        "gpt2",
+        {"n_embd": 16777220, "n_inner": 1},
+        "config.json: width is 16777220, which no model has",
+    ),
+    (
+        "gpt2",
+        {"vocab_size": True},
+        "config.json: vocab_size is True, must be a whole number above 0",
+    ),
+    (
+        "gpt2",
+        {"n_positions": 2147483649},
+        "config.json: max_length is 2147483649, which no model has",
+    ),
     (
         "llama",
         {"num_key_value_heads": 4.0},
@@ -32,13 +44,21 @@ CONFIGS: list[tuple[str, dict[str, Any], str]] = [
         {"model_type": 5},
         "config.json: model_type 5 is not one of t5, gpt2, llama, qwen2, qwen3, gemma3_text, roberta",
     ),
-    ("gpt2", {"layer_norm_epsilon": "1"}, "config.json: layer_norm_epsilon is '1', must be a number"),
+    (
+        "gpt2",
+        {"layer_norm_epsilon": "1"},
+        "config.json: layer_norm_epsilon is '1', must be a number",
+    ),
     (
         "gpt2",
         {"initializer_range": -1000000.0},
         "config.json: an epsilon, a scale or a dropout is not a number",
     ),
-    ("gpt2", {"attn_pdrop": 1000000.0}, "config.json: an epsilon, a scale or a dropout is not a number"),
+    (
+        "gpt2",
+        {"attn_pdrop": 1000000.0},
+        "config.json: an epsilon, a scale or a dropout is not a number",
+    ),
     (
         "gpt2",
         {"scale_attn_weights": False},
@@ -65,7 +85,11 @@ CONFIGS: list[tuple[str, dict[str, Any], str]] = [
         {"use_bidirectional_attention": True},
         "use_bidirectional_attention is True, which is not supported",
     ),
-    ("gemma3", {"layer_types": ["full_attention"]}, "config.json: layer_types has 1 entries for 3 layers"),
+    (
+        "gemma3",
+        {"layer_types": ["full_attention"]},
+        "config.json: layer_types has 1 entries for 3 layers",
+    ),
     (
         "qwen2_windows",
         {"layer_types": ["full_attention", "chunked_attention"]},
@@ -106,7 +130,9 @@ CONFIGS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "changes", "words"), CONFIGS)
-def test_a_config_that_no_model_has_is_refused(name: str, changes: dict[str, Any], words: str) -> None:
+def test_a_config_that_no_model_has_is_refused(
+    name: str, changes: dict[str, Any], words: str
+) -> None:
     with refuses(words):
         parsed(name, changes)
 

@@ -39,7 +39,11 @@ def test_files_of_a_folder_are_read_in_order(folder: Path) -> None:
 def test_lines_of_a_text_are_items(folder: Path) -> None:
     items = list(corpus.read([folder / "a.txt"], "line"))
 
-    assert items == [corpus.Item("one", size=4), corpus.Item("two", size=4), corpus.Item("three", size=6)]
+    assert items == [
+        corpus.Item("one", size=4),
+        corpus.Item("two", size=4),
+        corpus.Item("three", size=6),
+    ]
 
 
 def test_a_whole_file_is_an_item(folder: Path) -> None:
@@ -54,11 +58,17 @@ def test_a_whole_file_is_an_item(folder: Path) -> None:
         ("c.parquet", b"PAR1", r"c\.parquet cannot be read"),
         ("b.jsonl", b'{"text": "four"}\n{"words": 3}\n', r"b\.jsonl line 2: must be an object"),
         ("b.jsonl", b'{"text": "four"}\n{\n', r"b\.jsonl line 2 cannot be read"),
-        ("b.jsonl", b'{"text": "four", "prompt": 3}\n', r'b\.jsonl line 1: "prompt" must be a text'),
+        (
+            "b.jsonl",
+            b'{"text": "four", "prompt": 3}\n',
+            r'b\.jsonl line 1: "prompt" must be a text',
+        ),
         ("a.txt", b"\xff\xfe", r"a\.txt cannot be read"),
     ],
 )
-def test_a_damaged_file_is_refused_by_name(folder: Path, name: str, content: bytes, error: str) -> None:
+def test_a_damaged_file_is_refused_by_name(
+    folder: Path, name: str, content: bytes, error: str
+) -> None:
     paths = corpus.find(str(folder))
     (folder / name).write_bytes(content)
 

@@ -32,7 +32,9 @@ def test_stacked_keys_give_the_bits_of_single_ones() -> None:
     assert draw(jnp.stack(made_keys())).tolist() == BITS
 
 
-@pytest.mark.parametrize(("width", "checksum"), [(8, 3257796785), (16, 2023275374), (64, 576529655)])
+@pytest.mark.parametrize(
+    ("width", "checksum"), [(8, 3257796785), (16, 2023275374), (64, 576529655)]
+)
 def test_bits_of_other_widths_stay_the_same(width: int, checksum: int) -> None:
     with jax.enable_x64(True):
         bits = np.asarray(jax.random.bits(dropout.key(SEED), (2000,), f"uint{width}"))

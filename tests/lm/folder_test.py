@@ -1,4 +1,6 @@
-"""Whole folders written and read again: config, weights, heads; what was there before does not shine through."""
+"""Whole folders written and read again: config, weights, heads; what was there before does not
+shine through.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,21 @@ def test_a_config_is_read_as_it_was_written(tmp_path: Path, name: str) -> None:
 # What a config.json with nothing but these sizes means: transformers' defaults.
 SIZES = {"vocab_size": 50, "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 3}
 SIZES |= {"num_attention_heads": 2, "max_position_embeddings": 40}
-SMALL = {"vocab_size": 50, "width": 12, "layers": 3, "heads": 2, "key_value_heads": 2, "head_width": 6}
-SILU = {"feed_forward": 20, "activation": "silu", "gated": True, "max_length": 40, "norm_epsilon": 1e-6}
+SMALL = {
+    "vocab_size": 50,
+    "width": 12,
+    "layers": 3,
+    "heads": 2,
+    "key_value_heads": 2,
+    "head_width": 6,
+}
+SILU = {
+    "feed_forward": 20,
+    "activation": "silu",
+    "gated": True,
+    "max_length": 40,
+    "norm_epsilon": 1e-6,
+}
 SILU |= {"tied": False, "rotary": Rotary(), "pad_id": 2, "start_id": 1, "end_ids": (2,)}
 GELU = {"activation": "gelu_new", "max_length": 40, "dropout": Dropout(0.1, 0.1, 0.1)}
 RELU = {"activation": "relu", "feed_forward": 20, "scaled_head": True, "initializer": 1.0}
@@ -58,7 +73,9 @@ DEFAULTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("kind", DEFAULTS)
 def test_what_a_config_leaves_out_is_as_in_transformers(kind: str) -> None:
     values, expected = DEFAULTS[kind]
-    assert config.parse({**values, "model_type": kind}) == ModelConfig(kind, **{**SMALL, **expected})
+    assert config.parse({**values, "model_type": kind}) == ModelConfig(
+        kind, **{**SMALL, **expected}
+    )
 
 
 def test_a_folder_keeps_model_and_heads_and_nothing_else(tmp_path: Path, monkeypatch: Any) -> None:
@@ -66,7 +83,9 @@ def test_a_folder_keeps_model_and_heads_and_nothing_else(tmp_path: Path, monkeyp
     (theirs / "tokenizer.json").write_text("{}")
     settings, params, none, _ = folder.read(theirs)
     assert not none.configs
-    heads = Heads(settings.width, {"value": HeadConfig(1, (4,)), "q": HeadConfig(settings.vocab_size)})
+    heads = Heads(
+        settings.width, {"value": HeadConfig(1, (4,)), "q": HeadConfig(settings.vocab_size)}
+    )
     head_params = heads.init(jax.random.key(0))
     ours = tmp_path / "ours"
     with monkeypatch.context() as patched:

@@ -1,4 +1,6 @@
-"""Fresh parameters are the same however their program is arranged, and that program does not grow with the layers."""
+"""Fresh parameters are the same however their program is arranged, and that program does not grow
+with the layers.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ def write(folder: Path, **values: Any) -> None:
 
 
 @pytest.mark.parametrize(("written", "ends"), [(7, (7,)), ([7, 9], (7, 9))])
-def test_end_tokens_replace_those_of_the_config(folder: Path, written: Any, ends: tuple[int, ...]) -> None:
+def test_end_tokens_replace_those_of_the_config(
+    folder: Path, written: Any, ends: tuple[int, ...]
+) -> None:
     write(folder, eos_token_id=written)
     assert config.read(folder).end_ids == ends
 
@@ -56,7 +58,8 @@ def test_start_token_of_an_encoder_decoder_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ['{"eos_token_id": "7"}', '{"eos_token_id": []}', '{"decoder_start_token_id": [1]}', "[]", "{"]
+    "content",
+    ['{"eos_token_id": "7"}', '{"eos_token_id": []}', '{"decoder_start_token_id": [1]}', "[]", "{"],
 )
 def test_damaged_file_is_one_line(folder: Path, content: str) -> None:
     (folder / generation_config.FILE).write_text(content)

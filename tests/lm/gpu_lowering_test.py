@@ -1,4 +1,6 @@
-"""Programs of language models are lowered for a GPU, which needs none: they sum in float32 and call nothing that a GPU may lack."""
+"""Programs of language models are lowered for a GPU, which needs none: they sum in float32 and call
+nothing that a GPU may lack.
+"""
 
 from __future__ import annotations
 

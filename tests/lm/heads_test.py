@@ -29,7 +29,9 @@ HEADS = Heads(
         "value": HeadConfig(1, (9, 9), "sigmoid"),
         "actions": HeadConfig(4, (9, 9), "sigmoid"),
         "q": HeadConfig(VOCAB, (2 * WIDTH,)),
-        "deep_q": HeadConfig(VOCAB, (4 * WIDTH,), "gelu", kind="residual", state="before", dropout=0.5),
+        "deep_q": HeadConfig(
+            VOCAB, (4 * WIDTH,), "gelu", kind="residual", state="before", dropout=0.5
+        ),
         "linear": HeadConfig(3),
         "upvote": HeadConfig(1, (WIDTH, 2 * WIDTH), ("tanh", "relu")),
         "pessimist": HeadConfig(VOCAB, (WIDTH,), constant=-4.4),
@@ -79,7 +81,9 @@ def test_a_head_in_bfloat16_gives_float32() -> None:
 def test_a_head_without_hidden_layers_is_linear() -> None:
     outputs = HEADS.apply(PARAMS, "linear", STATES)
 
-    np.testing.assert_allclose(outputs, linear(AFTER, PARAMS["linear"]["output"]), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        outputs, linear(AFTER, PARAMS["linear"]["output"]), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_chosen_outputs_are_columns_of_all() -> None:
@@ -105,7 +109,9 @@ def test_a_poolers_layer_comes_first_in_a_head_of_roberta(tmp_path: Path) -> Non
     logit = HEADS.apply({"upvote": layers}, "upvote", STATES)
     hidden = np.tanh(linear(AFTER, pooler))
     hidden = np.maximum(linear(hidden, layers["hidden_1"]), 0)
-    np.testing.assert_allclose(logit, linear(hidden, layers["output"])[..., 0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        logit, linear(hidden, layers["output"])[..., 0], rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_pooler_without_its_weights_is_none(tmp_path: Path) -> None:
@@ -142,7 +148,9 @@ def test_chosen_outputs_of_a_residual_head_are_columns_of_all() -> None:
 
 
 def test_dropout_scales_what_it_lets_through_of_the_residual_branch(monkeypatch: Any) -> None:
-    monkeypatch.setattr(jax.random, "bernoulli", lambda key, share, shape: jnp.arange(6) < share * 8)
+    monkeypatch.setattr(
+        jax.random, "bernoulli", lambda key, share, shape: jnp.arange(6) < share * 8
+    )
 
     q = HEADS.apply({"deep_q": DEEP_Q}, "deep_q", STATES, dropout=jax.random.key(2))
 

@@ -1,6 +1,7 @@
 """Fresh models: their sizes, dropout, and comparing heads.
 
-Comparing heads are attention heads initialised to attend to equal tokens and to neighbours (`init_model.with_comparing_heads`).
+Comparing heads are attention heads initialised to attend to equal tokens and to neighbours
+(`init_model.with_comparing_heads`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ TOKENS = {"start": 3, "pad": 4, "end": 5}
 
 
 @pytest.mark.parametrize(
-    ("kind", "groups"), [("gpt2", None), ("t5", None), ("llama", 2), ("qwen2", 1), ("roberta", None)]
+    ("kind", "groups"),
+    [("gpt2", None), ("t5", None), ("llama", 2), ("qwen2", 1), ("roberta", None)],
 )
 def test_a_fresh_model_has_the_sizes_that_are_asked_for(kind: str, groups: int | None) -> None:
     config = init_model.make(kind, Sizes(16, 2, 4, groups, max_length=30), 50, TOKENS)
@@ -75,7 +77,8 @@ def comparing() -> Comparing:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("side", "name"), [("encoder", "attention"), ("decoder", "attention"), ("decoder", "cross_attention")]
+    ("side", "name"),
+    [("encoder", "attention"), ("decoder", "attention"), ("decoder", "cross_attention")],
 )
 @pytest.mark.parametrize("layer", [0, 1])
 def test_the_first_half_of_the_heads_attends_to_equal_tokens(
@@ -93,7 +96,8 @@ def test_the_first_half_of_the_heads_attends_to_equal_tokens(
     logits = np.einsum("qhd,khd->hqk", queries, keys)
     weights = np.asarray(jax.nn.softmax(logits, axis=-1))
 
-    # The tokens differ, so a token's weight on itself is its weight on equal ones: mean over tokens, of each head.
+    # The tokens differ, so a token's weight on itself is its weight on equal ones: mean over
+    # tokens, of each head.
     weight_on_itself = np.diagonal(weights, axis1=1, axis2=2).mean(axis=-1)
     assert (weight_on_itself[: HEADS // 2] > 0.5).all()
     assert (weight_on_itself[HEADS // 2 :] < 0.1).all()
@@ -101,7 +105,9 @@ def test_the_first_half_of_the_heads_attends_to_equal_tokens(
 
 @pytest.mark.slow
 # Head -> the token that it attends to most from token 6: the previous one, 5, or the next one, 7.
-@pytest.mark.parametrize(("side", "targets"), [("encoder", {2: 5, 3: 7}), ("decoder", {2: 5, 3: 5})])
+@pytest.mark.parametrize(
+    ("side", "targets"), [("encoder", {2: 5, 3: 7}), ("decoder", {2: 5, 3: 5})]
+)
 def test_the_other_heads_attend_to_neighbours(
     comparing: Comparing, side: str, targets: dict[int, int]
 ) -> None:

@@ -39,7 +39,9 @@ def test_rows_are_the_whole_texts_tokens(begins: bool) -> None:
     tokenizer = Tokenizer(merging.tokenizer(begins))
     prompts = [f"b{text}" for text in all_texts(3)]
 
-    joint = tokenizer.encode_joint([f"c{prompt}" for prompt in prompts], [CANDIDATES] * len(prompts))
+    joint = tokenizer.encode_joint(
+        [f"c{prompt}" for prompt in prompts], [CANDIDATES] * len(prompts)
+    )
 
     for prompt, rows in zip(prompts, joint, strict=True):
         texts = [f"c{prompt}{candidate}" for candidate in CANDIDATES]
@@ -76,7 +78,9 @@ def test_an_end_token_does_not_stand_between_prompt_and_candidate() -> None:
     plain = Tokenizer(merging.tokenizer(begins=True))
     closing = Tokenizer(merging.tokenizer(begins=True, ends=True))
 
-    assert closing.encode_joint(["ab:"], [[" a", "c"]]) == plain.encode_joint(["ab:"], [[" a", "c"]])
+    assert closing.encode_joint(["ab:"], [[" a", "c"]]) == plain.encode_joint(
+        ["ab:"], [[" a", "c"]]
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,9 @@ def model_of(name: str) -> lm.TextModel:
 
 
 def whole_text_scores(model: lm.TextModel, prompt: str) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probabilities of the candidates' tokens, each by a run over the whole text, and how many they are."""
+    """Log-probabilities of the candidates' tokens, each by a run over the whole text, and how many
+    they are.
+    """
     (alone,) = model.tokenizer.encode([prompt])
     texts = model.tokenizer.encode([prompt + candidate for candidate in CANDIDATES])
     rows = padded(texts, 16)

@@ -28,7 +28,9 @@ OBJECTIVES = {
 
 
 def config_of(**values: Any) -> LanguageModelConfig:
-    return read_section(LanguageModelConfig, load_config("pretrain_language_model", "smoke", values))
+    return read_section(
+        LanguageModelConfig, load_config("pretrain_language_model", "smoke", values)
+    )
 
 
 @pytest.mark.parametrize("architecture", OBJECTIVES)
@@ -47,7 +49,9 @@ def test_an_objective_fits_its_architecture(architecture: str, objective: str) -
         assert language_run.objective_of(objective, model) == objective
         return
 
-    message = f"config.objective={objective!r}: must be one of {', '.join(allowed)} for {architecture}"
+    message = (
+        f"config.objective={objective!r}: must be one of {', '.join(allowed)} for {architecture}"
+    )
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
         language_run.objective_of(objective, model)
 
@@ -78,10 +82,14 @@ def test_a_model_may_have_more_positions_than_rows() -> None:
     assert language_run.settings_of(config_of(**values), None).max_length == 80
 
 
-@pytest.mark.parametrize(("architecture", "heads"), [("gpt2", 4), ("llama", 4), ("roberta", 4), ("t5", 2)])
+@pytest.mark.parametrize(
+    ("architecture", "heads"), [("gpt2", 4), ("llama", 4), ("roberta", 4), ("t5", 2)]
+)
 def test_comparing_heads_need_a_t5_of_four_heads(architecture: str, heads: int) -> None:
     comparing = {"model.attention": "comparing"}
-    language_run.settings_of(config_of(**comparing, **{"model.architecture": "t5", "model.heads": 4}), None)
+    language_run.settings_of(
+        config_of(**comparing, **{"model.architecture": "t5", "model.heads": 4}), None
+    )
 
     config = config_of(**comparing, **{"model.architecture": architecture, "model.heads": heads})
     with pytest.raises(
@@ -124,7 +132,9 @@ def test_rows_longer_than_the_positions_are_refused() -> None:
     lora = config_of().lora
     language_run.check_shapes(lora, 48, MODEL)
 
-    with pytest.raises(UserError, match=r"config\.length=49: must be at most the 48 positions of the model"):
+    with pytest.raises(
+        UserError, match=r"config\.length=49: must be at most the 48 positions of the model"
+    ):
         language_run.check_shapes(lora, 49, MODEL)
 
 
@@ -152,6 +162,11 @@ def test_a_step_larger_than_the_devices_memory_is_refused(
 
 def test_a_quantised_base_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(footprint, "device_memory", lambda: 10**8)
-    values = {"lora.patterns": "*", "lora.base": "int8", "model.architecture": "gpt2", "batch_size": 64}
+    values = {
+        "lora.patterns": "*",
+        "lora.base": "int8",
+        "model.architecture": "gpt2",
+        "batch_size": 64,
+    }
 
     language_run.check_memory(config_of(**values), WIDE)

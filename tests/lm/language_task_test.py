@@ -45,11 +45,15 @@ class Batches:
 
 def task_of(*held_out: Any) -> LanguageTask:
     values = {"length": LENGTH, "batch_size": BATCH_SIZE, "accumulate": 2}
-    config = read_section(LanguageModelConfig, load_config("pretrain_language_model", "smoke", values))
+    config = read_section(
+        LanguageModelConfig, load_config("pretrain_language_model", "smoke", values)
+    )
     batches = Batches(list(held_out))
     data = TrainingData(batches, batches, {}, "texts")
     parameters = ({"weight": np.zeros(2, np.float32)}, None)
-    return LanguageTask(config, sums_of_rows, parameters, data, DataParallel(jax.local_devices()[:1]), 8)
+    return LanguageTask(
+        config, sums_of_rows, parameters, data, DataParallel(jax.local_devices()[:1]), 8
+    )
 
 
 def test_units_are_tokens() -> None:
@@ -103,7 +107,9 @@ def test_correct_targets_may_have_their_own_count() -> None:
 
 def test_a_held_out_loss_of_nan_ends_the_training() -> None:
     rows = [[math.inf, 1.0, 1.0]] * 4
-    message = "the training diverged: the held-out loss after step 5 not finite; .* a smaller --config"
+    message = (
+        "the training diverged: the held-out loss after step 5 not finite; .* a smaller --config"
+    )
 
     with pytest.raises(UserError, match=message):
         task_of(rows).held_out(*state_of(), TrainingPosition(step=5))
@@ -117,7 +123,8 @@ def state_of() -> tuple[Any, Any]:
 
 def test_an_evaluation_measures_both_parts_a_token() -> None:
     position = TrainingPosition(
-        step=6, sums={"steps": 4.0, "loss": 6.0, "accuracy": 1.0, "tokens": 8.0, "gradient_norm": 2.0}
+        step=6,
+        sums={"steps": 4.0, "loss": 6.0, "accuracy": 1.0, "tokens": 8.0, "gradient_norm": 2.0},
     )
 
     evaluation = task_of(*TWO_BATCHES).evaluate(*state_of(), position)

@@ -1,4 +1,6 @@
-"""Layers by their paths and patterns, what replaces their computation, and RoBERTa's head for masked tokens."""
+"""Layers by their paths and patterns, what replaces their computation, and RoBERTa's head for
+masked tokens.
+"""
 
 from __future__ import annotations
 
@@ -51,19 +53,27 @@ X = jnp.array([[2.0, 3.0]])
 NETWORK_PARAMS = {"params": {"layers_0": {"kernel": jnp.array([[1.0, 4.0], [2.0, 5.0]])}}}
 
 
-def multiply(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], factor: float) -> jax.Array:
+def multiply(
+    module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], factor: float
+) -> jax.Array:
     return factor * plain() + x.sum()
 
 
 def test_the_first_replacement_gets_the_result_of_the_next() -> None:
-    with linear.computed_by(multiply, {"layers_0": 3.0}), linear.computed_by(multiply, {"layers_0": 10.0}):
+    with (
+        linear.computed_by(multiply, {"layers_0": 3.0}),
+        linear.computed_by(multiply, {"layers_0": 10.0}),
+    ):
         outputs = NETWORK.apply(NETWORK_PARAMS, X)
 
     np.testing.assert_allclose(outputs, [[3 * (80 + 5) + 5, 3 * (230 + 5) + 5]])
 
 
 def test_replacements_are_active_only_inside_their_context() -> None:
-    with linear.computed_by(multiply, {"layers_0": 3.0}), linear.computed_by(multiply, {"two": 7.0}):
+    with (
+        linear.computed_by(multiply, {"layers_0": 3.0}),
+        linear.computed_by(multiply, {"two": 7.0}),
+    ):
         values = [dict(replacement.values) for replacement in linear.active()]
 
     assert values == [{"layers_0": 3.0}, {"two": 7.0}]
@@ -97,7 +107,9 @@ def test_a_frozen_base_and_additions_merge_into_one_model(loaded: Any, base: str
     merged, head = adaptation.merged_params(learned, frozen)
 
     expected = jax.tree.map(np.copy, params)
-    expected["decoder"]["block_1"]["attention"]["query"]["kernel"] += 3 * addition["a"] @ addition["b"]
+    expected["decoder"]["block_1"]["attention"]["query"]["kernel"] += (
+        3 * addition["a"] @ addition["b"]
+    )
     chex.assert_trees_all_close(merged, expected, atol=1e-6 if base == "float32" else 0.02)
     assert {leaf.dtype for leaf in jax.tree.leaves(merged)} == {np.dtype(np.float32)}
     assert head == {"bias": 7}
@@ -150,7 +162,9 @@ def test_a_masked_heads_file_has_the_names_of_transformers(tmp_path: Path) -> No
 
     names = ("bias", "dense.bias", "dense.weight", "layer_norm.bias", "layer_norm.weight")
     assert set(load_file(folder / weights.SINGLE)) - before == {f"lm_head.{name}" for name in names}
-    assert json.loads((folder / "config.json").read_text())["architectures"] == ["RobertaForMaskedLM"]
+    assert json.loads((folder / "config.json").read_text())["architectures"] == [
+        "RobertaForMaskedLM"
+    ]
 
 
 def test_a_fresh_masked_head_has_small_weights_and_no_bias(tmp_path: Path) -> None:

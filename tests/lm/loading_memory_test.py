@@ -1,4 +1,6 @@
-"""Memory while weights are loaded: little more than the weights themselves, in the dtype that is asked for."""
+"""Memory while weights are loaded: little more than the weights themselves, in the dtype that is
+asked for.
+"""
 
 from __future__ import annotations
 

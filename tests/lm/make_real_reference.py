@@ -1,4 +1,5 @@
-"""Writes what transformers makes of a real GGUF file: tokens of varied texts, logits after prompts, and greedy continuations.
+"""Writes what transformers makes of a real GGUF file: tokens of varied texts, logits after prompts,
+and greedy continuations.
 
 PYTHON tests/lm/make_real_reference.py FILE.gguf OUT.json [LOGITS.npz]
 
@@ -35,9 +36,11 @@ BEST = 5
 
 
 def with_words_of_file(tokenizer: Any, file: Path) -> Any:
-    """The tokenizer with the words that `tokenizer.ggml.pre` names: transformers takes its architecture's, whatever it says.
+    """The tokenizer with the words that `tokenizer.ggml.pre` names: transformers takes its
+    architecture's, whatever it says.
 
-    llama.cpp cuts texts for `smollm` at every \\p{N} first. Qwen's published tokenizer normalises texts, which no GGUF file says.
+    llama.cpp cuts texts for `smollm` at every \\p{N} first. Qwen's published tokenizer normalises
+    texts, which no GGUF file says.
     """
     field = gguf.GGUFReader(file).get_field("tokenizer.ggml.pre")
     if field is not None and field.contents() == "qwen2":
@@ -76,7 +79,12 @@ def main(file: Path, out: Path, arrays: Path | None) -> None:
             "best": dict(zip(map(str, best.indices.tolist()), best.values.tolist(), strict=True)),
         }
         if prompt != LONG:
-            options = {"max_new_tokens": TOKENS, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+            options = {
+                "max_new_tokens": TOKENS,
+                "do_sample": False,
+                "eos_token_id": None,
+                "pad_token_id": 0,
+            }
             written = model.generate(rows, attention_mask=torch.ones_like(rows), **options)
             about["greedy"] = written[0, rows.shape[1] :].tolist()
         reference["prompts"].append(about)

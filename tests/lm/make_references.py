@@ -45,7 +45,9 @@ def call(model: Any, name: str, valid: torch.Tensor, tokens: torch.Tensor, **mor
         decoder = torch.cat([start, tokens[:, : recipes.DECODER_LENGTH - 1]], dim=1)
         return model(input_ids=tokens, attention_mask=attention, decoder_input_ids=decoder, **more)
     if name == "roberta":
-        return model(input_ids=torch.where(valid, tokens, torch.tensor(1)), attention_mask=attention, **more)
+        return model(
+            input_ids=torch.where(valid, tokens, torch.tensor(1)), attention_mask=attention, **more
+        )
     positions = (attention.cumsum(1) - 1).clamp(min=0)
     return model(input_ids=tokens, attention_mask=attention, position_ids=positions, **more)
 
@@ -110,14 +112,26 @@ def written(model: Any, name: str) -> dict[str, np.ndarray]:
     free = model.generate(tokens, eos_token_id=None, **common)[:, drop:]
     stop = int(free[0, 3])  # a token that really comes, so that rows end at different places
     greedy = model.generate(tokens, eos_token_id=stop, **common)[:, drop:]
-    more = {"num_beams": recipes.BEAMS, "num_return_sequences": recipes.BEAMS, "output_scores": True}
-    beams = model.generate(tokens, eos_token_id=stop, return_dict_in_generate=True, **more, **common)
-    arrays = {"stop": np.array(stop), "greedy": greedy.numpy(), "beams": beams.sequences[:, drop:].numpy()}
+    more = {
+        "num_beams": recipes.BEAMS,
+        "num_return_sequences": recipes.BEAMS,
+        "output_scores": True,
+    }
+    beams = model.generate(
+        tokens, eos_token_id=stop, return_dict_in_generate=True, **more, **common
+    )
+    arrays = {
+        "stop": np.array(stop),
+        "greedy": greedy.numpy(),
+        "beams": beams.sequences[:, drop:].numpy(),
+    }
     return {**arrays, "beam_scores": beams.sequences_scores.numpy()}
 
 
 def score_gradient(model: Any, name: str) -> dict[str, np.ndarray]:
-    """Gradients of the summed log-probability of the last two tokens after the others (RoBERTa: of the first states' sum)."""
+    """Gradients of the summed log-probability of the last two tokens after the others (RoBERTa: of
+    the first states' sum).
+    """
     tokens = torch.tensor(recipes.tokens())
     if name == "roberta":
         model(input_ids=tokens).last_hidden_state[:, 0, :5].sum().backward()

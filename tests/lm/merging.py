@@ -1,4 +1,6 @@
-"""A tokenizer of byte pairs whose merges reach across blanks and colons, as those of fast or of learned tokenizers may."""
+"""A tokenizer of byte pairs whose merges reach across blanks and colons, as those of fast or of
+learned tokenizers may.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ ALPHABET = "abc: "
 def tokenizer(begins: bool = False, ends: bool = False) -> Tokenizer:
     """`begins`, `ends`: adds `<s>` in front of a text, `</s>` behind it."""
     pieces = [*LETTERS, *("".join(merge) for merge in MERGES)]
-    backend = Tokenizer(models.BPE({piece: number for number, piece in enumerate(pieces)}, list(MERGES)))
+    backend = Tokenizer(
+        models.BPE({piece: number for number, piece in enumerate(pieces)}, list(MERGES))
+    )
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens(["<pad>", "<s>", "</s>"])

@@ -77,7 +77,9 @@ def test_recomputation_and_bfloat16_keep_the_gradient(
 
 def model_of_embeddings(model: LanguageModel) -> LanguageModel:
     """A model without layers: what dropout leaves out of its embeddings is 0 in its states."""
-    return LanguageModel(dataclasses.replace(model.config, layers=0, dropout=Dropout(embeddings=0.3)))
+    return LanguageModel(
+        dataclasses.replace(model.config, layers=0, dropout=Dropout(embeddings=0.3))
+    )
 
 
 def dropped_in_turns(model: LanguageModel, params: Any, seed: int) -> np.ndarray:
@@ -133,7 +135,9 @@ def test_a_model_without_a_key_drops_nothing(loaded: Any) -> None:
 def test_fresh_layers_have_the_spread_of_their_architecture(
     loaded: Any, name: str, down: float, query: float
 ) -> None:
-    """T5's layers start by their inputs, its queries smaller, other models by their `initializer`."""
+    """T5's layers start by their inputs, its queries smaller, other models by their
+    `initializer`.
+    """
     params = jax.jit(loaded(name)[0].init)(jax.random.key(0))
     block = params["encoder" if name == "roberta" else "decoder"]["block_1"]
     assert float(block["feed_forward"]["down"]["kernel"].std()) == pytest.approx(down, rel=0.12)

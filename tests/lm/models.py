@@ -16,7 +16,14 @@ from motif_jax.lm import config, weights
 from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
 
-TEXT = ["go to the red ball", "go forward", "turn left", "turn right", "pick up the key", "the door is open"]
+TEXT = [
+    "go to the red ball",
+    "go forward",
+    "turn left",
+    "turn right",
+    "pick up the key",
+    "the door is open",
+]
 REFERENCES = Path(__file__).parent / "references"
 NAMES = tuple(recipes.CONFIGS)
 DECODERS = tuple(name for name in NAMES if name != "roberta")
@@ -64,6 +71,10 @@ def tokenizer(size: int = 60) -> str:
 
 
 def parsed(name: str, changes: dict[str, Any]) -> config.ModelConfig:
-    """The config of a made-up model with changed values; None leaves a value out. Raises UserError: no model has it."""
+    """The config of a made-up model with changed values; None leaves a value out. Raises UserError:
+    no model has it.
+    """
     changed = {**recipes.CONFIGS[name], **changes}
-    return config.parse({key: value for key, value in changed.items() if value is not None}, "config.json")
+    return config.parse(
+        {key: value for key, value in changed.items() if value is not None}, "config.json"
+    )

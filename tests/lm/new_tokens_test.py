@@ -24,8 +24,13 @@ def model_of(folder: Path, name: str) -> tuple[LanguageModel, Any]:
 
 def additions_of(params: Any) -> dict[str, Any]:
     """Drawn additions to layers and to the rows of the last tokens."""
-    fresh = {**lora.init(jax.random.key(0), params, SPEC), new_tokens.NAME: new_tokens.init(params, COUNT)}
-    return jax.tree.map(lambda leaf: jax.random.normal(jax.random.key(leaf.size), leaf.shape), fresh)
+    fresh = {
+        **lora.init(jax.random.key(0), params, SPEC),
+        new_tokens.NAME: new_tokens.init(params, COUNT),
+    }
+    return jax.tree.map(
+        lambda leaf: jax.random.normal(jax.random.key(leaf.size), leaf.shape), fresh
+    )
 
 
 def logits_of(model: LanguageModel, params: Any, tokens: jax.Array) -> jax.Array:

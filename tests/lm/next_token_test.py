@@ -62,8 +62,9 @@ def test_prompts_together_are_as_each_alone(model, batch: int, loop: bool) -> No
     scorer = NextToken(dataclasses.replace(network, loop=loop), params, GROUPS, SHARED, batch)
     log_probs, computed = joint_log_probs(scorer, ROWS)
     np.testing.assert_allclose(log_probs, [alone(*model, row) for row in ROWS], atol=2e-5)
-    # Of the tokens after SHARED those that no prompt before it has; rows 2, 3 and 8 do not begin with SHARED. The packs of a batch of one
-    # have room for two prompts, and the longest of the three that begin with 3, 9 has a pack of its own.
+    # Of the tokens after SHARED those that no prompt before it has; rows 2, 3 and 8 do not begin
+    # with SHARED. The packs of a batch of one have room for two prompts, and the longest of the
+    # three that begin with 3, 9 has a pack of its own.
     of_longest = 6 if batch == 1 else 3
     np.testing.assert_array_equal(computed, [2, of_longest, 3, 7, 1, 2, 2, 0, 1])
 
@@ -77,7 +78,9 @@ def test_packs_that_run_together_do_not_see_each_other(model) -> None:
     assert 1 < len(part.packs) < part.size
     log_probs, _ = joint_log_probs(NextToken(*model, GROUPS, SHARED), rows)
     some = [0, 7, 19, 35]
-    np.testing.assert_allclose(log_probs[some], [alone(*model, rows[index]) for index in some], atol=2e-5)
+    np.testing.assert_allclose(
+        log_probs[some], [alone(*model, rows[index]) for index in some], atol=2e-5
+    )
 
 
 @pytest.mark.slow

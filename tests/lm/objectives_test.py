@@ -1,4 +1,6 @@
-"""Objectives of language models: which tokens of which rows are predicted; and tokenizers made of texts."""
+"""Objectives of language models: which tokens of which rows are predicted; and tokenizers made of
+texts.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def rows(lengths: list[int], width: int, prompts: list[int] | None = None) -> Ob
     """Rows of random tokens that are not special, padded to `width`."""
     tokens = np.random.default_rng(1).integers(5, 90, (len(lengths), width)).astype(np.int32)
     valid = np.arange(width) < np.array(lengths)[:, None]
-    return ObjectiveRows(np.where(valid, tokens, TOKENS.pad), valid, np.array(prompts or [0] * len(lengths)))
+    return ObjectiveRows(
+        np.where(valid, tokens, TOKENS.pad), valid, np.array(prompts or [0] * len(lengths))
+    )
 
 
 def masked(objective_rows: ObjectiveRows, seed: int = 0) -> TokenBatch:
@@ -88,7 +92,9 @@ def test_inputs_and_targets_of_spans_together_are_the_text(length: int) -> None:
     texts, batch = span_batch(length)
 
     _, count = objectives.span_counts(texts.shape[1])
-    for text, inputs, targets in zip(texts, batch.prompt.tolist(), batch.targets.tolist(), strict=True):
+    for text, inputs, targets in zip(
+        texts, batch.prompt.tolist(), batch.targets.tolist(), strict=True
+    ):
         assert inputs.pop() == targets.pop() == TOKENS.end
         spans: dict[int, list[int]] = {}
         for token in targets:
@@ -99,7 +105,9 @@ def test_inputs_and_targets_of_spans_together_are_the_text(length: int) -> None:
                 spans[sentinel].append(token)
         assert list(spans) == list(TOKENS.sentinels[:count])
         assert all(spans.values())
-        joined = [token for input_token in inputs for token in spans.get(input_token, [input_token])]
+        joined = [
+            token for input_token in inputs for token in spans.get(input_token, [input_token])
+        ]
         assert joined == text.tolist()
 
 
@@ -214,7 +222,9 @@ def test_the_same_texts_make_the_same_tokenizer() -> None:
 def test_texts_of_a_t5_end_with_its_end_token() -> None:
     tokenizer = byte_pairs.train(DOORS, "t5", 500)
 
-    assert tokenizer.decode(tokenizer.encode("a door").ids, skip_special_tokens=False) == "a door</s>"
+    assert (
+        tokenizer.decode(tokenizer.encode("a door").ids, skip_special_tokens=False) == "a door</s>"
+    )
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5", "roberta"])
@@ -234,7 +244,9 @@ def test_a_text_after_a_special_token_begins_as_any(tmp_path) -> None:
     for pre_tokenizer in (first, never, {"pretokenizers": [never, first]}, None):
         path = tmp_path / "tokenizer.json"
         path.write_text(
-            json.dumps({"pre_tokenizer": pre_tokenizer, "model": "é", "padding": 1, "truncation": 2})
+            json.dumps(
+                {"pre_tokenizer": pre_tokenizer, "model": "é", "padding": 1, "truncation": 2}
+            )
         )
 
         exported.split_at_special_tokens(path)

@@ -32,7 +32,9 @@ def test_a_model_too_large_for_a_device_is_refused(
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "dialogues"])
-def test_prompts_are_refused_where_all_of_a_window_is_learned(text: Path, tmp_path: Path, kind: str) -> None:
+def test_prompts_are_refused_where_all_of_a_window_is_learned(
+    text: Path, tmp_path: Path, kind: str
+) -> None:
     """They would be learned, those of dialogues once for each action behind them."""
     path = texts.write(tmp_path, prompts=True)
     if kind == "dialogues":
@@ -42,6 +44,8 @@ def test_prompts_are_refused_where_all_of_a_window_is_learned(text: Path, tmp_pa
     values = {"texts": str(text), "length": 4, "held_out.texts": str(path)}
     for architecture in ("gpt2", "roberta", "t5"):
         more = {"model.architecture": architecture, "tokenizer.vocab_size": 400}
-        with pytest.raises(UserError, match=r"config\.packing=windows: must be 'items' .*has prompts"):
+        with pytest.raises(
+            UserError, match=r"config\.packing=windows: must be 'items' .*has prompts"
+        ):
             stage.check(config_of(text, **values, **more), tmp_path / "r")
     stage.check(config_of(text, **values, packing="items"), tmp_path / "r")

@@ -57,10 +57,16 @@ def measured(workdir: Path, text: Path, **values: Any) -> float:
     return evaluation.row["validation/perplexity"]
 
 
-def test_the_learned_model_has_the_perplexity_of_the_last_evaluation(trained: Path, text: Path) -> None:
+def test_the_learned_model_has_the_perplexity_of_the_last_evaluation(
+    trained: Path, text: Path
+) -> None:
     curve = perplexities(trained)
     assert curve[-1] < 0.8 * curve[0]
-    values = {"model.folder": str(trained / "model"), "tokens": str(trained / "tokens"), "texts": None}
+    values = {
+        "model.folder": str(trained / "model"),
+        "tokens": str(trained / "tokens"),
+        "texts": None,
+    }
     assert measured(trained, text, **values) == pytest.approx(curve[-1], rel=1e-5)
 
 
@@ -83,7 +89,9 @@ def test_every_architecture_and_objective_learns(name: str, text: Path, tmp_path
 
 
 @pytest.mark.parametrize("base", [extra("float32"), "nf4"])
-def test_additions_alone_are_learned_and_merged(trained: Path, text: Path, tmp_path: Path, base: str) -> None:
+def test_additions_alone_are_learned_and_merged(
+    trained: Path, text: Path, tmp_path: Path, base: str
+) -> None:
     lora = {"lora.patterns": "*/attention/*", "lora.rank": 2, "lora.base": base}
     values = {"model.folder": str(trained / "model"), **lora}
     run = train(text, tmp_path / "r", **values, **{"optimizer.learning_rate": 0.003, "steps": 8})

@@ -15,7 +15,9 @@ TINY = {
 
 
 def config_of(path: Path, **overrides: Any) -> Any:
-    return load_config("pretrain_language_model", "smoke", {**TINY, "texts": str(path), **overrides})
+    return load_config(
+        "pretrain_language_model", "smoke", {**TINY, "texts": str(path), **overrides}
+    )
 
 
 def train(path: Path, workdir: Path, **overrides: Any) -> Path:

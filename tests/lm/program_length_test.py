@@ -1,4 +1,6 @@
-"""Programs of language models, lowered for CUDA, hold one block however many the model has: a GPU's compiler takes minutes for all of them."""
+"""Programs of language models, lowered for CUDA, hold one block however many the model has: a GPU's
+compiler takes minutes for all of them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from motif_jax.lm import generation, scoring
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.sampling import Limits, Sampling
 
-# Layers of Flan-T5-large and of GPT-2, of which nothing else is as large here: a program's length depends on the number of layers.
+# Layers of Flan-T5-large and of GPT-2, of which nothing else is as large here: a program's length
+# depends on the number of layers.
 T5_LAYERS = 24
 GPT2_LAYERS = 12
 MAX_RATIO = 1.3
@@ -82,7 +85,9 @@ def text(model: LanguageModel, params: Any) -> jax.Array:
 
 
 def ilql_lines(layers: int) -> int:
-    """Of ILQL's training step with three trunks of GPT-2, as `benchmark.py:text_train_gpu` compiles it."""
+    """Of ILQL's training step with three trunks of GPT-2, as `benchmark.py:text_train_gpu` compiles
+    it.
+    """
     chosen = text_train.options()
     chosen.update(
         {"width": 16, "layers": layers, "vocabulary": VOCABULARY, "dtype": "bfloat16", "length": 64}

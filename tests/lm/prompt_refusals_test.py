@@ -40,14 +40,26 @@ QUESTIONS = [
         '{"prompt": 3}\n',
         'rows.jsonl line 1: must be an object with a text under "prompt", or with turns {"role": ..., "content": ...}',
     ),
-    ("no\n", "rows.jsonl line 1 cannot be read: no JSON: Expecting value: line 1 column 1 (char 0)"),
-    ('{"prompt": "a", "candidates": []}\n', 'rows.jsonl line 1: "candidates" must be a list of texts'),
+    (
+        "no\n",
+        "rows.jsonl line 1 cannot be read: no JSON: Expecting value: line 1 column 1 (char 0)",
+    ),
+    (
+        '{"prompt": "a", "candidates": []}\n',
+        'rows.jsonl line 1: "candidates" must be a list of texts',
+    ),
     (
         "ÿ",
         "config.file=rows.jsonl cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
     ),
-    ('{"prompt": "a", "candidates": ["b", 2]}\n', 'rows.jsonl line 1: "candidates" must be a list of texts'),
-    ('{"prompt": "a", "candidates": "b"}\n', 'rows.jsonl line 1: "candidates" must be a list of texts'),
+    (
+        '{"prompt": "a", "candidates": ["b", 2]}\n',
+        'rows.jsonl line 1: "candidates" must be a list of texts',
+    ),
+    (
+        '{"prompt": "a", "candidates": "b"}\n',
+        'rows.jsonl line 1: "candidates" must be a list of texts',
+    ),
     (
         '{"prompt": "a"}\n{"prompt": "\\ud800"}\n',
         "rows.jsonl line 2: half of a character stands in its texts (surrogates not allowed)",
@@ -89,7 +101,9 @@ def asked(name: str, model: Path, at: Path, row: dict[str, Any], **values: Any) 
 
 
 @pytest.mark.parametrize(("content", "words"), QUESTIONS)
-def test_a_file_of_prompts_that_cannot_be_read_is_refused(tmp_path: Path, content: str, words: str) -> None:
+def test_a_file_of_prompts_that_cannot_be_read_is_refused(
+    tmp_path: Path, content: str, words: str
+) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(content, encoding="latin-1")
     with pytest.raises(UserError) as caught:
@@ -122,7 +136,9 @@ def test_a_model_without_a_decoder_scores_nothing() -> None:
         (["a", "b", "a"], "candidates 'a' and 'a' have the same tokens"),
     ],
 )
-def test_candidates_that_cannot_be_told_apart_are_refused(worded: Path, texts: list[str], words: str) -> None:
+def test_candidates_that_cannot_be_told_apart_are_refused(
+    worded: Path, texts: list[str], words: str
+) -> None:
     with refuses(words):
         candidate_rows(Tokenizer.read(worded), texts)
 
@@ -190,9 +206,7 @@ def test_an_empty_stop_or_no_candidate_is_refused(worded: Path) -> None:
 
 def test_draws_are_refused_where_nothing_is_drawn(worded: Path) -> None:
     loaded = language.load(worded)
-    same = (
-        "count=3 without draws: all continuations would be the same; give sampling=Sampling() or search=True"
-    )
+    same = "count=3 without draws: all continuations would be the same; give sampling=Sampling() or search=True"
     with refuses(same):
         loaded.generate(["go"], count=3)
     with refuses(same):

@@ -20,7 +20,9 @@ def visible_places(subtree_ends: np.ndarray, place: int) -> np.ndarray:
 
 
 @given(prompts=PROMPTS, capacity=st.integers(1, 5))
-def test_a_token_sees_its_prompts_tokens_up_to_itself(prompts: list[list[int]], capacity: int) -> None:
+def test_a_token_sees_its_prompts_tokens_up_to_itself(
+    prompts: list[list[int]], capacity: int
+) -> None:
     packs = prompt_trees.packed(prompts, WIDTH, capacity)
     positions = [position for pack in packs for position in pack.positions]
     assert sorted(positions) == list(range(len(prompts)))
@@ -47,10 +49,14 @@ def test_nobody_sees_padding(prompts: list[list[int]]) -> None:
         assert not arrays.last_places[number, len(pack.positions) :].any()
 
 
-@given(prompts=st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=20))
+@given(
+    prompts=st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=20)
+)
 def test_what_prompts_of_a_pack_share_stands_once(prompts: list[list[int]]) -> None:
     (pack,) = prompt_trees.packed(prompts, width=200, capacity=len(prompts))
-    beginnings = {tuple(prompt[:length]) for prompt in prompts for length in range(1, len(prompt) + 1)}
+    beginnings = {
+        tuple(prompt[:length]) for prompt in prompts for length in range(1, len(prompt) + 1)
+    }
     assert len(pack.tokens) == len(beginnings)
     assert sum(pack.computed) == len(beginnings)
 

@@ -1,4 +1,6 @@
-"""Published sizes: programs traced and lowered for GPUs without being run, memory computed from shapes."""
+"""Published sizes: programs traced and lowered for GPUs without being run, memory computed from
+shapes.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,17 @@ FLAN_T5_LARGE |= {"num_heads": 16, "num_layers": 24, "num_decoder_layers": 24}
 FLAN_T5_LARGE |= {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 GPT2_MEDIUM = {"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 1024}
 GPT2_MEDIUM |= {"n_layer": 24, "n_head": 16}
-LLAMA_8B = {"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336}
+LLAMA_8B = {
+    "model_type": "llama",
+    "vocab_size": 128256,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+}
 LLAMA_8B |= {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
 LLAMA_8B |= {"max_position_embeddings": 8192, "rope_theta": 500000.0}
-# Config, millions of parameters as published, tokens of a row (and of a decoder behind an encoder), the mesh, and GB of activations,
-# with `remat`, and that on eight devices, as docs/language.md has them.
+# Config, millions of parameters as published, tokens of a row (and of a decoder behind an encoder),
+# the mesh, and GB of activations, with `remat`, and that on eight devices, as docs/language.md has
+# them.
 SIZES: dict[str, tuple[dict[str, Any], int, int, int, tuple[int, int, int], list[float]]] = {
     "flan_t5_large": (FLAN_T5_LARGE, 783, 512, 8, (4, 1, 1), [13.01, 1.18, 0.15]),
     "gpt2_medium": (GPT2_MEDIUM, 355, 1024, 0, (2, 2, 1), [31.55, 2.44, 0.85]),
@@ -67,7 +75,9 @@ def test_scoring_and_writing_are_lowered_for_gpus(name: str) -> None:
     published_model = model_of(name)
     # Layers are alike: a few of them are enough of a program.
     few = {"layers": 2, "encoder_layers": min(2, published_model.config.encoder_layers)}
-    model = dataclasses.replace(published_model, config=dataclasses.replace(published_model.config, **few))
+    model = dataclasses.replace(
+        published_model, config=dataclasses.replace(published_model.config, **few)
+    )
     shapes = jax.eval_shape(LanguageModel(model.config).init, jax.random.key(0))
     params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.bfloat16), shapes)
     prompt = jax.ShapeDtypeStruct((4, length - 16), jnp.int32)
@@ -83,7 +93,9 @@ def test_scoring_and_writing_are_lowered_for_gpus(name: str) -> None:
 def test_memory_is_that_of_the_platform_that_is_planned_for() -> None:
     """A CPU keeps fewer scores of attention, and has no stacks of blocks."""
     settings = dataclasses.replace(config.parse(GPT2_MEDIUM), layers=2)
-    of = functools.partial(footprint.of_training, LanguageModel(settings, jnp.float32), batch=2, length=512)
+    of = functools.partial(
+        footprint.of_training, LanguageModel(settings, jnp.float32), batch=2, length=512
+    )
 
     gpu = of(platform=platforms.GPU)
     cpu = of(platform=platforms.CPU)
@@ -98,16 +110,21 @@ def test_memory_is_that_of_the_platform_that_is_planned_for() -> None:
 @pytest.mark.parametrize("name", ["llama_8b", "flan_t5_large", "gpt2_medium"])
 def test_memory_is_computed_from_shapes(name: str) -> None:
     _, millions, length, written, mesh, activations = SIZES[name]
-    # Without the stacks that a step makes for its loop: docs/language.md has the table without them.
+    # Without the stacks that a step makes for its loop: docs/language.md has the table without
+    # them.
     model = model_of(name, loop=False)
     again = model_of(name, remat=True, loop=False)
     sizes, eight = (dict(zip(sharding.AXES, shape, strict=True)) for shape in (mesh, (1, 8, 1)))
-    of = functools.partial(footprint.of_training, batch=ROWS, length=length, written=written, chunk=CHUNK)
+    of = functools.partial(
+        footprint.of_training, batch=ROWS, length=length, written=written, chunk=CHUNK
+    )
     one = of(model)
     less = of(again)
     least = of(again, sizes=eight)
     split = of(model, sizes=sizes)
-    assert [memory.activations / 1e9 for memory in (one, less, least)] == pytest.approx(activations, abs=0.01)
+    assert [memory.activations / 1e9 for memory in (one, less, least)] == pytest.approx(
+        activations, abs=0.01
+    )
     count = one.parameters // 4
     assert count / 1e6 == pytest.approx(millions, rel=0.002)
     assert (one.parameters, one.gradients) == (4 * count, 4 * count)
@@ -117,6 +134,8 @@ def test_memory_is_computed_from_shapes(name: str) -> None:
     assert split.total < one.total
     frozen = of(model, trained={"a": np.zeros(10, np.float32)}, params_dtype=jnp.bfloat16)
     assert (frozen.parameters, frozen.gradients, frozen.optimizer) == (2 * count, 40, 84)
-    with pytest.raises(UserError, match=r"GB a device \(parameters .* has 0\.10 GB: use more devices"):
+    with pytest.raises(
+        UserError, match=r"GB a device \(parameters .* has 0\.10 GB: use more devices"
+    ):
         one.require(10**8, "use more devices")
     one.require(None, "")

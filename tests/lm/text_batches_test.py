@@ -72,7 +72,9 @@ def test_a_causal_window_predicts_the_next_token(texts: TokensDataset) -> None:
 
 
 @pytest.mark.parametrize("objective", ["causal", "masked", "spans", "prefix"])
-def test_a_batch_of_windows_depends_on_seed_and_step_alone(texts: TokensDataset, objective: str) -> None:
+def test_a_batch_of_windows_depends_on_seed_and_step_alone(
+    texts: TokensDataset, objective: str
+) -> None:
     one, other = (windows(texts, objective) for _ in range(2))
     one.batches(3, 2)
 
@@ -86,9 +88,7 @@ def test_a_text_shorter_than_a_window_is_refused(texts: TokensDataset) -> None:
         1 / 3
     )  # one window, of the three of a batch
 
-    message = (
-        "has 69 tokens, fewer than the 70 of a window: more text or a smaller config.length than 69 is needed"
-    )
+    message = "has 69 tokens, fewer than the 70 of a window: more text or a smaller config.length than 69 is needed"
     with pytest.raises(UserError, match=message):
         windows(texts, "causal", 69)
 

@@ -18,8 +18,12 @@ from tests.lm.pretraining import config_of
 
 
 @pytest.mark.parametrize("phrases", [False, True])
-def test_actions_of_dialogues_are_tokenised_as_an_agent_chooses_them(tmp_path: Path, phrases: bool) -> None:
-    """A model that learned a token across the end of an action would never have learned to say the action alone."""
+def test_actions_of_dialogues_are_tokenised_as_an_agent_chooses_them(
+    tmp_path: Path, phrases: bool
+) -> None:
+    """A model that learned a token across the end of an action would never have learned to say the
+    action alone.
+    """
     goal = "Goal: go to the red ball \n Action 0: "
     reply = " \n Observation 1: You see a wall 2 steps forward, "
     rewards = (None, 0.0, None, 1.0)
@@ -36,7 +40,9 @@ def test_actions_of_dialogues_are_tokenised_as_an_agent_chooses_them(tmp_path: P
     folder = text_data.make_tokenizer(config, "t5", tmp_path / "tokenizer")
     tokenizer = Tokenizer.read(folder)
 
-    data = text_data.prepare(config, tmp_path / "run", folder, 1, None, lambda: False, whole_prompts=True)
+    data = text_data.prepare(
+        config, tmp_path / "run", folder, 1, None, lambda: False, whole_prompts=True
+    )
 
     assert data is not None
     train = data["train"]
@@ -54,8 +60,12 @@ def test_actions_of_dialogues_are_tokenised_as_an_agent_chooses_them(tmp_path: P
 
 @pytest.mark.parametrize("packing", ["items", "windows"])
 def test_a_decoders_items_begin_as_its_prompts_do(tmp_path: Path, packing: str) -> None:
-    """With the token that the tokenizer puts in front of a text, which is never learned: its prompts are read so later."""
-    folder = chat_families.write(tmp_path / "tokenizer", chat_families.FAMILIES["headers"], adds_bos=True)
+    """With the token that the tokenizer puts in front of a text, which is never learned: its
+    prompts are read so later.
+    """
+    folder = chat_families.write(
+        tmp_path / "tokenizer", chat_families.FAMILIES["headers"], adds_bos=True
+    )
     (tmp_path / "texts.txt").write_text("\n\n".join(["one two three"] * 200))
     changes = {"model.architecture": "llama", "packing": packing, "text_item": "paragraph"}
     config = read_section(LanguageModelConfig, config_of(tmp_path / "texts.txt", **changes))
@@ -69,6 +79,8 @@ def test_a_decoders_items_begin_as_its_prompts_do(tmp_path: Path, packing: str) 
     assert data["train"].item(0)[: len(prompt)].tolist() == prompt
     assert not np.any(data["train"].item_columns["prompt"])
     assert (
-        Tokenizer.read(chat_families.write(tmp_path / "b", chat_families.FAMILIES["chatml"])).beginning()
+        Tokenizer.read(
+            chat_families.write(tmp_path / "b", chat_families.FAMILIES["chatml"])
+        ).beginning()
         == []
     )

@@ -1,4 +1,6 @@
-"""Texts in, texts and numbers out: a tokenizer trained on the spot, a tiny model, and the stages over files."""
+"""Texts in, texts and numbers out: a tokenizer trained on the spot, a tiny model, and the stages
+over files.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,9 @@ def test_a_stop_named_like_a_byte_is_no_token(model: language.TextModel) -> None
 def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
     prompts = ["go to", "turn", "go"]
     texts = [" the red ball", " left", " forward"]
-    for prompt, text, look in zip(prompts, texts, model.token_log_probs(prompts, texts), strict=True):
+    for prompt, text, look in zip(
+        prompts, texts, model.token_log_probs(prompts, texts), strict=True
+    ):
         assert "".join(look.pieces) == prompt + text
         assert look.start == len(model.tokenizer.encode([prompt])[0])
         total = model.score([prompt], [text])[0][0]
@@ -136,7 +140,9 @@ def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
 
 @pytest.mark.parametrize("part", ["weights", "config.json", "tokenizer.json"])
 def test_answers_of_two_models_are_not_mixed(worded: Path, tmp_path: Path, part: str) -> None:
-    """The model's folder holds another one by the time that a run continues; one from before it was written down continues."""
+    """The model's folder holds another one by the time that a run continues; one from before it was
+    written down continues.
+    """
     model = shutil.copytree(worded, tmp_path / "model")
     run = tmp_path / "run"
     run.mkdir()
@@ -156,7 +162,9 @@ def test_answers_of_two_models_are_not_mixed(worded: Path, tmp_path: Path, part:
     text_files.pin(run, model, "small")
 
 
-def test_answers_with_and_without_a_chat_template_are_not_mixed(worded: Path, tmp_path: Path) -> None:
+def test_answers_with_and_without_a_chat_template_are_not_mixed(
+    worded: Path, tmp_path: Path
+) -> None:
     model = shutil.copytree(worded, tmp_path / "model")
     (model / "chat_template.jinja").write_text("{{ messages }}")
     run = tmp_path / "run"
@@ -165,14 +173,18 @@ def test_answers_with_and_without_a_chat_template_are_not_mixed(worded: Path, tm
 
     (model / "chat_template.jinja").unlink()
 
-    with pytest.raises(UserError, match=r"config\.model=small: has another chat_template\.jinja than when"):
+    with pytest.raises(
+        UserError, match=r"config\.model=small: has another chat_template\.jinja than when"
+    ):
         text_files.pin(run, model, "small")
 
 
 def test_prompts_are_lines_of_json_or_of_text(tmp_path: Path) -> None:
     rows = [{"prompt": "one\u2028line"}, {"prompt": "two", "candidates": ["a"], "more": 1}]
     lines = tmp_path / "prompts.jsonl"
-    lines.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n", encoding="utf-8")
+    lines.write_text(
+        "\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n", encoding="utf-8"
+    )
     assert read_questions(lines, "file") == rows
     text = tmp_path / "prompts.txt"
     text.write_text("one\n\n two\u2028three \n", encoding="utf-8")
@@ -183,7 +195,11 @@ def test_answers_go_on_behind_the_last_whole_batch(tmp_path: Path) -> None:
     lines = lambda numbers: "".join(f'{{"prompt": "{n}", "text": "é"}}\n' for n in numbers)  # noqa: E731
     path = tmp_path / "answers.jsonl"
     questions = [{"prompt": str(number)} for number in range(5)]
-    for complete, torn, done in (([], b"", 0), ([0, 1, 2], b"", 2), ([0, 1, 2, 3], b'{"prompt": "4', 4)):
+    for complete, torn, done in (
+        ([], b"", 0),
+        ([0, 1, 2], b"", 2),
+        ([0, 1, 2, 3], b'{"prompt": "4', 4),
+    ):
         path.write_bytes(lines(complete).encode() + torn)
         with AnswerFile(path, questions, batch=2) as answers:
             assert answers.done == done
@@ -193,7 +209,9 @@ def test_answers_go_on_behind_the_last_whole_batch(tmp_path: Path) -> None:
         with AnswerFile(path, questions, batch=2) as answers:
             assert answers.done == 5
     for line, others in ((5, questions[:4]), (1, [{"prompt": "other"}, *questions[1:]])):
-        with pytest.raises(UserError, match=rf"answers\.jsonl line {line} answers another question"):
+        with pytest.raises(
+            UserError, match=rf"answers\.jsonl line {line} answers another question"
+        ):
             AnswerFile(path, others, batch=2)
 
 
@@ -242,7 +260,9 @@ def test_numbers_that_no_network_computes_with_are_refused(worded: Path, dtype: 
 def test_a_decoder_continues_a_prompt_without_its_end_token(
     worded: Path, model: language.TextModel, tmp_path: Path
 ) -> None:
-    """Some tokenizers add an end token to a text; a continuation after it would not belong to the prompt."""
+    """Some tokenizers add an end token to a text; a continuation after it would not belong to the
+    prompt.
+    """
     folder = Path(shutil.copytree(worded, tmp_path / "closing"))
     backend = Backend.from_file(str(folder / "tokenizer.json"))
     end = backend.token_to_id("</s>")

@@ -9,7 +9,14 @@ from tokenizers.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import BpeTrainer, WordLevelTrainer, WordPieceTrainer
 
-TEXTS = ["go to the red ball", "go forward", "turn left", "turn right", "pick up the key", "the door is open"]
+TEXTS = [
+    "go to the red ball",
+    "go forward",
+    "turn left",
+    "turn right",
+    "pick up the key",
+    "the door is open",
+]
 # What every model's config.json of the tests names.
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
 _LETTERS = sorted({letter for text in TEXTS for letter in text} - {" "})
@@ -20,7 +27,9 @@ def byte_level() -> Tokenizer:
     backend = Tokenizer(BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    backend.train_from_iterator(TEXTS, BpeTrainer(vocab_size=60, special_tokens=SPECIAL, show_progress=False))
+    backend.train_from_iterator(
+        TEXTS, BpeTrainer(vocab_size=60, special_tokens=SPECIAL, show_progress=False)
+    )
     return backend
 
 
@@ -56,14 +65,26 @@ def word_level() -> Tokenizer:
     """A token for each word."""
     backend = Tokenizer(WordLevel(unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.train_from_iterator(TEXTS, WordLevelTrainer(special_tokens=SPECIAL, show_progress=False))
+    backend.train_from_iterator(
+        TEXTS, WordLevelTrainer(special_tokens=SPECIAL, show_progress=False)
+    )
     return backend
 
 
 def metaspace_pairs() -> Tokenizer:
-    """Llama 2's: byte pairs as SentencePiece has them, with a mark for a blank, bytes for other letters, and <s> first."""
+    """Llama 2's: byte pairs as SentencePiece has them, with a mark for a blank, bytes for other
+    letters, and <s> first.
+    """
     letters = ["▁", *_LETTERS]
-    merges = [("▁", "g"), ("▁g", "o"), ("▁", "t"), ("▁t", "h"), ("▁th", "e"), ("▁t", "u"), ("▁tu", "r")]
+    merges = [
+        ("▁", "g"),
+        ("▁g", "o"),
+        ("▁", "t"),
+        ("▁t", "h"),
+        ("▁th", "e"),
+        ("▁t", "u"),
+        ("▁tu", "r"),
+    ]
     pieces = [
         *SPECIAL,
         *(f"<0x{byte:02X}>" for byte in range(256)),
@@ -71,10 +92,19 @@ def metaspace_pairs() -> Tokenizer:
         *("".join(pair) for pair in merges),
     ]
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
-    backend = Tokenizer(BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend = Tokenizer(
+        BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    )
+    backend.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
     backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
     )
     backend.add_special_tokens(SPECIAL)
     backend.post_processor = TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])

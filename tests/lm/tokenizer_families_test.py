@@ -35,7 +35,9 @@ def model() -> Callable[[str, str], language.TextModel]:
     def make(family: str, architecture: str) -> language.TextModel:
         tokenizer = Tokenizer(FAMILIES[family]())
         settings = config.parse(recipes.CONFIGS[architecture])
-        network = LanguageModel(dataclasses.replace(settings, vocab_size=340, max_length=96, layers=1))
+        network = LanguageModel(
+            dataclasses.replace(settings, vocab_size=340, max_length=96, layers=1)
+        )
         params: Any = network.init(jax.random.key(0))
         return language.TextModel(network, params, tokenizer, batch=4)
 
@@ -56,7 +58,10 @@ def test_scores_are_the_same_alone_and_in_a_mixed_batch(
 ) -> None:
     family_model = model(family, architecture)
     joint = family_model.score(PROMPTS, ACTIONS)
-    alone = [family_model.score([prompt], names)[0] for prompt, names in zip(PROMPTS, ACTIONS, strict=True)]
+    alone = [
+        family_model.score([prompt], names)[0]
+        for prompt, names in zip(PROMPTS, ACTIONS, strict=True)
+    ]
     for one, other in zip(joint, alone, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 

@@ -1,4 +1,6 @@
-"""A tokenizer whose special tokens lie beyond the model's table, as Gemma 3's token of pictures does."""
+"""A tokenizer whose special tokens lie beyond the model's table, as Gemma 3's token of pictures
+does.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ PICTURE = "<image_soft_token>"
 
 
 def write(folder: Path, special: bool) -> int:
-    """Writes a tokenizer with the token `PICTURE`; gives the number of rows of a model without it."""
+    """Writes a tokenizer with the token `PICTURE`; gives the number of rows of a model without
+    it.
+    """
     chat_families.write(folder, chat_families.FAMILIES["chatml"])
     path = str(folder / "tokenizer.json")
     backend = Backend.from_file(path)

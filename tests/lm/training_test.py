@@ -19,7 +19,12 @@ from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
 
 SPEC = lora.Spec(("*/attention/query", "*/feed_forward/*"), rank=3, alpha=6.0)
-ONE_LAYER = {**recipes.CONFIGS["llama"], "num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 64}
+ONE_LAYER = {
+    **recipes.CONFIGS["llama"],
+    "num_hidden_layers": 1,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+}
 
 
 @functools.cache
@@ -43,7 +48,9 @@ def test_a_step_and_its_metrics_are_numpys(chunk: int | None) -> None:
 
     def sums(params: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> training.TokenSums:
         states = jax.nn.one_hot(batch.tokens, 3)
-        return training.token_sums(lambda x: x @ params, states, batch.targets, batch.weights, chunk)
+        return training.token_sums(
+            lambda x: x @ params, states, batch.targets, batch.weights, chunk
+        )
 
     update = training.make_update(sums, optax.sgd(0.5), lambda tree: tree)
     state = training.LanguageTrainState(table, optax.sgd(0.5).init(table), jnp.int32(6))
@@ -73,7 +80,12 @@ def test_patterns_choose_the_layers_with_an_addition() -> None:
     additions = lora.init(jax.random.key(0), params, SPEC)
 
     block = "decoder/block_0"
-    layers = ("attention/query", "feed_forward/activated", "feed_forward/down", "feed_forward/factor")
+    layers = (
+        "attention/query",
+        "feed_forward/activated",
+        "feed_forward/down",
+        "feed_forward/factor",
+    )
     assert set(additions) == {f"{block}/{layer}" for layer in layers}
     for layer in additions.values():
         assert (layer["a"].shape, layer["b"].shape) == ((64, 3), (3, 64))
@@ -152,7 +164,9 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_stays(kind: str) -> N
         logits = functools.partial(model.logits, params)
         return training.token_sums(logits, states, rows.targets, rows.weights, None)
 
-    def sums(additions: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> training.TokenSums:
+    def sums(
+        additions: Any, frozen: Any, batch: training.TokenBatch, key: Any
+    ) -> training.TokenSums:
         with finetune_params.active({"kernels": frozen[0], "additions": additions}, spec):
             return plain(frozen[1], batch)
 
@@ -162,7 +176,9 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_stays(kind: str) -> N
     draws = np.random.default_rng(2)
     tokens, targets = draws.integers(3, recipes.VOCAB, (2, 2, 2, 6))
     valid = np.arange(6) < draws.integers(2, 7, (2, 2, 1))
-    rows = training.TokenBatch(tokens, valid, targets, (valid * draws.random(valid.shape)).astype(np.float32))
+    rows = training.TokenBatch(
+        tokens, valid, targets, (valid * draws.random(valid.shape)).astype(np.float32)
+    )
 
     state, metrics = update(state, (kernels, rest), rows)
     _, later_metrics = update(state, (kernels, rest), rows)
@@ -175,6 +191,8 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_stays(kind: str) -> N
     assert float(metrics["loss"]) == pytest.approx(float(expected.loss / expected.weight), rel=1e-5)
     # Merged into decoded kernels it is a model like any other.
     merged = plain_sums(lora.merged(decoded, state.params, spec), all_rows)
-    assert float(later_metrics["loss"]) == pytest.approx(float(merged.loss / merged.weight), rel=1e-4)
+    assert float(later_metrics["loss"]) == pytest.approx(
+        float(merged.loss / merged.weight), rel=1e-4
+    )
     assert float(later_metrics["loss"]) < float(metrics["loss"])
     chex.assert_trees_all_equal(before, (kernels, rest))

@@ -1,4 +1,6 @@
-"""transformers itself, in the environment that has it: the kept references are what it says, and our folders open there."""
+"""transformers itself, in the environment that has it: the kept references are what it says, and
+our folders open there.
+"""
 
 from __future__ import annotations
 
@@ -75,21 +77,28 @@ def test_the_kept_references_are_what_transformers_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.extra
-def test_folders_that_we_save_open_in_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_we_save_open_in_transformers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(weights, "SHARD_BYTES", 4000)
     for name in recipes.CLASSES:
         folder = models.write(tmp_path / name / "theirs", name)
         theirs = folders.read(folder)
         folders.write(tmp_path / name / "ours", theirs.config, theirs.params)
-    assert run("-c", OPEN, str(tmp_path), json.dumps(recipes.CLASSES)).split() == list(recipes.CLASSES)
+    assert run("-c", OPEN, str(tmp_path), json.dumps(recipes.CLASSES)).split() == list(
+        recipes.CLASSES
+    )
 
 
 @pytest.mark.extra
 def test_rotary_frequencies_are_rounded_as_in_transformers() -> None:
-    """By another last bit keys far away are turned by other angles: logits of Gemma 3 differed by 0.14 after 2,000 tokens."""
+    """By another last bit keys far away are turned by other angles: logits of Gemma 3 differed by
+    0.14 after 2,000 tokens.
+    """
     sizes = [(10_000.0, 256), (1_000_000.0, 256), (100_000.0, 64)]
     lines = run("-c", FREQUENCIES, json.dumps(sizes)).splitlines()
     for (theta, width), line in zip(sizes, lines, strict=True):
         ours = attention.rotary_frequencies(Rotary(theta), width)
-        # PyTorch's powers have another last bit than the exact ones for one number in a hundred; with another order a third of all do.
+        # PyTorch's powers have another last bit than the exact ones for one number in a hundred;
+        # with another order a third of all do.
         assert np.mean(np.asarray(ours) != np.array(json.loads(line), np.float32)) < 0.05

@@ -1,4 +1,6 @@
-"""Two hundred texts that try a tokenizer: words, numbers, code, blanks, lines, accents, other scripts, signs and contractions."""
+"""Two hundred texts that try a tokenizer: words, numbers, code, blanks, lines, accents, other
+scripts, signs and contractions.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,23 @@ _PARTS = (
     "<b>", "https://example.org/a?b=c", "a_b", "camelCase", "ALLCAPS", "...", "--", "?!", "(", ")", "\"quoted\"", "“quoted”",
     "–", "§", "€5", "½", "①", "\u00a0", "e\u0301", "ﬁ", "@", "supercalifragilisticexpialidocious", "zzzzqqqq", "\\n", "<|nothing|>",
 )  # fmt: skip
-_GAPS = (" ", " ", " ", "", "  ", "   ", "\n", "\n\n", "\n\n\n", "\t", "\r\n", " \n ", ", ", ". ", "        ")
+_GAPS = (
+    " ",
+    " ",
+    " ",
+    "",
+    "  ",
+    "   ",
+    "\n",
+    "\n\n",
+    "\n\n\n",
+    "\t",
+    "\r\n",
+    " \n ",
+    ", ",
+    ". ",
+    "        ",
+)
 
 
 def varied_texts() -> list[str]:

@@ -21,7 +21,10 @@ def test_rows_are_cut_or_added_up_to_the_given_number(name: str) -> None:
     norm = np.ones(1)
     with_head = lambda rows: {} if name == "gpt2" else {"head": {"kernel": -rows.T}}  # noqa: E731
     params = {"embedding": table, "norm": norm, **with_head(table)}
-    for unchanged in (vocabulary.cut(settings, params, 4), vocabulary.extend(settings, params, 4, KEY)):
+    for unchanged in (
+        vocabulary.cut(settings, params, 4),
+        vocabulary.extend(settings, params, 4, KEY),
+    ):
         assert unchanged == (settings, params)
     fewer, shortened = vocabulary.cut(settings, params, 2)
     assert fewer == dataclasses.replace(settings, vocab_size=2)
@@ -50,5 +53,7 @@ def test_new_rows_begin_at_those_of_a_token(name: str) -> None:
     for rows, old in tables:
         np.testing.assert_array_equal(rows[:4], old)
         # Noise has a tenth of the table's spread.
-        np.testing.assert_allclose(rows[4:], np.tile(old[3], (2, 1)), atol=0.5 * old.std(axis=0).max())
+        np.testing.assert_allclose(
+            rows[4:], np.tile(old[3], (2, 1)), atol=0.5 * old.std(axis=0).max()
+        )
         assert (np.asarray(rows[4:]) != old[3]).all()

@@ -1,4 +1,6 @@
-"""Parameters written and read again, in one file or in shards; what does not fit is refused in one line."""
+"""Parameters written and read again, in one file or in shards; what does not fit is refused in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tests.lm.models import NAMES
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shard_bytes", [weights.SHARD_BYTES, 4000])
-def test_tensors_are_saved_as_read(tmp_path: Path, name: str, shard_bytes: int, monkeypatch: Any) -> None:
+def test_tensors_are_saved_as_read(
+    tmp_path: Path, name: str, shard_bytes: int, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(weights, "SHARD_BYTES", shard_bytes)
     folder = models.write(tmp_path / "theirs", name)
     model, params = models.load(folder)
@@ -52,7 +56,9 @@ def test_missing_or_unfitting_tensors_and_shards_are_named(tmp_path: Path) -> No
     (folder / config.FILE).write_text(json.dumps(models.recipes.CONFIGS["llama"]))
     del tensors["model.layers.1.mlp.down_proj.weight"]
     save_file(tensors, folder / weights.SINGLE)
-    with pytest.raises(UserError, match=r"tensor model\.layers\.1\.mlp\.down_proj\.weight is missing"):
+    with pytest.raises(
+        UserError, match=r"tensor model\.layers\.1\.mlp\.down_proj\.weight is missing"
+    ):
         models.load(folder)
     (folder / weights.INDEX).write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
     (tmp_path / "folder.safetensors").mkdir()

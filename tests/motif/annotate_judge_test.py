@@ -64,7 +64,9 @@ def test_captions_are_listed_from_the_most_preferred_on(base_values, tmp_path, c
 def test_agreement_with_other_labels_is_reported(base_values, tmp_path, capsys) -> None:
     run_stage("annotate", tmp_path / "run", "", **base_values)
     merged = judged(
-        run_stage("annotate", tmp_path / "again", "", **{**base_values, "name": "m"}, agreement_with="n")
+        run_stage(
+            "annotate", tmp_path / "again", "", **{**base_values, "name": "m"}, agreement_with="n"
+        )
     )
     assert merged["agreement"] == {
         "with": "n",
@@ -119,13 +121,17 @@ def test_a_corrected_bias_changes_the_labels(base_values, model, tmp_path) -> No
     once = {**base_values, **model, "orders": "once"}
     plain = judged(run_stage("annotate", tmp_path / "run", "", **once))
     corrected = judged(
-        run_stage("annotate", tmp_path / "c", "", **{**once, "name": "c"}, correct_position_bias=True)
+        run_stage(
+            "annotate", tmp_path / "c", "", **{**once, "name": "c"}, correct_position_bias=True
+        )
     )
     assert plain["judge"] == {**corrected["judge"], "captions": plain["judge"]["captions"]}
     assert abs(corrected["first"] - corrected["second"]) <= abs(plain["first"] - plain["second"])
 
 
-@pytest.mark.parametrize(("labels", "problem"), [([0, 1], "shape"), ([7] * len(PAIRS), "label 7 at pair 0")])
+@pytest.mark.parametrize(
+    ("labels", "problem"), [([0, 1], "shape"), ([7] * len(PAIRS), "label 7 at pair 0")]
+)
 def test_incomparable_labels_are_refused_before_the_first_question(
     base_values, tmp_path, labels, problem
 ) -> None:

@@ -1,4 +1,6 @@
-"""annotate and merge_annotations without a model: labels and summaries, shard by shard, and runs that end early."""
+"""annotate and merge_annotations without a model: labels and summaries, shard by shard, and runs
+that end early.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ WALL = "It's a wall."
 NOTHING = ""
 DAGGER = "You see here a dagger."
 GOLD = "$ - 4 gold pieces."
-# By the lexicon a newt is worth more than a dagger and gold, these more than nothing, and that more than a wall.
+# By the lexicon a newt is worth more than a dagger and gold, these more than nothing, and that more
+# than a wall.
 PAIRS = [
     (NEWT, WALL),
     (WALL, GOLD),
@@ -86,7 +89,9 @@ def test_a_shard_without_questions_names_the_first_missing_shards(summary_of, ca
     summary = summary_of(num_shards=11, shard_index=1)
 
     assert (summary["questions"], summary["finished"]) == (0, True)
-    assert "n: waiting for 10 of 11 shards (0, 2, 3, 4, 5, 6, 7, 8, ...)\n" in capsys.readouterr().out
+    assert (
+        "n: waiting for 10 of 11 shards (0, 2, 3, 4, 5, 6, 7, 8, ...)\n" in capsys.readouterr().out
+    )
 
 
 def test_the_summary_has_the_labels_in_the_judges_order(options, summary_of, capsys) -> None:
@@ -104,21 +109,31 @@ def test_the_summary_has_the_labels_in_the_judges_order(options, summary_of, cap
     assert f"texts that win are on 22 % of 18 steps: {NEWT!r} 4" in printed
     judge = summary["merged"]["judge"]
     assert judge["advice"] == "5 decided answers are too few to judge the judge."
-    assert [caption["caption"] for caption in judge["captions"]] == [NEWT, GOLD, DAGGER, NOTHING, WALL]
+    assert [caption["caption"] for caption in judge["captions"]] == [
+        NEWT,
+        GOLD,
+        DAGGER,
+        NOTHING,
+        WALL,
+    ]
     assert [caption["comparisons"] for caption in judge["captions"]] == [4, 3, 3, 2, 4]
 
 
 def test_probabilities_of_a_pair_in_the_other_order_are_swapped(options, summary_of) -> None:
     summary_of()
 
-    probabilities = np.load(Path(options["dataset_dir"]) / "annotations" / "n" / "probabilities.npy")
+    probabilities = np.load(
+        Path(options["dataset_dir"]) / "annotations" / "n" / "probabilities.npy"
+    )
     np.testing.assert_allclose(probabilities.sum(-1), 1.0, rtol=1e-6)
     assert probabilities.argmax(-1).tolist() == LABELS
     # (newt, wall) and (wall, newt).
     np.testing.assert_allclose(probabilities[0], probabilities[5, [1, 0, 2]], rtol=1e-6)
 
 
-def test_a_restart_discards_labels_but_keeps_the_stored_answers(options, summary_of, capsys) -> None:
+def test_a_restart_discards_labels_but_keeps_the_stored_answers(
+    options, summary_of, capsys
+) -> None:
     summary_of()
 
     summary = summary_of(restart=True)
@@ -129,7 +144,9 @@ def test_a_restart_discards_labels_but_keeps_the_stored_answers(options, summary
 
 
 def test_a_judge_of_both_orders_agrees_with_itself(options, summary_of, tmp_path) -> None:
-    summary = summary_of(name="both", orders="both", **{"captions.status": True}, keep_conversations=True)
+    summary = summary_of(
+        name="both", orders="both", **{"captions.status": True}, keep_conversations=True
+    )
 
     # With its status each caption is one of its own.
     assert summary["asked"] == 2 * len(PAIRS)
@@ -182,7 +199,9 @@ def test_a_dry_run_takes_its_annotators_pilot_rate(options, tmp_path, capsys) ->
 
     def time_line(**values: Any) -> str:
         run_stage("annotate", folder, "", **pilot | values, dry_run=True)
-        return next(line for line in capsys.readouterr().out.splitlines() if line.startswith("time"))
+        return next(
+            line for line in capsys.readouterr().out.splitlines() if line.startswith("time")
+        )
 
     assert f"(measured in {folder})" in time_line()
     assert "not measured yet" in time_line(annotator="random")
@@ -233,7 +252,8 @@ def test_annotations_without_a_name_for_the_merged_are_compared_alone(options, m
     random_labels = np.load(label_file(options, "random"))
     equal = np.mean(random_labels == LABELS)
     by_chance = sum(
-        np.mean(random_labels == label) * np.mean(np.array(LABELS) == label) for label in (FIRST, SECOND, TIE)
+        np.mean(random_labels == label) * np.mean(np.array(LABELS) == label)
+        for label in (FIRST, SECOND, TIE)
     )
     assert rows["n", "random"]["equal"] == pytest.approx(equal)
     assert rows["n", "random"]["kappa"] == pytest.approx((equal - by_chance) / (1 - by_chance))
@@ -257,10 +277,16 @@ def test_a_run_that_is_ended_keeps_its_summary(options, tmp_path, monkeypatch, e
         assert annotate.run(config, tmp_path / "run") == EXIT_CODE
 
     summary = json.loads((tmp_path / "run/summary.json").read_text())
-    assert (summary["finished"], summary["asked"], summary["dataset_questions"]) == (False, 0, DISTINCT)
+    assert (summary["finished"], summary["asked"], summary["dataset_questions"]) == (
+        False,
+        0,
+        DISTINCT,
+    )
 
 
-def test_a_name_without_answers_is_free_for_another_annotator(options, summary_of, monkeypatch) -> None:
+def test_a_name_without_answers_is_free_for_another_annotator(
+    options, summary_of, monkeypatch
+) -> None:
     def fails(session: AnnotationSession) -> None:
         raise UserError("no memory for the model")
 
@@ -272,10 +298,17 @@ def test_a_name_without_answers_is_free_for_another_annotator(options, summary_o
     assert summary_of(annotator="random")["finished"]
 
 
-@pytest.mark.parametrize(("mode", "key"), [("analysis", "max_tokens=4096"), ("verdict", "verdict_tokens=64")])
-def test_cut_answers_are_reported_with_the_key_that_cuts_them(options, tmp_path, capsys, mode, key) -> None:
+@pytest.mark.parametrize(
+    ("mode", "key"), [("analysis", "max_tokens=4096"), ("verdict", "verdict_tokens=64")]
+)
+def test_cut_answers_are_reported_with_the_key_that_cuts_them(
+    options, tmp_path, capsys, mode, key
+) -> None:
     server = Server()
-    choice = {"finish_reason": "length", "message": {"content": None, "reasoning_content": "I weigh"}}
+    choice = {
+        "finish_reason": "length",
+        "message": {"content": None, "reasoning_content": "I weigh"},
+    }
     server.behave = lambda number, request: (200, {"choices": [choice]})
     judge = {
         "annotator": "openai",
@@ -289,4 +322,6 @@ def test_cut_answers_are_reported_with_the_key_that_cuts_them(options, tmp_path,
         server.close()
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert (summary["cut_answers"], summary["unknown_notes"]) == (10, {"cut before its end": 5})
-    assert f"5 questions stay unknown for it: raise config.sampling.{key}" in capsys.readouterr().out
+    assert (
+        f"5 questions stay unknown for it: raise config.sampling.{key}" in capsys.readouterr().out
+    )

@@ -69,7 +69,9 @@ def test_without_scripted_players_a_mixture_has_the_others(recall: EnvironmentSp
 @pytest.mark.parametrize(
     ("policy", "weights"), [("random", {"uniform": 1.0}), ("scripted", {"scripted": 1.0})]
 )
-def test_one_player_plays_alone(nethack: EnvironmentSpec, policy: str, weights: dict[str, float]) -> None:
+def test_one_player_plays_alone(
+    nethack: EnvironmentSpec, policy: str, weights: dict[str, float]
+) -> None:
     assert collect.player_weights(mixture(policy=policy), nethack) == weights
 
 
@@ -101,7 +103,9 @@ def test_agents_need_episodes_that_can_be_played_again(
     monkeypatch.setenv("MOTIF_JAX_TRUST", name)
     forgetful = {"environment.name": name, "agents": "runs/agent"}
 
-    with pytest.raises(UserError, match=rf"^{use} plays episodes again from their seeds and actions"):
+    with pytest.raises(
+        UserError, match=rf"^{use} plays episodes again from their seeds and actions"
+    ):
         collect.check(config_tree(**forgetful, **values), tmp_path)
 
 

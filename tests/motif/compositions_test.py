@@ -9,7 +9,14 @@ from motif_jax.motif.explanation import ExplainedReward
 
 FAINT = "You faint from lack of food.  You regain consciousness."
 KILL = "You kill the newt!  You see here a newt corpse."
-MESSAGES = [FAINT, KILL, "", "You regain consciousness.", "You bump into a wall.", "You hear a door open."]
+MESSAGES = [
+    FAINT,
+    KILL,
+    "",
+    "You regain consciousness.",
+    "You bump into a wall.",
+    "You hear a door open.",
+]
 COUNTS = np.array([3, 9, 500, 2, 40, 7])
 VALUE_ALONE = {
     "You faint from lack of food.": -2.0,
@@ -66,7 +73,10 @@ def test_without_joined_messages_no_text_is_rated() -> None:
         raise AssertionError(texts)
 
     reward = reward_of([1.5, -1.0])
-    assert find_compositions(["You regain consciousness.", ""], np.array([2, 500]), reward, refuse) == []
+    assert (
+        find_compositions(["You regain consciousness.", ""], np.array([2, 500]), reward, refuse)
+        == []
+    )
 
 
 def test_a_reward_that_rates_no_message_has_none() -> None:

@@ -65,8 +65,12 @@ def test_the_dataset_of_a_reward_is_found_from_another_folder(trained, tmp_path,
     shutil.copytree(trained, moved / "runs/reward")
     shutil.copytree(trained.parent / "dataset", moved / "runs/dataset")
     config = json.loads((moved / "runs/reward/config.json").read_text())
-    (moved / "runs/reward/config.json").write_text(json.dumps(config | {"dataset_dir": "runs/dataset"}))
+    (moved / "runs/reward/config.json").write_text(
+        json.dumps(config | {"dataset_dir": "runs/dataset"})
+    )
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    workdir = run_stage("explain_reward", tmp_path / "out", "", **{"reward.dir": "../moved/runs/reward"})
+    workdir = run_stage(
+        "explain_reward", tmp_path / "out", "", **{"reward.dir": "../moved/runs/reward"}
+    )
     assert str(moved / "runs/dataset") in (workdir / "explain.html").read_text()

@@ -45,9 +45,13 @@ def test_a_table_begins_with_the_greatest_reward() -> None:
 
 
 def test_columns_of_two_rewards_have_letters() -> None:
-    ensemble = reward_of_texts(disagreement=np.array([1, 2, 3.0]), evaluations=[], history=np.zeros((0, 3)))
+    ensemble = reward_of_texts(
+        disagreement=np.array([1, 2, 3.0]), evaluations=[], history=np.zeros((0, 3))
+    )
 
-    header = explain_reward.messages_table(TEXTS, COUNTS, [reward_of_texts(), ensemble]).splitlines()[0]
+    header = explain_reward.messages_table(
+        TEXTS, COUNTS, [reward_of_texts(), ensemble]
+    ).splitlines()[0]
 
     assert header.split(",") == [
         "message",
@@ -76,7 +80,9 @@ def reward_of_messages(name: str, normalised: list[float]) -> ExplainedReward:
 
 @pytest.fixture
 def explanation() -> Explanation:
-    """Two rewards of four messages, and of two texts of the user; the first knows no second message and no second text."""
+    """Two rewards of four messages, and of two texts of the user; the first knows no second message
+    and no second text.
+    """
     rewards = [
         reward_of_messages("a", [0.5, NAN, 2.0, -1.0]),
         reward_of_messages("b", [4.0, 1.0, 3.0, 2.0]),
@@ -109,7 +115,9 @@ def test_a_summary_names_favourite_messages_first(explanation: Explanation) -> N
 
 
 def test_two_rewards_are_correlated_by_ranks_of_common_messages(explanation: Explanation) -> None:
-    """Of w, y and z the first reward likes y best, then w; the second w, then y; both like z least."""
+    """Of w, y and z the first reward likes y best, then w; the second w, then y; both like z
+    least.
+    """
     assert explain_reward.summary_of(explanation)["rank_correlation"] == pytest.approx(0.5)
 
 
@@ -146,5 +154,7 @@ class Folder(NamedTuple):
         (["y/b.safetensors", "z/b"], ["b (A)", "b (B)"]),
     ],
 )
-def test_rewards_of_equal_names_are_told_apart_by_letters(folders: list[str], names: list[str]) -> None:
+def test_rewards_of_equal_names_are_told_apart_by_letters(
+    folders: list[str], names: list[str]
+) -> None:
     assert explain_reward.names_of([Folder(Path(folder)) for folder in folders]) == names

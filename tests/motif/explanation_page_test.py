@@ -35,7 +35,9 @@ def reward(name, values, threshold=0.2, ensemble=False):
     curve[-1]["validation/calibration_error"] = 0.1
     disagreement = np.abs(values) / 10 if ensemble else None
     paid = values if threshold is None else np.where(values <= threshold, 0.0, values)
-    return ExplainedReward(name, values * 3, values, paid, threshold, disagreement, history, [0, 1, 2], curve)
+    return ExplainedReward(
+        name, values * 3, values, paid, threshold, disagreement, history, [0, 1, 2], curve
+    )
 
 
 @pytest.fixture
@@ -126,7 +128,8 @@ def test_ranks_are_compared_of_the_texts_that_both_rate():
 
 
 def test_a_bar_round_the_threshold_is_paid_in_part():
-    # In 60 bars from 0 to 6, 3.001 and 3.003 share one; the threshold lies between them, and is itself unpaid.
+    # In 60 bars from 0 to 6, 3.001 and 3.003 share one; the threshold lies between them, and is
+    # itself unpaid.
     values = [0.0, 3.001, 3.002, 3.003, 6.0]
     counts = np.array([10.0, 30.0, 40.0, 15.0, 5.0])
 

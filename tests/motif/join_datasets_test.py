@@ -20,7 +20,9 @@ from tests.reward_fixtures import load_config, make_dataset, write_labels
 
 @pytest.fixture
 def folders(tmp_path: Path) -> list[Path]:
-    """Two datasets of 30 and 20 pairs with the labels `test`, the first also with glyphs and `lexicon`."""
+    """Two datasets of 30 and 20 pairs with the labels `test`, the first also with glyphs and
+    `lexicon`.
+    """
     first = tmp_path / "first"
     second = tmp_path / "second"
     make_dataset(first, pairs=30, seed=0, glyphs=True)
@@ -53,7 +55,9 @@ def test_pairs_follow_each_other_with_their_labels(folders: list[Path], tmp_path
     np.testing.assert_array_equal(joined.info["score"], scores)
     labels = np.concatenate([first.preference("test"), second.preference("test")])
     np.testing.assert_array_equal(joined.preference("test"), labels)
-    np.testing.assert_array_equal(joined.info["dataset"], np.repeat([[0, 0], [1, 1]], [30, 20], axis=0))
+    np.testing.assert_array_equal(
+        joined.info["dataset"], np.repeat([[0, 0], [1, 1]], [30, 20], axis=0)
+    )
 
 
 def test_what_one_dataset_lacks_is_left_out_and_named(
@@ -66,7 +70,9 @@ def test_what_one_dataset_lacks_is_left_out_and_named(
     assert f"left out of {folders[0]}: data/glyphs, lexicon" in capsys.readouterr().out
 
 
-def test_probabilities_are_joined_where_all_datasets_have_them(folders: list[Path], tmp_path: Path) -> None:
+def test_probabilities_are_joined_where_all_datasets_have_them(
+    folders: list[Path], tmp_path: Path
+) -> None:
     for folder, count in zip(folders, (30, 20), strict=True):
         probabilities = np.tile([0.7, 0.2, 0.1], (count, 1))
         write_labels(folder, "soft", np.zeros(count, np.int8), probabilities)
@@ -81,16 +87,22 @@ def test_probabilities_are_joined_where_all_datasets_have_them(folders: list[Pat
 def write_manifest(folder: Path, name: str, goal: str) -> None:
     path = folder / "annotations" / name / "shard-00000-of-00001.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    manifest = {"annotator": {"model": "judge", "goal": goal}, "questions": {"orders": "both", "count": 3}}
+    manifest = {
+        "annotator": {"model": "judge", "goal": goal},
+        "questions": {"orders": "both", "count": 3},
+    }
     path.write_text(json.dumps(manifest))
 
 
-def test_labels_by_different_goals_are_not_one_annotation(folders: list[Path], tmp_path: Path) -> None:
+def test_labels_by_different_goals_are_not_one_annotation(
+    folders: list[Path], tmp_path: Path
+) -> None:
     write_manifest(folders[0], "test", "combat")
     write_manifest(folders[1], "test", "gold")
 
     with pytest.raises(
-        UserError, match=r"^config\.names: the labels test of .* differ in annotator\.goal: name only"
+        UserError,
+        match=r"^config\.names: the labels test of .* differ in annotator\.goal: name only",
     ):
         join(folders, tmp_path / "joined")
 
@@ -109,7 +121,9 @@ def test_probabilities_and_unfit_names_that_are_left_out_are_named(
     joined = join(folders, tmp_path / "joined")
 
     assert joined.preference_names() == ("test",)
-    assert f"left out of {folders[1]}: judge.v2, the probabilities of test" in capsys.readouterr().out
+    assert (
+        f"left out of {folders[1]}: judge.v2, the probabilities of test" in capsys.readouterr().out
+    )
 
 
 def test_an_older_engines_statuses_get_their_missing_number(tmp_path: Path) -> None:
@@ -131,7 +145,9 @@ def test_an_older_engines_statuses_get_their_missing_number(tmp_path: Path) -> N
     assert (status[4:] == 27).all()
 
 
-def test_the_joined_arrays_digests_are_those_of_their_files(folders: list[Path], tmp_path: Path) -> None:
+def test_the_joined_arrays_digests_are_those_of_their_files(
+    folders: list[Path], tmp_path: Path
+) -> None:
     joined = join(folders, tmp_path / "joined")
 
     assert joined.content_hash() == joined.meta["content_hash"]
@@ -156,7 +172,9 @@ def test_joined_datasets_are_joined_again(folders: list[Path], tmp_path: Path) -
     np.testing.assert_array_equal(np.unique(more.info["dataset"]), [0, 1])
 
 
-def test_sub_sequences_of_different_lengths_are_refused(folders: list[Path], tmp_path: Path) -> None:
+def test_sub_sequences_of_different_lengths_are_refused(
+    folders: list[Path], tmp_path: Path
+) -> None:
     make_dataset(tmp_path / "long", pairs=10, length=2)
 
     with pytest.raises(UserError, match=r"sub-sequences of 1 steps, .*long of 2"):
@@ -177,7 +195,9 @@ def test_a_join_that_cannot_work_is_refused(
         join_datasets.check(config_of(folders[:count], names), tmp_path / "joined")
 
 
-def test_a_complete_join_refuses_other_sources_and_labels(folders: list[Path], tmp_path: Path) -> None:
+def test_a_complete_join_refuses_other_sources_and_labels(
+    folders: list[Path], tmp_path: Path
+) -> None:
     joined = tmp_path / "joined"
     join(folders, joined)
     make_dataset(tmp_path / "third", pairs=20, seed=2)
@@ -186,7 +206,9 @@ def test_a_complete_join_refuses_other_sources_and_labels(folders: list[Path], t
         join([folders[0], tmp_path / "third"], joined)
 
     write_labels(folders[1], "test", np.ones(20, np.int8))
-    with pytest.raises(UserError, match="before the labels test were what they are now: join into another"):
+    with pytest.raises(
+        UserError, match="before the labels test were what they are now: join into another"
+    ):
         join(folders, joined)
 
     shutil.rmtree(folders[1])
@@ -195,7 +217,9 @@ def test_a_complete_join_refuses_other_sources_and_labels(folders: list[Path], t
         join(folders, joined)
 
 
-def test_players_are_left_out_where_their_numbers_mean_others(folders: list[Path], tmp_path: Path) -> None:
+def test_players_are_left_out_where_their_numbers_mean_others(
+    folders: list[Path], tmp_path: Path
+) -> None:
     for folder, players in zip(folders, (["walker"], ["eater"]), strict=True):
         pairs = PairsDataset.open(folder).num_pairs
         np.save(folder / "info/player.npy", np.zeros((pairs, 2), np.int16))

@@ -66,7 +66,9 @@ class Response(NamedTuple):
 
 
 class Server:
-    """A server's reply by a language model: ChatML written out, and the log-probabilities of every token."""
+    """A server's reply by a language model: ChatML written out, and the log-probabilities of every
+    token.
+    """
 
     def __init__(self, folder) -> None:
         self._model = lm.load(folder)
@@ -80,7 +82,8 @@ class Server:
 
     async def post(self, client, request):
         turns = "".join(
-            f"<|im_start|>{turn['role']}\n{turn['content']}<|im_end|>\n" for turn in request["messages"]
+            f"<|im_start|>{turn['role']}\n{turn['content']}<|im_end|>\n"
+            for turn in request["messages"]
         )
         prompt = turns.removesuffix("<|im_end|>\n")
         (row,) = self._model.tokenizer.encode([prompt], special=False)
@@ -90,13 +93,18 @@ class Server:
         pieces = self._model.tokenizer.pieces(order)
         pairs = zip(pieces, order, strict=True)
         top = [{"token": piece, "logprob": float(log_probs[token])} for piece, token in pairs]
-        choice = {"message": {"content": ""}, "logprobs": {"content": [{**top[0], "top_logprobs": top}]}}
+        choice = {
+            "message": {"content": ""},
+            "logprobs": {"content": [{**top[0], "top_logprobs": top}]},
+        }
         return Response(200, {}), json.dumps({"choices": [choice]}).encode()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [PAIR, SINGLE])
-def test_answers_are_those_of_a_server_with_the_same_model(form, folder, config, monkeypatch) -> None:
+def test_answers_are_those_of_a_server_with_the_same_model(
+    form, folder, config, monkeypatch
+) -> None:
     texts = PAIRS if form is PAIR else [(text,) for text in TEXTS]
     questions = [Question(f"{number:032x}", items, form) for number, items in enumerate(texts)]
     server = Server(folder)
@@ -122,7 +130,9 @@ def test_what_prompts_share_counts_as_cached(config) -> None:
 
 
 def test_a_prompt_longer_than_the_model_is_unknown(config) -> None:
-    short, long = asked(config(), PAIR, [Question("0" * 32, PAIRS[0]), Question("1" * 32, ("x" * 900, "y"))])
+    short, long = asked(
+        config(), PAIR, [Question("0" * 32, PAIRS[0]), Question("1" * 32, ("x" * 900, "y"))]
+    )
     assert short.label != UNKNOWN
     assert (long.label, long.note) == (UNKNOWN, TOO_LONG)
 
@@ -135,8 +145,14 @@ def test_its_own_defaults_are_soft_and_small(config) -> None:
 
 def test_dtype_and_weights_are_part_of_the_identity(config, tmp_path) -> None:
     other = made_up_judge.write(tmp_path / "made-up", seed=1)
-    identities = [config(), config(**{"model.dtype": "bfloat16"}), config(**{"model.model": str(other)})]
-    assert len({json.dumps(make_annotator(judge_config).identity) for judge_config in identities}) == 3
+    identities = [
+        config(),
+        config(**{"model.dtype": "bfloat16"}),
+        config(**{"model.model": str(other)}),
+    ]
+    assert (
+        len({json.dumps(make_annotator(judge_config).identity) for judge_config in identities}) == 3
+    )
 
 
 def test_how_verdicts_are_read_is_part_of_the_identity(config, tmp_path, monkeypatch) -> None:
@@ -156,7 +172,10 @@ def test_how_verdicts_are_read_is_part_of_the_identity(config, tmp_path, monkeyp
 
 def test_a_moved_folder_is_the_same_model(config, tmp_path) -> None:
     moved = made_up_judge.write(tmp_path / "elsewhere" / "made-up")
-    assert make_annotator(config()).identity == make_annotator(config(**{"model.model": str(moved)})).identity
+    assert (
+        make_annotator(config()).identity
+        == make_annotator(config(**{"model.model": str(moved)})).identity
+    )
 
 
 def test_files_that_are_not_read_do_not_make_another_model(config, tmp_path) -> None:
@@ -199,7 +218,9 @@ def with_yarn(folder) -> None:
 
 
 def with_dynamic_positions(folder) -> None:
-    changed_config(folder, rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4})
+    changed_config(
+        folder, rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+    )
 
 
 def of_another_type(folder) -> None:
@@ -234,13 +255,18 @@ def with_a_small_vocabulary(folder) -> None:
         (with_yarn, "yarn"),
         (with_dynamic_positions, "dynamic"),
         (of_another_type, "model_type 'mamba' is not one of"),
-        (with_a_misfit_of_the_head, r"tensor lm_head.weight is \[\d+, 16\], which does not fit config.json"),
+        (
+            with_a_misfit_of_the_head,
+            r"tensor lm_head.weight is \[\d+, 16\], which does not fit config.json",
+        ),
         (without_a_tokenizer_of_ours, "has no tokenizer.json"),
         (with_a_broken_template, "is not a jinja template"),
         (with_a_small_vocabulary, "it belongs to another model"),
     ],
 )
-def test_an_unusable_folder_is_refused_before_anything_is_written(config, tmp_path, damage, words) -> None:
+def test_an_unusable_folder_is_refused_before_anything_is_written(
+    config, tmp_path, damage, words
+) -> None:
     model = made_up_judge.write(tmp_path / "made-up")
     damage(model)
     with pytest.raises(UserError, match=rf"config\.model\.model=.*{words}"):
@@ -253,7 +279,9 @@ def test_an_encoder_is_no_judge(config, tmp_path) -> None:
         check_annotator(config(**{"model.model": str(model)}))
 
 
-def test_an_unusable_gguf_file_is_refused_before_anything_is_written(config, tmp_path, monkeypatch) -> None:
+def test_an_unusable_gguf_file_is_refused_before_anything_is_written(
+    config, tmp_path, monkeypatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     model = made_up_judge.write(tmp_path / "made-up")
     with_a_misfit_of_the_head(model)
@@ -285,11 +313,15 @@ def test_a_tokenizer_that_drops_the_verdicts_is_refused(config, tmp_path) -> Non
 
 
 def with_special_tokens(folder, single: str):
-    """A base model whose tokenizer adds the special tokens of `single`, a template of the library `tokenizers`."""
+    """A base model whose tokenizer adds the special tokens of `single`, a template of the library
+    `tokenizers`.
+    """
     model = made_up_judge.write(folder, template=None)
     backend = tokenizers.Tokenizer.from_file(str(model / "tokenizer.json"))
     special = [(name, backend.token_to_id(name)) for name in made_up_judge.SPECIAL]
-    backend.post_processor = tokenizers.processors.TemplateProcessing(single, special_tokens=special)
+    backend.post_processor = tokenizers.processors.TemplateProcessing(
+        single, special_tokens=special
+    )
     backend.save(str(model / "tokenizer.json"))
     return model
 
@@ -309,7 +341,11 @@ def test_no_special_token_stands_after_a_prompt(config, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("template", "turns_by", "words"),
     [
-        (made_up_judge.CHATML, "chat template", "prompts: turns by the model's own chat template\n"),
+        (
+            made_up_judge.CHATML,
+            "chat template",
+            "prompts: turns by the model's own chat template\n",
+        ),
         (
             None,
             "plain text",
@@ -317,7 +353,9 @@ def test_no_special_token_stands_after_a_prompt(config, tmp_path) -> None:
         ),
     ],
 )
-def test_it_says_how_prompts_are_written(config, tmp_path, capsys, template, turns_by, words) -> None:
+def test_it_says_how_prompts_are_written(
+    config, tmp_path, capsys, template, turns_by, words
+) -> None:
     model = made_up_judge.write(tmp_path / "made-up", template=template)
     annotator = make_annotator(config(**{"model.model": str(model)}))
     annotator.start()

@@ -18,7 +18,13 @@ from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.motif import sampling
 from motif_jax.motif.annotation.captions import caption
 from motif_jax.motif.pairs import chunks
-from motif_jax.motif.sampling import EpisodeJob, History, ReplayedActions, SamplingPlan, caption_keys
+from motif_jax.motif.sampling import (
+    EpisodeJob,
+    History,
+    ReplayedActions,
+    SamplingPlan,
+    caption_keys,
+)
 from motif_jax.rl.actors.worker_process import MAX_DEATHS
 from tests.toys import Talker
 
@@ -29,7 +35,9 @@ RUNNING = Interruption()
 def plan_in(folder):
     options = {"max_episode_steps": 150, "fields": ("tty_chars",)}
     fields = ("message", "blstats", "tty_chars")
-    return SamplingPlan("NetHackScore-v1", options, fields, seed=3, length=2, share=1.0, folder=str(folder))
+    return SamplingPlan(
+        "NetHackScore-v1", options, fields, seed=3, length=2, share=1.0, folder=str(folder)
+    )
 
 
 def job(index, policy=None):
@@ -37,7 +45,10 @@ def job(index, policy=None):
 
 
 def contents(folder):
-    return {episode: chunks.load(folder, episode, count) for episode, count in chunks.scan(folder).items()}
+    return {
+        episode: chunks.load(folder, episode, count)
+        for episode, count in chunks.scan(folder).items()
+    }
 
 
 def test_a_history_that_grew_holds_what_a_roomy_one_does(monkeypatch):
@@ -75,7 +86,9 @@ def test_caption_keys_compare_captions():
     messages[..., 0] = np.frombuffer(b"a\0\0ab\0aa", np.uint8).reshape(4, 2)
     keys = caption_keys(messages).tolist()
     texts = [caption(message) for message in messages]
-    assert [keys[i] == keys[j] for i in range(4) for j in range(4)] == [a == b for a in texts for b in texts]
+    assert [keys[i] == keys[j] for i in range(4) for j in range(4)] == [
+        a == b for a in texts for b in texts
+    ]
     assert keys[0] == keys[1] != keys[3]
 
 
@@ -149,10 +162,13 @@ class Unbounded(Talker):
 def test_an_infinite_reward_is_refused_with_its_episode(tmp_path, monkeypatch) -> None:
     name = f"{__name__}:Unbounded"
     monkeypatch.setenv("MOTIF_JAX_TRUST", name)
-    plan = SamplingPlan(name, {}, ("message", "blstats"), seed=3, length=2, share=1.0, folder=str(tmp_path))
+    plan = SamplingPlan(
+        name, {}, ("message", "blstats"), seed=3, length=2, share=1.0, folder=str(tmp_path)
+    )
 
     with pytest.raises(
-        UserError, match="the reward in row 3 of the episode with seed 11 is inf: a dataset holds finite"
+        UserError,
+        match="the reward in row 3 of the episode with seed 11 is inf: a dataset holds finite",
     ):
         sampling.Sampler({"plan": plan}).answer(EpisodeJob(0, 11, 0, HABITS["walker"]))
 

@@ -27,7 +27,9 @@ def test_data_that_cannot_be_trained_on_leave_the_folder_free(tmp_path):
     make_dataset(tmp_path / "d", pairs=40)
     unknown = np.full(40, UNKNOWN, np.int8)
     write_labels(tmp_path / "d", "nothing", unknown)
-    write_labels(tmp_path / "d", "one", np.where(np.arange(40) == 0, FIRST, unknown).astype(np.int8))
+    write_labels(
+        tmp_path / "d", "one", np.where(np.arange(40) == 0, FIRST, unknown).astype(np.int8)
+    )
     workdir = tmp_path / "r"
     messages = {"nothing": "no pair has a known label", "one": r"too few labelled pairs \(1\) for"}
     for annotator, words in messages.items():
@@ -56,7 +58,9 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
     assert model.step == 0
     assert rewards.load(workdir, step=1).trained.step == 1
     assert len(read_run(workdir, step=1).curve) == 2
-    lines = [line for line in capsys.readouterr().out.splitlines() if "best validation loss" in line]
+    lines = [
+        line for line in capsys.readouterr().out.splitlines() if "best validation loss" in line
+    ]
     assert len(lines) == 1, "once is enough"
     assert f"{workdir}: uses evaluation 0 of 0 to 1" in lines[0]
     messages = np.eye(4, 256, dtype=np.uint8) * 65

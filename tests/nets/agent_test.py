@@ -39,17 +39,25 @@ LARGE = [
 
 
 def golden_observation(numbers: Any, prefix: str = "") -> dict[str, np.ndarray]:
-    return agents.observation_of(*(numbers[prefix + key] for key in ("image", "blstats_features", "message")))
+    return agents.observation_of(
+        *(numbers[prefix + key] for key in ("image", "blstats_features", "message"))
+    )
 
 
-def features_of(network: agent.AgentNetwork, params: Any, observation: dict[str, Any]) -> np.ndarray:
-    encode = functools.partial(network.module.apply, method=lambda module, x: module.actor.encoder(x))
+def features_of(
+    network: agent.AgentNetwork, params: Any, observation: dict[str, Any]
+) -> np.ndarray:
+    encode = functools.partial(
+        network.module.apply, method=lambda module, x: module.actor.encoder(x)
+    )
     return np.asarray(jax.jit(encode)({"params": params}, observation))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("prepares", [False, True])
-def test_one_step_equals_golden_with_bare_and_prepared_parameters(golden: Any, prepares: bool) -> None:
+def test_one_step_equals_golden_with_bare_and_prepared_parameters(
+    golden: Any, prepares: bool
+) -> None:
     numbers = golden("actor_critic_step.npz")
     network = agents.nethack_network(first_convolution="table")
     params = recipe_params(network, golden("weight_shapes.json")["actor_critic"])
@@ -59,7 +67,9 @@ def test_one_step_equals_golden_with_bare_and_prepared_parameters(golden: Any, p
         # These look the first convolution up; bare ones draw so few pictures.
         assert jax.tree.leaves(params.tables)
 
-    logits, value, state = jax.jit(network.apply)(params, rows, numbers["state_in"], np.zeros((1, 8), bool))
+    logits, value, state = jax.jit(network.apply)(
+        params, rows, numbers["state_in"], np.zeros((1, 8), bool)
+    )
 
     np.testing.assert_allclose(logits[0], numbers["logits"], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(value[0], numbers["value"], rtol=1e-5, atol=1e-5)
@@ -110,7 +120,10 @@ def test_variants_equal_golden_and_reset_between_episodes(golden: Any, name: str
     observation = golden_observation(numbers, "step/")
     features = features_of(network, params, observation)
     np.testing.assert_allclose(
-        features, numbers[f"{name}/step/encoder_output"], rtol=feature_tolerance, atol=feature_tolerance
+        features,
+        numbers[f"{name}/step/encoder_output"],
+        rtol=feature_tolerance,
+        atol=feature_tolerance,
     )
 
     rows = {field: x[None] for field, x in observation.items()}
@@ -121,16 +134,24 @@ def test_variants_equal_golden_and_reset_between_episodes(golden: Any, name: str
 
     (total, outputs), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
     for output, key in zip(outputs, ("logits", "value", "state_out"), strict=True):
-        np.testing.assert_allclose(output, numbers[f"{name}/step/{key}"], rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(
+            output, numbers[f"{name}/step/{key}"], rtol=tolerance, atol=tolerance
+        )
     np.testing.assert_allclose(total, numbers[f"{name}/step/loss"], rtol=tolerance)
     assert_golden(layout.to_torch(gradient), numbers, f"{name}/step/gradient", gradient_closeness)
 
     sequences = jax.tree.map(agents.time_major, golden_observation(numbers, "sequence/"))
     first = np.pad(agents.time_major(numbers["sequence/dones"]) > 0, ((1, 0), (0, 0)))[:-1]
     logits, value, final = jax.jit(network.apply)(params, sequences, sequence_state, first)
-    outputs = {"logits": agents.time_major(logits), "value": agents.time_major(value), "final_state": final}
+    outputs = {
+        "logits": agents.time_major(logits),
+        "value": agents.time_major(value),
+        "final_state": final,
+    }
     for key, output in outputs.items():
-        np.testing.assert_allclose(output, numbers[f"{name}/sequence/{key}"], rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(
+            output, numbers[f"{name}/sequence/{key}"], rtol=tolerance, atol=tolerance
+        )
 
 
 @pytest.mark.slow
@@ -153,12 +174,20 @@ def fresh(network: Any, seed: int = 0) -> dict[str, np.ndarray]:
     return layout.to_torch(jax.jit(network.init)(jax.random.key(seed)))
 
 
-TINY = {"hidden_size": 5, "image_features": 4, "vector_features": 3, "message_features": 2, "core_layers": 2}
+TINY = {
+    "hidden_size": 5,
+    "image_features": 4,
+    "vector_features": 3,
+    "message_features": 2,
+    "core_layers": 2,
+}
 
 
 @pytest.mark.slow
 def test_fresh_parameters_follow_their_key() -> None:
-    network = agents.nethack_network(encoder="tiles_underfoot", core="lstm", separate_critic=True, **TINY)
+    network = agents.nethack_network(
+        encoder="tiles_underfoot", core="lstm", separate_critic=True, **TINY
+    )
     one = fresh(network)
     same = fresh(network)
     other = fresh(network, seed=1)
@@ -254,8 +283,8 @@ def network_input(batch: int) -> dict[str, np.ndarray]:
     return fields
 
 
-# What the hero does in each row: a new episode, a step, east onto the stairs, a step there, another level, a step there, a new
-# episode, a jump out of the window.
+# What the hero does in each row: a new episode, a step, east onto the stairs, a step there, another
+# level, a step there, a new episode, a jump out of the window.
 HERO_COLUMNS = (10, 10, 11, 11, 12, 12, 13, 40)
 HERO_LEVELS = (0, 0, 0, 0, 1, 1, 1, 1)
 HERO_FIRST = np.array([True, False, False, False, False, False, True, False])[:, None]
@@ -303,7 +332,8 @@ def test_the_remembered_tile_changes_the_policy() -> None:
     apply = jax.jit(network.apply)
     *_, state = apply(params, observation, network.initial_state(2), np.ones((1, 2), bool))
 
-    # The hero did not move: it still covers the tile of the memory, which is the state's last number.
+    # The hero did not move: it still covers the tile of the memory, which is the state's last
+    # number.
     not_first = np.zeros((1, 2), bool)
     stairs_logits, *_ = apply(params, observation, state.at[:, -1].set(ord(">")), not_first)
     unknown_logits, *_ = apply(params, observation, state.at[:, -1].set(0), not_first)
@@ -323,7 +353,9 @@ def test_a_layers_tables_keep_their_names_in_pytorchs_layout() -> None:
 
 
 def test_message_prefixes_have_hashes_of_their_own() -> None:
-    texts = b"You kill the newt!|You kill the jackal!|You miss the newt.|oYu kill the newt!|".split(b"|")
+    texts = b"You kill the newt!|You kill the jackal!|You miss the newt.|oYu kill the newt!|".split(
+        b"|"
+    )
     rows = [np.frombuffer(text.ljust(256, b"\0"), np.uint8) for text in texts]
     hashes = tile_embedding.hash_beginnings(jnp.asarray(rows))
     # The first eight bytes of the first two are the same; each beginning has numbers of its own.
@@ -353,7 +385,10 @@ def test_a_network_reads_a_gymnasium_tasks_caption_only_when_asked() -> None:
     plain = registry.spec("gym:CartPole-v1")
     assert agent.make_agent_network(GameNetwork(), spec).fields == ("observation",)
     assert agent.make_agent_network(GameNetwork(), plain).fields == ("observation",)
-    assert agent.make_agent_network(GameNetwork(read_text=True), spec).fields == ("caption", "observation")
+    assert agent.make_agent_network(GameNetwork(read_text=True), spec).fields == (
+        "caption",
+        "observation",
+    )
 
 
 def test_an_observation_with_nothing_to_read_is_refused() -> None:

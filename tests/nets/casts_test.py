@@ -36,7 +36,9 @@ def test_prepared_parameters_act_as_the_learners_do() -> None:
 
     prepared = network.prepare(params)
 
-    kernels = {leaf.dtype.name for leaf in jax.tree.leaves(prepared.params["actor"]) if leaf.ndim > 1}
+    kernels = {
+        leaf.dtype.name for leaf in jax.tree.leaves(prepared.params["actor"]) if leaf.ndim > 1
+    }
     assert kernels == {"bfloat16"}
     assert prepared.params["policy_head"]["kernel"].dtype == jnp.float32
     learner_outputs = jax.jit(network.apply)(params, *rows)

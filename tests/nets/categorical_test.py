@@ -52,7 +52,9 @@ def test_impossible_choices_leave_the_entropy_of_the_others() -> None:
     for row in np.ndindex(logits.shape[:-1]):
         others = jnp.asarray(LOGITS[row][exists[row]])
         np.testing.assert_allclose(entropy[row], categorical.entropy(others), rtol=1e-5)
-        np.testing.assert_allclose(gradient[row][exists[row]], gradient_of(others), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            gradient[row][exists[row]], gradient_of(others), rtol=1e-4, atol=1e-6
+        )
 
 
 def test_a_single_choice_has_no_entropy_and_no_gradient() -> None:

@@ -63,12 +63,16 @@ def logits_and_values(agent_network, tree, observation):
     steps, count = observation[film.IMAGE].shape[:2]
     rows = {name: jnp.asarray(x) for name, x in observation.items()}
     first = jnp.ones((steps, count), bool)
-    logits, values, _ = jax.jit(agent_network.apply)(tree, rows, agent_network.initial_state(count), first)
+    logits, values, _ = jax.jit(agent_network.apply)(
+        tree, rows, agent_network.initial_state(count), first
+    )
     return logits, values
 
 
 def normed(x, layer):
-    return (x - layer["mean"]) / np.sqrt(layer["variance"] + EPSILON) * layer["scale"] + layer["bias"]
+    return (x - layer["mean"]) / np.sqrt(layer["variance"] + EPSILON) * layer["scale"] + layer[
+        "bias"
+    ]
 
 
 def pooled(x):
@@ -112,7 +116,9 @@ def test_the_network_computes_what_numpy_does(crops):
     observation = first_observations()
     # Longer than the eight words that instructions are cropped to multiples of.
     observation[film.INSTRUCTION][0, 1, :9] = 1 + np.arange(9)
-    expected_logits, expected_values = plain_logits_and_values(jax.device_get(params()), observation)
+    expected_logits, expected_values = plain_logits_and_values(
+        jax.device_get(params()), observation
+    )
     if crops:
         observation = network().cropped(observation)
         assert observation[film.INSTRUCTION].shape[-1] == 16 < instructions.LENGTH
@@ -150,7 +156,9 @@ def device_observations(seed=0):
 def once_tracked_params():
     """Fresh parameters whose statistics are those of one batch."""
     fresh = network().init(jax.random.key(0))
-    return jax.jit(functools.partial(with_input_statistics, network()))(fresh, device_observations())
+    return jax.jit(functools.partial(with_input_statistics, network()))(
+        fresh, device_observations()
+    )
 
 
 @pytest.mark.slow
@@ -165,7 +173,11 @@ def test_the_first_statistics_normalise_their_batch_as_published():
 
 
 def test_later_statistics_move_by_a_tenth():
-    norm = {"mean": jnp.array([1.0, -2.0]), "variance": jnp.array([0.5, 2.0]), "count": jnp.float32(50.0)}
+    norm = {
+        "mean": jnp.array([1.0, -2.0]),
+        "variance": jnp.array([0.5, 2.0]),
+        "count": jnp.float32(50.0),
+    }
     statistics = {"mean": norm["mean"] + 1.0, "variance": norm["variance"] * 2}
 
     moved = running_statistics.with_statistics(norm, statistics)
@@ -224,7 +236,10 @@ def test_words_have_numbers_of_their_own():
 def test_case_does_not_count_and_unknown_words_share_a_number():
     numbers = instructions.numbered("put the red ball next to a grey box")
 
-    assert instructions.numbered("the Red zebra!")[:3].tolist() == [*numbers[1:3], instructions.OTHER]
+    assert instructions.numbered("the Red zebra!")[:3].tolist() == [
+        *numbers[1:3],
+        instructions.OTHER,
+    ]
 
 
 def test_an_instruction_of_too_many_words_is_refused():

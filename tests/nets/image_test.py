@@ -21,7 +21,9 @@ def scaling(factor: float, bias: float) -> Layer:
 
 
 def stage(first: Layer, second: Layer) -> dict[str, Layer]:
-    """One stage whose first convolution leaves the picture, and whose two blocks have the same convolutions."""
+    """One stage whose first convolution leaves the picture, and whose two blocks have the same
+    convolutions.
+    """
     layers = {"image_stage1_conv": scaling(*PLAIN)}
     for block in (1, 2):
         layers[f"image_stage1_block{block}_conv1"] = first

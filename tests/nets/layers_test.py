@@ -1,4 +1,6 @@
-"""Activations and fresh weights, recurrent layers, windows of glyphs, and encoders without NetHack's pictures, against plain numpy."""
+"""Activations and fresh weights, recurrent layers, windows of glyphs, and encoders without
+NetHack's pictures, against plain numpy.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ import pytest
 from motif_jax.nets import glyphs
 from motif_jax.nets.cores import Core, state_size
 from motif_jax.nets.encoders import FlatEncoder, PictureEncoder
-from motif_jax.nets.layers import add_bias, convolve, convolve_blocks, elu, flatten_channels_first, unit_rows
+from motif_jax.nets.layers import (
+    add_bias,
+    convolve,
+    convolve_blocks,
+    elu,
+    flatten_channels_first,
+    unit_rows,
+)
 from motif_jax.nets.status import scale_status
 from motif_jax.nets.tile_embedding import TileEmbeddingEncoder, hash_beginnings
 from tests import plain_layers
@@ -48,7 +57,9 @@ def test_cores_compute_as_pytorchs_and_reset_between_episodes(kind: str, steps: 
             states[:, layer] = plain_step(inputs, *states[:, layer], params, name)
             inputs = states[0, layer]
         np.testing.assert_allclose(outputs[t], inputs, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(final, np.moveaxis(states, 2, 0).reshape(ROWS, -1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        final, np.moveaxis(states, 2, 0).reshape(ROWS, -1), rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
@@ -110,14 +121,18 @@ def test_a_sum_with_a_bias_has_the_rows_dtype() -> None:
 def test_a_convolution_of_squares_equals_that_of_pixels() -> None:
     draws = np.random.default_rng(0)
     pictures = jnp.asarray(draws.normal(size=(2, 24, 16, 3)), jnp.float32)
-    weights = tuple(jnp.asarray(draws.normal(size=size), jnp.float32) for size in ((8, 8, 3, 5), (5,)))
+    weights = tuple(
+        jnp.asarray(draws.normal(size=size), jnp.float32) for size in ((8, 8, 3, 5), (5,))
+    )
 
     def loss(weights: Any, convolution: Any) -> Any:
         outputs = convolution(pictures, weights, 4)
         return jnp.sum(jnp.sin(outputs)), outputs
 
     (_, pixel_outputs), pixel_gradient = jax.value_and_grad(loss, has_aux=True)(weights, convolve)
-    (_, square_outputs), square_gradient = jax.value_and_grad(loss, has_aux=True)(weights, convolve_blocks)
+    (_, square_outputs), square_gradient = jax.value_and_grad(loss, has_aux=True)(
+        weights, convolve_blocks
+    )
 
     assert pixel_outputs.shape == (2, 5, 3, 5)
     np.testing.assert_allclose(square_outputs, pixel_outputs, rtol=1e-4, atol=1e-4)
@@ -163,7 +178,9 @@ def test_glyphs_are_embedded_and_convolved_with_columns_before_rows(stride: int)
     cells = draws.integers(0, 7, (2, 5, 4)).astype(np.int16)
     table = draws.normal(size=(7, 3)).astype(np.float32)
 
-    params, features = run_with_random_params(glyphs.GlyphConvolutions("crop", 2, stride), table, cells)
+    params, features = run_with_random_params(
+        glyphs.GlyphConvolutions("crop", 2, stride), table, cells
+    )
 
     x = table[cells.swapaxes(1, 2)]
     for name in ("crop_conv1", "crop_conv2"):
@@ -182,7 +199,9 @@ def test_a_flat_encoder_joins_fields_in_order_and_convolves_pictures() -> None:
     }
     encoder = FlatEncoder(tuple(rows), ("words",), ("view",), 4, (5,), "tanh")
 
-    params, features = run_with_random_params(encoder, {name: jnp.asarray(x) for name, x in rows.items()})
+    params, features = run_with_random_params(
+        encoder, {name: jnp.asarray(x) for name, x in rows.items()}
+    )
 
     picture = params["picture0"]
     x = rows["view"] / 255.0

@@ -1,4 +1,6 @@
-"""Matrix products: the same values and gradients in both forms, and which form a machine chooses."""
+"""Matrix products: the same values and gradients in both forms, and which form a machine
+chooses.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ TINY_LLAMA = {
 @pytest.fixture(params=(False, True), ids=("plain", "float32_sums"))
 def float32_sums(request, monkeypatch):
     """Any machine computes both forms, whichever it would choose."""
-    monkeypatch.setattr(products, "sums_in_float32", lambda dtype: request.param and dtype == jnp.bfloat16)
+    monkeypatch.setattr(
+        products, "sums_in_float32", lambda dtype: request.param and dtype == jnp.bfloat16
+    )
     return request.param
 
 
@@ -106,23 +110,29 @@ def float32_factors(outputs: Callable[[Any], Any], params: Any) -> list[tuple[st
     program = lowering.lowered(jax.jit(jax.grad(loss)), params)
     types = lowering.products(program, "dot_general")
     assert types
-    return [of_product for of_product in types if "f32" in "".join(of_product[:2]).replace("bf16", "")]
+    return [
+        of_product for of_product in types if "f32" in "".join(of_product[:2]).replace("bf16", "")
+    ]
 
 
 def test_a_language_model_multiplies_bfloat16_alone(float32_sums):
     model = LanguageModel(parse(TINY_LLAMA), jnp.bfloat16)
     tokens = jnp.ones((2, 8), jnp.int32)
     factors = float32_factors(
-        lambda params: model.network.apply({"params": params}, tokens), model.init(jax.random.key(0))
+        lambda params: model.network.apply({"params": params}, tokens),
+        model.init(jax.random.key(0)),
     )
-    # The gradients of scores and of the vocabulary, two products each, are jax's own where float32 is as quick.
+    # The gradients of scores and of the vocabulary, two products each, are jax's own where float32
+    # is as quick.
     assert len(factors) == (0 if float32_sums else 4)
 
 
 def test_an_agent_s_layers_multiply_bfloat16_alone(float32_sums):
     core = Core("gru", 16, dtype=jnp.bfloat16)
     rows = (jnp.ones((3, 2, 8)), jnp.zeros((2, 16)), jnp.zeros((3, 2), bool))
-    assert not float32_factors(lambda params: core.apply(params, *rows), core.init(jax.random.key(0), *rows))
+    assert not float32_factors(
+        lambda params: core.apply(params, *rows), core.init(jax.random.key(0), *rows)
+    )
     layer = Dense(16, jnp.bfloat16)
     assert not float32_factors(
         lambda params: layer.apply(params, rows[0]), layer.init(jax.random.key(0), rows[0])
@@ -130,7 +140,9 @@ def test_an_agent_s_layers_multiply_bfloat16_alone(float32_sums):
 
 
 def test_an_activation_in_float32_keeps_its_input_alone():
-    """Four arrays of the block's inner width: both products, and what multiplies them; the activation's float32 steps are not kept."""
+    """Four arrays of the block's inner width: both products, and what multiplies them; the
+    activation's float32 steps are not kept.
+    """
     block = FeedForward(parse(TINY_LLAMA), bias=False, dtype=jnp.bfloat16)
     x = jnp.ones((2, 1, 8, 16), jnp.bfloat16)
     params = block.init(jax.random.key(0), x)

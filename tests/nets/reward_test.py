@@ -23,7 +23,12 @@ VARIANTS = {
     "blstats_crop_glyphs": {"status": True, "crop": True, "glyphs": True},
     "blstats_no_message": {"status": True, "message": "none"},
     "glyphs": {"glyphs": True},
-    "small_blstats_crop_glyphs": {"message": "lt_cnn_small", "status": True, "crop": True, "glyphs": True},
+    "small_blstats_crop_glyphs": {
+        "message": "lt_cnn_small",
+        "status": True,
+        "crop": True,
+        "glyphs": True,
+    },
 }
 
 
@@ -82,7 +87,9 @@ def test_inputs_equal_golden(golden, variant):
     (value, outputs), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
 
     rewards, encoder_output, branches = outputs
-    np.testing.assert_allclose(encoder_output, numbers[f"{variant}/encoder_output"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        encoder_output, numbers[f"{variant}/encoder_output"], rtol=1e-5, atol=1e-5
+    )
     np.testing.assert_allclose(rewards, numbers[f"{variant}/reward"], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(value, numbers[f"{variant}/loss"], rtol=1e-5, atol=1e-5)
     assert_golden(layout.to_torch(gradient), numbers, f"{variant}/gradient", GRADIENT)
@@ -112,7 +119,10 @@ def test_the_scaled_status_equals_golden(golden, columns):
 )
 def test_the_window_around_the_hero_equals_golden(golden, as_published, name):
     numbers = golden("reward_inputs.npz")
-    inputs = {"blstats": jnp.asarray(numbers["blstats_raw"], jnp.int32), "glyphs": numbers["glyphs"]}
+    inputs = {
+        "blstats": jnp.asarray(numbers["blstats_raw"], jnp.int32),
+        "glyphs": numbers["glyphs"],
+    }
     architecture = RewardArchitecture(status=True, crop=True, glyph_crop_centre=as_published)
 
     window = jax.jit(functools.partial(hero_window, architecture))(inputs)
@@ -185,7 +195,9 @@ def test_a_fresh_network_is_as_published():
     params = jax.jit(network.init)(jax.random.key(0))
 
     tensors = layout.to_torch(params)
-    np.testing.assert_allclose(tensors["fc2/weight"].T @ tensors["fc2/weight"], np.eye(256), atol=1e-5)
+    np.testing.assert_allclose(
+        tensors["fc2/weight"].T @ tensors["fc2/weight"], np.eye(256), atol=1e-5
+    )
     assert not tensors["fc2/bias"].any()
     assert tensors["conv1/bias"].any()
     assert np.abs(tensors["conv2/weight"]).max() <= 1 / np.sqrt(7 * 64)

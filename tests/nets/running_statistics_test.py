@@ -1,4 +1,6 @@
-"""The running scale of observed numbers: what it computes, what it leaves alone, and what it makes of an agent."""
+"""The running scale of observed numbers: what it computes, what it leaves alone, and what it makes
+of an agent.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ def test_constant_numbers_become_zero_and_outliers_are_clipped() -> None:
     rows = np.array([[4.0, 1.0], [4.0, 3.0]], np.float32)
     params = with_statistics(FRESH, statistics_of(rows))
 
-    scaled = RunningScale().apply({"params": params}, np.array([[4.0, 1e6], [4.0, -1e6]], np.float32))
+    scaled = RunningScale().apply(
+        {"params": params}, np.array([[4.0, 1e6], [4.0, -1e6]], np.float32)
+    )
 
     np.testing.assert_array_equal(scaled, [[0.0, 10.0], [0.0, -10.0]])
 
@@ -116,7 +120,9 @@ def test_an_agent_is_independent_of_its_numbers_units() -> None:
     fresh = network().init(jax.random.key(0))
 
     logits = logits_of(with_input_statistics(network(), fresh, rows), rows, network())
-    in_other_units = logits_of(with_input_statistics(network(), fresh, other_units), other_units, network())
+    in_other_units = logits_of(
+        with_input_statistics(network(), fresh, other_units), other_units, network()
+    )
 
     np.testing.assert_allclose(in_other_units, logits, rtol=1e-3, atol=1e-4)
 
@@ -132,7 +138,9 @@ def test_bytes_are_not_scaled_and_weights_stay() -> None:
     names = ("mean", "variance", "rows")
     assert moved == {(scale, name) for scale in ("scale0", "scale1") for name in names}
     np.testing.assert_allclose(
-        after["actor", "encoder", "scale0", "mean"], observations(seed=1)["position"].mean((0, 1)), rtol=1e-5
+        after["actor", "encoder", "scale0", "mean"],
+        observations(seed=1)["position"].mean((0, 1)),
+        rtol=1e-5,
     )
 
 
@@ -181,5 +189,7 @@ def test_without_a_scale_nothing_is_tracked() -> None:
 
 
 def test_another_encoder_is_refused() -> None:
-    with pytest.raises(UserError, match="needs the flat encoder, and encoder='film' has scales of its own"):
+    with pytest.raises(
+        UserError, match="needs the flat encoder, and encoder='film' has scales of its own"
+    ):
         make_agent_network(GameNetwork(observation_normalisation="running", encoder="film"), SPEC)

@@ -32,7 +32,9 @@ def test_the_density_of_all_actions_adds_up_to_one(row: int) -> None:
     widths = np.diff(np.tanh(edges))
     grid = np.stack(np.meshgrid(numbers, numbers, indexing="ij"), axis=-1)
 
-    log_prob = squashed_gaussian.log_prob(np, np.broadcast_to(OUTPUTS[row], (*grid.shape[:2], 4)), grid)
+    log_prob = squashed_gaussian.log_prob(
+        np, np.broadcast_to(OUTPUTS[row], (*grid.shape[:2], 4)), grid
+    )
 
     assert np.sum(np.exp(log_prob) * np.outer(widths, widths)) == pytest.approx(1, abs=1e-3)
 
@@ -68,7 +70,9 @@ def test_extreme_outputs_give_finite_numbers_and_gradients() -> None:
 
     def loss(outputs: jax.Array) -> jax.Array:
         action = squashed_gaussian.squashed(jnp, outputs, jnp.array([3.0, -3.0]))
-        return squashed_gaussian.log_prob(jnp, outputs, action) + squashed_gaussian.entropy(jnp, outputs)
+        return squashed_gaussian.log_prob(jnp, outputs, action) + squashed_gaussian.entropy(
+            jnp, outputs
+        )
 
     value, gradient = jax.value_and_grad(loss)(outputs)
     assert np.isfinite(value)

@@ -1,4 +1,6 @@
-"""Pictures of tiles, their first convolution by a table, and the encoder without convolutions, against plain numpy."""
+"""Pictures of tiles, their first convolution by a table, and the encoder without convolutions,
+against plain numpy.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def test_a_table_gives_the_convolution_of_the_picture() -> None:
         np.testing.assert_allclose(outputs[:, row, column], expected, rtol=1e-4, atol=1e-2)
 
 
-@pytest.mark.parametrize(("nonlinearity", "act"), [("relu", lambda x: np.maximum(x, 0)), ("tanh", np.tanh)])
+@pytest.mark.parametrize(
+    ("nonlinearity", "act"), [("relu", lambda x: np.maximum(x, 0)), ("tanh", np.tanh)]
+)
 def test_an_encoder_without_convolutions_is_two_layers_on_the_pixels(nonlinearity, act) -> None:
     encoder = ImageEncoder(TileSet(PICTURES), "mlp", 4, 255.0, nonlinearity, look_up=False)
     layers = {

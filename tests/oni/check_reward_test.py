@@ -1,4 +1,6 @@
-"""How often a reward and its annotator agree: on which messages, what is printed, and what is asked."""
+"""How often a reward and its annotator agree: on which messages, what is printed, and what is
+asked.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ class RatedMessages(OnlineRewardModel):
 
 def rated_messages(kind: str) -> RatedMessages:
     config = {
-        "reward": {"kind": kind, "classifier": {"threshold": 0.65}, "training": {"deviations": 0.0}},
+        "reward": {
+            "kind": kind,
+            "classifier": {"threshold": 0.65},
+            "training": {"deviations": 0.0},
+        },
         "compat": {},
     }
     network = RewardNetwork(RewardArchitecture(message="lt_cnn_small"))
@@ -70,7 +76,9 @@ class AnsweringService:
         type(self).questions = [item[0] for item in items]
 
     def metrics(self) -> dict[str, float]:
-        self.ready = [Label((text,), self.answers[text]) for text in self.questions if text in self.answers]
+        self.ready = [
+            Label((text,), self.answers[text]) for text in self.questions if text in self.answers
+        ]
         type(self).answers = {}
         return {"annotator/queued": 0.0, "annotator/in_flight": 0.0}
 
@@ -89,7 +97,8 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfigDict:
     evaluation.mkdir()
     counts = {"caf\xe9\nlabelled": 3, "caf\xe9\nnew": 2, "b": 1}
     tallies = [
-        messages.MessageTally(messages.as_text(text.encode()), count) for text, count in counts.items()
+        messages.MessageTally(messages.as_text(text.encode()), count)
+        for text, count in counts.items()
     ]
     (evaluation / MESSAGES).write_text(json.dumps([asdict(tally) for tally in tallies]))
 
@@ -100,7 +109,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfigDict:
     return load_config("check_reward", "", values)
 
 
-def test_the_most_frequent_messages_without_a_label_are_asked(config: ConfigDict, tmp_path: Path) -> None:
+def test_the_most_frequent_messages_without_a_label_are_asked(
+    config: ConfigDict, tmp_path: Path
+) -> None:
     check_reward.run(config, tmp_path / "check")
 
     # Steps of the run and of the evaluation together: "unlabelled" 8, "c" 3, "caf\xe9\nnew" 1 + 2.
@@ -113,7 +124,11 @@ def test_the_summary_has_shares_with_intervals_and_messages_against(
     check_reward.run(config, tmp_path / "check")
 
     summary = json.loads((tmp_path / "check" / check_reward.SUMMARY).read_text())
-    share = {"value": 0.5, "low": pytest.approx(0.0945, abs=1e-4), "high": pytest.approx(0.9055, abs=1e-4)}
+    share = {
+        "value": 0.5,
+        "low": pytest.approx(0.0945, abs=1e-4),
+        "high": pytest.approx(0.9055, abs=1e-4),
+    }
     assert summary == {
         "step": 7,
         "least_met": 5,
@@ -122,7 +137,9 @@ def test_the_summary_has_shares_with_intervals_and_messages_against(
     }
 
 
-def test_both_agreements_are_printed_with_their_messages(config: ConfigDict, tmp_path: Path, capsys) -> None:
+def test_both_agreements_are_printed_with_their_messages(
+    config: ConfigDict, tmp_path: Path, capsys
+) -> None:
     check_reward.run(config, tmp_path / "check")
 
     agreement = "reward and annotator agree on 50.0% (9.5% to 90.5%) of the 2 "
@@ -160,7 +177,9 @@ def test_without_an_evaluation_messages_of_the_run_are_asked(
 def test_a_folder_without_messages_is_no_evaluation(config: ConfigDict, tmp_path: Path) -> None:
     (tmp_path / "evaluation" / MESSAGES).unlink()
 
-    with pytest.raises(UserError, match=rf"config\.evaluation='.*': must be an evaluation .*{MESSAGES}"):
+    with pytest.raises(
+        UserError, match=rf"config\.evaluation='.*': must be an evaluation .*{MESSAGES}"
+    ):
         check_reward.check(config, tmp_path / "out")
 
 
@@ -174,7 +193,9 @@ def test_a_classifier_that_agrees_less_than_the_minimum_is_refused(
     config: ConfigDict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config.minimum = 0.5
-    monkeypatch.setattr(check_reward, "open_reward", lambda *arguments: rated_messages("classification"))
+    monkeypatch.setattr(
+        check_reward, "open_reward", lambda *arguments: rated_messages("classification")
+    )
 
     with pytest.raises(UserError) as error:
         check_reward.run(config, tmp_path / "check")
@@ -188,7 +209,9 @@ def test_a_classifier_that_agrees_less_than_the_minimum_is_refused(
 def test_latin_1_letters_are_judged_by_the_utf8_that_fits(
     config: ConfigDict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task's 256 bytes that are no UTF-8 become a text of 512 bytes, whose first half networks read."""
+    """A task's 256 bytes that are no UTF-8 become a text of 512 bytes, whose first half networks
+    read.
+    """
     monkeypatch.setitem(MET, "\xe9" * 256, 10)
     monkeypatch.setitem(LABELS, "\xe9" * 256, (YES, None))
     monkeypatch.setitem(REWARDS, "\xe9" * 128, 0.1)

@@ -1,4 +1,6 @@
-"""The classifier of messages and its training against the published one's numbers, and ensembles of it."""
+"""The classifier of messages and its training against the published one's numbers, and ensembles of
+it.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def test_one_step_equals_golden(network: MessageClassifier, golden: Any) -> None
 
 
 class ByteClassifier(MessageClassifier):
-    """Logits that are two bytes of a message, the parameters, and with a key one random number for no."""
+    """Logits that are two bytes of a message, the parameters, and with a key one random number for
+    no.
+    """
 
     def logits(
         self,
@@ -149,7 +153,9 @@ def test_a_step_moves_each_member_against_its_slope(members: int) -> None:
     slopes = np.array([slope_by_hand(leaning) for leaning in LEANINGS[:members]])
     change = np.stack([0.5 * slopes, -0.5 * slopes], axis=-1).reshape(params.shape)
     np.testing.assert_allclose(new.params, params + change, rtol=1e-5)
-    assert float(metrics["gradient_norm"]) == pytest.approx(np.sqrt(2 * np.square(slopes).sum()), rel=1e-5)
+    assert float(metrics["gradient_norm"]) == pytest.approx(
+        np.sqrt(2 * np.square(slopes).sum()), rel=1e-5
+    )
 
 
 def test_members_of_an_ensemble_drop_other_units() -> None:
@@ -167,6 +173,8 @@ def test_dropout_changes_the_loss_by_its_key() -> None:
     network = MessageClassifier("lt_cnn_small", dropout=0.5)
     params = network.init(jax.random.key(0))
     messages = np.full((4, 256), 65, np.uint8)
-    one, same, other = (network.logits(params, messages, 96, jax.random.key(key)) for key in (1, 1, 2))
+    one, same, other = (
+        network.logits(params, messages, 96, jax.random.key(key)) for key in (1, 1, 2)
+    )
     np.testing.assert_array_equal(one, same)
     assert np.abs(np.asarray(one) - np.asarray(other)).max() > 0

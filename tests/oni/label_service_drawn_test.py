@@ -1,4 +1,6 @@
-"""Properties of questions over trainings that are drawn at random: labels, budgets, queues and resumed trainings."""
+"""Properties of questions over trainings that are drawn at random: labels, budgets, queues and
+resumed trainings.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from tests.clocks import TickingClock
 
 
 class DrawnTraining:
-    """Meets drawn texts, sends what its bookkeeper takes, and gets drawn answers, some of which fail."""
+    """Meets drawn texts, sends what its bookkeeper takes, and gets drawn answers, some of which
+    fail.
+    """
 
     def __init__(
         self, form, order="frequent", size=1000, attempts=2, published=False, answers=None, **budget
@@ -31,7 +35,9 @@ class DrawnTraining:
         self.step = 0
         queue = Queue(size=size, order=order, batch=3, budget=Budget(**budget))
         prices = Prices(2.0, 1.0, 8.0)
-        self.make = functools.partial(LabelBookkeeper, queue, attempts, published, form, {"a": 1}, prices)
+        self.make = functools.partial(
+            LabelBookkeeper, queue, attempts, published, form, {"a": 1}, prices
+        )
         self.book = self.make()
         self.in_flight = []
         self.labels = []
@@ -62,7 +68,9 @@ class DrawnTraining:
         label = self.verdicts.setdefault(pending.items, self.draw.choice(self.answers))
         if label != UNKNOWN:
             self.labelled.append(pending.items)
-        self.book.answered(pending, StoredAnswer(label, None, pending.attempts + 1), (15, 3, 2), 0.5)
+        self.book.answered(
+            pending, StoredAnswer(label, None, pending.attempts + 1), (15, 3, 2), 0.5
+        )
 
     def resume(self):
         """Goes on from a checkpoint, as a new process does; what was in flight is lost."""
@@ -77,7 +85,9 @@ class DrawnTraining:
 
 @pytest.fixture
 def minutes(monkeypatch):
-    """A clock of the books, of which each reading is a minute after the last: no failed question waits."""
+    """A clock of the books, of which each reading is a minute after the last: no failed question
+    waits.
+    """
     monkeypatch.setattr(label_queue, "time", TickingClock(itertools.count(0.0, 60.0)))
 
 
@@ -185,7 +195,9 @@ def test_labels_of_two_texts_that_nobody_took_survive_a_resume():
     assert untaken
     resumed = training.make()
     resumed.restore(json.loads(json.dumps(state)))
-    assert resumed.poll() == [label._replace(update_index=0, step=0, first_step=0) for label in untaken]
+    assert resumed.poll() == [
+        label._replace(update_index=0, step=0, first_step=0) for label in untaken
+    ]
 
 
 @pytest.mark.usefixtures("minutes")

@@ -67,10 +67,14 @@ class Counting(Annotator):
 
 
 def make_config(tmp_path, **values):
-    config = schema.section({"annotator": section_keys(OnlineAnnotator), "queue": section_keys(Queue)})
+    config = schema.section(
+        {"annotator": section_keys(OnlineAnnotator), "queue": section_keys(Queue)}
+    )
     config.compat = ConfigDict({"oni_requeue": False})
     config.annotator.store_dir = str(tmp_path / "store")
-    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in values.items()})
+    config.update_from_flattened_dict(
+        {name.replace("__", "."): value for name, value in values.items()}
+    )
     return agent_config(config)
 
 
@@ -140,7 +144,9 @@ def test_equal_texts_are_a_tie_without_asking(make):
 
 
 def test_an_answer_that_contradicts_itself_is_no_label(make, monkeypatch):
-    monkeypatch.setattr(Counting, "compare", staticmethod(lambda *_: Answer(FIRST, (0.2, 0.9, 0.1))))
+    monkeypatch.setattr(
+        Counting, "compare", staticmethod(lambda *_: Answer(FIRST, (0.2, 0.9, 0.1)))
+    )
     source = make(PAIR)
 
     with pytest.raises(
@@ -244,7 +250,9 @@ def test_a_model_is_asked_in_both_orders(make, tmp_path) -> None:
     service = make(PAIR, "model", **{f"annotator__{name}": value for name, value in values.items()})
     service.enqueue([KILL + WALL], [1], None, 0)
     (label,) = service.poll()
-    config = annotation_config({"annotator": "model"} | {k.replace("__", "."): v for k, v in values.items()})
+    config = annotation_config(
+        {"annotator": "model"} | {k.replace("__", "."): v for k, v in values.items()}
+    )
     annotator = make_annotator(config)
     annotator.start()
     orders = [Question("0" * 32, KILL + WALL), Question("0" * 32, WALL + KILL)]
@@ -310,9 +318,14 @@ class OneAtATime(Counting):
 
 
 def test_a_resumed_serial_run_asks_no_question_earlier_than_before(tmp_path):
-    """A reward whose questions queue up pays the same batches as the undisturbed one, and spends the same, however often it is killed."""
+    """A reward whose questions queue up pays the same batches as the undisturbed one, and spends
+    the same, however often it is killed.
+    """
     texts = np.stack(
-        [np.frombuffer(text.encode().ljust(256, b"\0"), np.uint8) for text in ("ka", "kb", "kc", "kd", "ke")]
+        [
+            np.frombuffer(text.encode().ljust(256, b"\0"), np.uint8)
+            for text in ("ka", "kb", "kc", "kd", "ke")
+        ]
     )
     counts = np.ones(5, np.int64)
 
@@ -327,7 +340,9 @@ def test_a_resumed_serial_run_asks_no_question_earlier_than_before(tmp_path):
         )
 
     def pay(reward, number):
-        return reward.pay(BatchMessages(texts, counts, steps=48, update_index=number)).values.tolist()
+        return reward.pay(
+            BatchMessages(texts, counts, steps=48, update_index=number)
+        ).values.tolist()
 
     undisturbed = begin("undisturbed")
     undisturbed.start()
@@ -336,7 +351,8 @@ def test_a_resumed_serial_run_asks_no_question_earlier_than_before(tmp_path):
     assert payments[2] != payments[4]
 
     states = {}
-    # Resumed from a checkpoint before one batch, and killed before another; the last two are of runs that resumed themselves.
+    # Resumed from a checkpoint before one batch, and killed before another; the last two are of
+    # runs that resumed themselves.
     for first, last in ((0, 4), (1, 4), (2, 5), (2, 8)):
         reward = begin("killed")
         if first:
@@ -346,5 +362,7 @@ def test_a_resumed_serial_run_asks_no_question_earlier_than_before(tmp_path):
             states[number] = reward.state()
             assert pay(reward, number) == payments[number], (first, number)
         reward.close()
-    questions = [source.metrics()["annotator/questions"] for source in (undisturbed.source, reward.source)]
+    questions = [
+        source.metrics()["annotator/questions"] for source in (undisturbed.source, reward.source)
+    ]
     assert questions == [5, 5]

@@ -30,5 +30,7 @@ def test_it_is_packed_whole_and_grows() -> None:
 def test_columns_keep_their_names_in_checkpoints() -> None:
     packed = MessageStats.pack(MessageStats().columns())
     with np.load(io.BytesIO(packed.tobytes())) as arrays:
-        names = "count first_step first_number first_time label probability used earned _texts _lengths"
+        names = (
+            "count first_step first_number first_time label probability used earned _texts _lengths"
+        )
         assert set(arrays) == set(names.split())

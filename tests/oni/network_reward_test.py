@@ -1,4 +1,6 @@
-"""What the network of an online reward pays before its first training, and the values that it refuses."""
+"""What the network of an online reward pays before its first training, and the values that it
+refuses.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,11 @@ TRAINING = {"batch_size": 8, "learning_rate": 1e-2}
 SEVERAL = {**TRAINING, "members": 2, "deviations": 0.5}
 KINDS: dict[str, dict[str, Any]] = {
     "retrieval": {"value": "probability"},
-    "classification": {"encoder": "lt_cnn_small", "classifier": {"threshold": 0.3}, "training": SEVERAL},
+    "classification": {
+        "encoder": "lt_cnn_small",
+        "classifier": {"threshold": 0.3},
+        "training": SEVERAL,
+    },
     "ranking": {"encoder": "lt_cnn_small", "training": TRAINING},
 }
 
@@ -48,7 +52,9 @@ class PayingRun(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=["ranking", "retrieval", "classification"])
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PayingRun]:
+def run(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PayingRun]:
     config = oni_config(request.param, save_every_steps=200).unlock()
     config.reward.update(KINDS[request.param])
     folder = tmp_path_factory.mktemp("oni") / "run"
@@ -58,7 +64,9 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         assert training.system is not None
         assert training.system.reward is not None
         paid = training.system.reward.lookup(as_rows(TEXTS)[0]).values
-        steps = [int(path.name) for path in (folder / "checkpoints").iterdir() if path.name.isdigit()]
+        steps = [
+            int(path.name) for path in (folder / "checkpoints").iterdir() if path.name.isdigit()
+        ]
         yield PayingRun(folder, paid, min(steps))
 
 
@@ -71,7 +79,9 @@ def files(run: PayingRun, tmp_path_factory: pytest.TempPathFactory) -> Files:
     paths: Files = {}
     for step in (None, run.first):
         workdir = tmp_path_factory.mktemp("file")
-        run_stage("export_reward", workdir, "", **{"reward.dir": str(run.folder), "reward.step": step})
+        run_stage(
+            "export_reward", workdir, "", **{"reward.dir": str(run.folder), "reward.step": step}
+        )
         paths[step] = workdir / exports.REWARD
     return paths
 
@@ -137,7 +147,9 @@ def test_a_training_with_a_file_pays_what_its_run_pays(run: PayingRun, files: Fi
         assert other.description.startswith(f"{path}, checkpoint {from_run.trained.step}, ")
         assert "quantile" not in other.description
         other.start()
-        np.testing.assert_array_equal(other.lookup(as_rows(TEXTS)[0]).values, from_run.intrinsic(TEXTS))
+        np.testing.assert_array_equal(
+            other.lookup(as_rows(TEXTS)[0]).values, from_run.intrinsic(TEXTS)
+        )
 
 
 def test_a_file_of_a_run_is_not_imported(files: Files, tmp_path: Path) -> None:
@@ -155,7 +167,9 @@ def test_a_damaged_file_of_a_run_is_refused(files: Files, tmp_path: Path) -> Non
 
 def test_a_run_is_explained_by_the_messages_it_has_met(run: PayingRun, tmp_path: Path) -> None:
     """Without a dataset."""
-    run_stage("explain_reward", tmp_path, "", **{"reward.dir": str(run.folder), "text": "the cue is 2"})
+    run_stage(
+        "explain_reward", tmp_path, "", **{"reward.dir": str(run.folder), "text": "the cue is 2"}
+    )
 
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["messages"] == len(TEXTS) - 1

@@ -1,4 +1,6 @@
-"""Rewards that are learned while the agent trains: when a label pays, what is counted, and how a run resumes."""
+"""Rewards that are learned while the agent trains: when a label pays, what is counted, and how a
+run resumes.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,14 @@ REFUSED = [
         {"hosts__coordinator": "localhost:4321", "hosts__count": 2, "hosts__index": 0},
         "hosts.count=2: must be 1: a reward of kind 'retrieval' is learned by one host with all its devices",
     ),
-    ({"reward__kind": "none"}, "reward.intrinsic_coefficient=0.4: must be 0 with reward.kind='none'"),
-    ({"annotator__goal": "fame"}, "annotator.goal=fame: must be one of zeroknowledge, defaultgoal, combat"),
+    (
+        {"reward__kind": "none"},
+        "reward.intrinsic_coefficient=0.4: must be 0 with reward.kind='none'",
+    ),
+    (
+        {"annotator__goal": "fame"},
+        "annotator.goal=fame: must be one of zeroknowledge, defaultgoal, combat",
+    ),
     (
         {"queue__order": "uncertain"},
         "queue.order='uncertain': must be frequent or newest: a reward of kind 'retrieval' is sure of every",
@@ -45,7 +53,8 @@ def test_a_learned_reward_needs_the_training_that_teaches_it() -> None:
     config = oni_config("retrieval")
 
     with pytest.raises(
-        UserError, match="kind='retrieval': must be another here: it is learned while an agent trains"
+        UserError,
+        match="kind='retrieval': must be another here: it is learned while an agent trains",
     ):
         rewards.load_intrinsic(config.reward, registry.spec("Recall-v0"))
 
@@ -60,8 +69,8 @@ def test_a_learned_reward_needs_an_environment_with_texts() -> None:
         kind.check_run(config, registry.spec("tests.toys:Corridor"))
 
 
-# By `oni_runs.verdict` the label of a text is yes where its last digit is even, with the probability 0.75; of a question of batch
-# n it arrives before batch n + 2.
+# By `oni_runs.verdict` the label of a text is yes where its last digit is even, with the
+# probability 0.75; of a question of batch n it arrives before batch n + 2.
 YES = "cue 2"
 NO = "cue 3"
 
@@ -73,7 +82,9 @@ def answers_after_two_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make_reward(folder: Path, value: str = "label", serial: bool = False) -> Any:
     config = agent_config(oni_config("retrieval", reward__value=value, serial=serial))
-    return rewards.load_intrinsic(config.reward, registry.spec("Recall-v0"), run=RunSetup(config, folder))
+    return rewards.load_intrinsic(
+        config.reward, registry.spec("Recall-v0"), run=RunSetup(config, folder)
+    )
 
 
 def as_rows(texts: list[str]) -> np.ndarray:
@@ -81,7 +92,9 @@ def as_rows(texts: list[str]) -> np.ndarray:
     return np.array([np.frombuffer(text, np.uint8) for text in padded])
 
 
-def batch(number: int, texts: list[str], counts: list[int] | None = None, **fields: Any) -> BatchMessages:
+def batch(
+    number: int, texts: list[str], counts: list[int] | None = None, **fields: Any
+) -> BatchMessages:
     steps = np.array([1] * len(texts) if counts is None else counts)
     return BatchMessages(as_rows(texts), steps, steps=48, update_index=number, **fields)
 
@@ -91,7 +104,9 @@ def pay_batches(reward: Any, numbers: range, texts: list[str]) -> list[list[floa
 
 
 @pytest.mark.parametrize(("value", "paid"), [("label", 1.0), ("probability", 0.75)])
-def test_a_label_pays_from_the_batch_before_which_it_arrived(tmp_path: Path, value: str, paid: float) -> None:
+def test_a_label_pays_from_the_batch_before_which_it_arrived(
+    tmp_path: Path, value: str, paid: float
+) -> None:
     reward = make_reward(tmp_path, value)
     reward.start()
 
@@ -167,7 +182,10 @@ def test_earned_rewards_are_discounted_by_the_count_in_the_episode(tmp_path: Pat
 
     reward.close()
     columns = reward.stats.columns()
-    assert dict(zip(columns["texts"], columns["earned"].tolist(), strict=True)) == {YES: 1.5, NO: 0.0}
+    assert dict(zip(columns["texts"], columns["earned"].tolist(), strict=True)) == {
+        YES: 1.5,
+        NO: 0.0,
+    }
     assert dict(zip(columns["texts"], columns["count"].tolist(), strict=True)) == {YES: 5, NO: 1}
 
 
@@ -223,10 +241,19 @@ def test_a_resumed_serial_run_pays_as_the_undisturbed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With labels at the batches that they first paid, however often it is killed."""
-    texts = [[YES], [YES, NO], ["cue 4"], [YES, "cue 4"], ["cue 6"], [YES, NO, "cue 4", "cue 6"]] * 2
+    texts = [
+        [YES],
+        [YES, NO],
+        ["cue 4"],
+        [YES, "cue 4"],
+        ["cue 6"],
+        [YES, NO, "cue 4", "cue 6"],
+    ] * 2
     reward = make_reward(tmp_path / "whole", serial=True)
     reward.start()
-    undisturbed = [reward.pay(batch(number, row)).values.tolist() for number, row in enumerate(texts)]
+    undisturbed = [
+        reward.pay(batch(number, row)).values.tolist() for number, row in enumerate(texts)
+    ]
     reward.close()
 
     oni_runs.answer(monkeypatch, delay=2)  # with an answer store of its own
@@ -269,8 +296,14 @@ def test_a_run_without_a_checkpoint_keeps_its_first_trys_labels(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda data: data[: len(data) // 2], "is shorter than the checkpoint says: restore a copy of it"),
-        (lambda data: data.replace(b"cue 2", b"cue 7"), "holds 1 labels, the checkpoint was written with 2"),
+        (
+            lambda data: data[: len(data) // 2],
+            "is shorter than the checkpoint says: restore a copy of it",
+        ),
+        (
+            lambda data: data.replace(b"cue 2", b"cue 7"),
+            "holds 1 labels, the checkpoint was written with 2",
+        ),
     ],
     ids=["cut off", "changed"],
 )

@@ -114,7 +114,9 @@ def test_an_epoch_shows_every_label_once(size: int, lengths: list[int]) -> None:
 
     assert [len(batch) for batch in batches] == lengths
     in_order = np.concatenate(batches).reshape(-1, size)
-    np.testing.assert_array_equal(np.sort(in_order, axis=1), np.tile(np.arange(size), (len(in_order), 1)))
+    np.testing.assert_array_equal(
+        np.sort(in_order, axis=1), np.tile(np.arange(size), (len(in_order), 1))
+    )
     assert len({tuple(epoch) for epoch in in_order.tolist()}) > 1
 
 
@@ -134,7 +136,9 @@ def test_batches_outside_epochs_depend_on_the_step_alone() -> None:
 
 
 class RecordedModel(Model):
-    """A model without a network: its only parameter counts the numbers of its steps, and it has every new example right."""
+    """A model without a network: its only parameter counts the numbers of its steps, and it has
+    every new example right.
+    """
 
     def __init__(self, loss: float = 0.0, before_step: Callable[[], None] = lambda: None) -> None:
         super().__init__(network=None, optimizer=optax.sgd(0.1), members=1)
@@ -150,7 +154,9 @@ class RecordedModel(Model):
         metrics = {"loss": self.loss * step, "accuracy": 0.5, "gradient_norm": step, "more": np.nan}
         return state._replace(params=state.params + step), metrics
 
-    def count_correct(self, params: Any, examples: Examples, indices: np.ndarray) -> tuple[int, int]:
+    def count_correct(
+        self, params: Any, examples: Examples, indices: np.ndarray
+    ) -> tuple[int, int]:
         return params, len(indices)
 
 
@@ -186,7 +192,9 @@ def test_a_closed_training_ends_after_its_current_step() -> None:
     model = RecordedModel(before_step=step_slowly)
     trainer = Trainer(model, state_with(0), 1, in_thread=True)
     steps = 1000  # 10 s of work
-    trainer.begin(TrainingJob(0, [np.zeros(1, np.int64)] * steps, three_labels().first(1), np.arange(1)))
+    trainer.begin(
+        TrainingJob(0, [np.zeros(1, np.int64)] * steps, three_labels().first(1), np.arange(1))
+    )
     starts.get(timeout=60)
     job = trainer.running
     assert job is not None
@@ -267,7 +275,13 @@ def test_published_draws_run_through_shuffled_epochs() -> None:
     rng = seeds.rng(7, "reward epochs", 3)
     first_epoch = rng.permutation(10)
     second_epoch = rng.permutation(10)
-    expected = [first_epoch[:4], first_epoch[4:8], first_epoch[8:], second_epoch[:4], second_epoch[4:8]]
+    expected = [
+        first_epoch[:4],
+        first_epoch[4:8],
+        first_epoch[8:],
+        second_epoch[:4],
+        second_epoch[4:8],
+    ]
     for batch, expected_batch in zip(batches, expected, strict=True):
         np.testing.assert_array_equal(batch, expected_batch)
 

@@ -34,7 +34,9 @@ QUIRKS = (
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory):
-    """An agent run with checkpoints 100 (the best), 200 and 300, and the parameters of each and as training begins."""
+    """An agent run with checkpoints 100 (the best), 200 and 300, and the parameters of each and as
+    training begins.
+    """
     folder = tmp_path_factory.mktemp("agent")
     returns = {100: 0.9, 200: 0.1, 300: 0.5}
     network = untrained.write(folder, "recall", {"environment.recall.delay": 20}, returns)
@@ -56,7 +58,9 @@ def test_parameters_that_are_not_finite_are_not_evaluated(tmp_path):
 
 
 @slow
-@pytest.mark.parametrize(("which", "step"), [("latest", 300), ("best", 100), ("200", 200), ("0", 0)])
+@pytest.mark.parametrize(
+    ("which", "step"), [("latest", 300), ("best", 100), ("200", 200), ("0", 0)]
+)
 def test_parameters_are_those_of_the_chosen_checkpoint(agent, which, step):
     folder, _, params = agent
 
@@ -78,7 +82,9 @@ def test_a_policy_computes_what_its_network_does(agent):
     logits, values, _ = policy.act(observation, first, state)
 
     rows = {field: array[None] for field, array in observation.items()}
-    expected_logits, expected_values, _ = jax.jit(network.apply)(params[200], rows, state, first[None])
+    expected_logits, expected_values, _ = jax.jit(network.apply)(
+        params[200], rows, state, first[None]
+    )
     np.testing.assert_array_equal(logits, expected_logits[0])
     np.testing.assert_array_equal(values, expected_values[0])
 
@@ -129,20 +135,27 @@ def test_a_random_policy_plays_the_environment_of_an_agents_folder(agent):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Run folders without a network: `run` and its copies `clone` and `a@b` have checkpoints, `empty` has none.
+    """Run folders without a network: `run` and its copies `clone` and `a@b` have checkpoints,
+    `empty` has none.
 
     Checkpoint 100 has the highest return, 200 the least held-out loss, and 300 is the newest.
     """
     root = tmp_path_factory.mktemp("runs")
     changes = {"reward.intrinsic_coefficient": 0.3, **{f"compat.{name}": True for name in QUIRKS}}
     config = run_folder.as_plain(load_config("train_agent", "smoke", changes))
-    for name, stage in (("run", "train_agent"), ("empty", "train_agent"), ("clone", "clone_behaviour")):
+    for name, stage in (
+        ("run", "train_agent"),
+        ("empty", "train_agent"),
+        ("clone", "clone_behaviour"),
+    ):
         write_config(root / name, {**config, "stage": stage})
     with agent_checkpoints.open_checkpoints(root / "run", 5) as checkpoints:
         for step, score, loss in ((100, 0.9, 0.3), (200, 0.1, 0.2), (300, 0.5, 0.4)):
             metrics = {"episode/return": score, "validation_loss": loss}
             checkpoints.save(step, {"none": np.zeros(1)}, metrics, asynchronous=False)
-    shutil.copytree(root / "run" / "checkpoints", root / "clone" / "checkpoints", dirs_exist_ok=True)
+    shutil.copytree(
+        root / "run" / "checkpoints", root / "clone" / "checkpoints", dirs_exist_ok=True
+    )
     (root / "clone" / "plan.json").write_text(json.dumps({"reward_step": 3}))
     shutil.copytree(root / "run", root / "a@b")
     return root

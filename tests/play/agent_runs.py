@@ -11,7 +11,9 @@ from tests.reward_fixtures import load_config
 
 
 def recall_config(**changes: Any) -> ConfigDict:
-    """The `recall` variant at the size of a test; `changes` are dotted keys with '__' for the dots."""
+    """The `recall` variant at the size of a test; `changes` are dotted keys with '__' for the
+    dots.
+    """
     small = {
         "train_for_env_steps": 2_000, "batch_size": 128, "rollout": 8, "network__hidden_size": 16, "network__flat_sizes": (16,),
         "actors__workers": 2, "actors__envs_per_worker": 6, "devices__learner": "0", "compile_cache": "",
@@ -20,7 +22,9 @@ def recall_config(**changes: Any) -> ConfigDict:
 
 
 def continuous_config(**changes: Any) -> ConfigDict:
-    """The `gym` variant at the size of a test, where an arm of `tests.gym_toys` is to be pointed at a mark."""
+    """The `gym` variant at the size of a test, where an arm of `tests.gym_toys` is to be pointed at
+    a mark.
+    """
     small = {
         "environment__name": "gym:ToyAim-v0", "environment__modules": "tests.gym_toys", "batch_size": 64, "rollout": 16,
         "network__hidden_size": 16, "network__flat_sizes": (16,), "actors__envs_per_worker": 4, "algorithm__minibatches": 2,
@@ -36,5 +40,7 @@ def recall_training(**changes: Any) -> AgentConfig:
 
 def changed(config: ConfigDict, **changes: Any) -> ConfigDict:
     """The config, locked, with other values of dotted keys, '__' for the dots."""
-    config.update_from_flattened_dict({key.replace("__", "."): value for key, value in changes.items()})
+    config.update_from_flattened_dict(
+        {key.replace("__", "."): value for key, value in changes.items()}
+    )
     return config.lock()

@@ -10,7 +10,9 @@ from tests.reward_fixtures import load_config
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """The agent runs `run`, of the game, and `horizon`, of cells as many as steps, in the working directory."""
+    """The agent runs `run`, of the game, and `horizon`, of cells as many as steps, in the working
+    directory.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "table.json").write_text('{"a": 1.5}')
     rewarded = {

@@ -1,4 +1,6 @@
-"""Agents of environments with arguments and wrappers: they play in those of their training unless the config has others."""
+"""Agents of environments with arguments and wrappers: they play in those of their training unless
+the config has others.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ def test_an_agent_plays_with_the_arguments_of_the_config(lake):
 
 def test_an_agent_keeps_its_arguments_where_the_spaces_are_equal(lake):
     setup = setup_of(
-        lake, **{"environment.name": "gym:FrozenLake8x8-v1", "environment.kwargs": '{"map_name": "4x4"}'}
+        lake,
+        **{"environment.name": "gym:FrozenLake8x8-v1", "environment.kwargs": '{"map_name": "4x4"}'},
     )
 
     assert setup.options["kwargs"] == {"map_name": "4x4"}
@@ -64,7 +67,9 @@ def test_an_agent_keeps_its_arguments_where_the_spaces_are_equal(lake):
     [("environment.kwargs", '{"map_name": "8x8"}'), ("environment.wrappers", "")],
 )
 def test_other_spaces_than_the_agents_are_refused(lake, key, value):
-    with pytest.raises(UserError, match=rf"config.{key}='{value}': must be such that {LAKE} has the fields"):
+    with pytest.raises(
+        UserError, match=rf"config.{key}='{value}': must be such that {LAKE} has the fields"
+    ):
         setup_of(lake, **{key: value})
 
 
@@ -72,7 +77,9 @@ def test_other_spaces_than_the_agents_are_refused(lake, key, value):
     ("key", "value"), [("environment.text", "obs:mission"), ("environment.text_bytes", 64)]
 )
 def test_a_text_that_changes_what_an_agent_sees_is_refused(tmp_path, key, value):
-    """'obs:mission' takes the field out of the observation, and `text_bytes` is the size of texts in it."""
+    """'obs:mission' takes the field out of the observation, and `text_bytes` is the size of texts
+    in it.
+    """
     task = {"environment.name": "gym:MiniGrid-Empty-5x5-v0", "environment.modules": "minigrid"}
     run_folder.describe(tmp_path, run_folder.as_plain(load_config("train_agent", "recall", task)))
 
@@ -100,7 +107,9 @@ def test_an_agent_plays_the_values_and_masks_of_its_training(tmp_path):
         "environment.modules": "tests.gym_toys",
         "environment.action_mask": "info:allowed",
     }
-    run_folder.describe(tmp_path, run_folder.as_plain(load_config("train_agent", "recall", changes)))
+    run_folder.describe(
+        tmp_path, run_folder.as_plain(load_config("train_agent", "recall", changes))
+    )
 
     setup = setup_of(tmp_path)
 
@@ -134,7 +143,9 @@ def test_games_of_a_wrapped_environment_are_filmed_again(tmp_path):
     }
     run_stage("evaluate", tmp_path / "games", episodes=2, workers=1, **vault)
 
-    run_stage("replay", tmp_path / "films", variant="", evaluation=str(tmp_path / "games"), episodes="0,1")
+    run_stage(
+        "replay", tmp_path / "films", variant="", evaluation=str(tmp_path / "games"), episodes="0,1"
+    )
 
     films = sorted(path.name for path in (tmp_path / "films").glob("*.html"))
     assert films == ["episode-00000.html", "episode-00001.html"]
@@ -158,7 +169,9 @@ def test_a_collection_sets_the_arguments_of_its_agents(lake):
 def test_a_collection_of_other_fields_than_the_agents_is_refused(lake, kwargs):
     agent = agents.CollectingAgent(str(lake), 0)
 
-    with pytest.raises(UserError, match=f"config.environment.name='{LAKE}': must be .* with the fields"):
+    with pytest.raises(
+        UserError, match=f"config.environment.name='{LAKE}': must be .* with the fields"
+    ):
         agents.require_fit(agent, LAKE, {"kwargs": kwargs, "wrappers": STACKED})
 
 
@@ -185,4 +198,6 @@ def test_a_collection_in_another_task_of_the_game_is_accepted(tmp_path):
     config = load_config("train_agent", "recall", {"environment.name": "NetHackScore-v1"})
     run_folder.describe(tmp_path / "agent", config.to_dict())
 
-    agents.require_fit(agents.CollectingAgent(str(tmp_path / "agent"), 0), "NetHackStaircase-v1", {})
+    agents.require_fit(
+        agents.CollectingAgent(str(tmp_path / "agent"), 0), "NetHackStaircase-v1", {}
+    )

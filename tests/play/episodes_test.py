@@ -1,4 +1,6 @@
-"""Episodes are a function of policy, environment and seeds; workers are really spawned and really killed."""
+"""Episodes are a function of policy, environment and seeds; workers are really spawned and really
+killed.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ SETTINGS = PlaySettings(workers=1, lanes=2)
 
 
 class Counting:
-    """A policy with a state: its logits depend on the observation and on the steps since `first`."""
+    """A policy with a state: its logits depend on the observation and on the steps since
+    `first`.
+    """
 
     name = "counting"
     in_workers = False
@@ -46,8 +50,13 @@ class Counting:
     def act(self, observation, first, state):
         self.batch_sizes.append(len(first))
         state = np.where(first, 0, state) + 1
-        rows = {name: np.asarray(v, np.float64).reshape(len(first), -1) for name, v in observation.items()}
-        total = sum(rows[name] @ np.cos(np.arange(rows[name].shape[1]) + len(name)) for name in sorted(rows))
+        rows = {
+            name: np.asarray(v, np.float64).reshape(len(first), -1)
+            for name, v in observation.items()
+        }
+        total = sum(
+            rows[name] @ np.cos(np.arange(rows[name].shape[1]) + len(name)) for name in sorted(rows)
+        )
         logits = np.sin(np.outer(total + state, np.arange(1, 3))).astype(np.float32)
         return logits, (total + state).astype(np.float32), state
 
@@ -59,7 +68,9 @@ def play(policy, skip=(), **settings):
 
 
 def play_alone(policy, seed, greedy=False):
-    """An episode of a network's policy without workers, lanes or batches: each field as a list of its rows."""
+    """An episode of a network's policy without workers, lanes or batches: each field as a list of
+    its rows.
+    """
     environment = registry.make("Recall-v0", **OPTIONS)
     out = empty_observation(environment.spec)
     environment.reset(seed, out)
@@ -77,7 +88,9 @@ def play_alone(policy, seed, greedy=False):
         if greedy:
             action = int(probabilities.argmax())
         else:
-            action = int(np.searchsorted(probabilities.cumsum(), Uniforms(seed).at(step), side="right"))
+            action = int(
+                np.searchsorted(probabilities.cumsum(), Uniforms(seed).at(step), side="right")
+            )
         reward, end = environment.step(action, out)
         step += 1
         rows["actions"].append(action)
@@ -111,7 +124,9 @@ def test_episodes_are_those_that_are_played_alone():
         rows, info, end = play_alone(policy, episode.seed)
         assert_same_episode(episode, (rows, info, end))
         np.testing.assert_array_equal(episode.fields["features"], rows["features"])
-        np.testing.assert_allclose(episode.probabilities, rows["probabilities"], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            episode.probabilities, rows["probabilities"], rtol=1e-4, atol=1e-6
+        )
 
 
 def test_a_network_reads_half_of_the_lanes_in_every_batch():
@@ -187,7 +202,9 @@ def test_a_killed_worker_is_replaced_and_its_episodes_are_replayed():
 
 
 def test_a_restored_episode_shows_that_it_plays_at_each_step(monkeypatch):
-    """Its actions are played within one request, which may take longer than a process may be silent."""
+    """Its actions are played within one request, which may take longer than a process may be
+    silent.
+    """
     signs = []
     monkeypatch.setattr(episode_worker, "note_progress", lambda: signs.append(1))
     spec = registry.spec("Recall-v0", **OPTIONS)
@@ -199,9 +216,14 @@ def test_a_restored_episode_shows_that_it_plays_at_each_step(monkeypatch):
         "workers": 1,
         "worker": 0,
     }
-    blocks = {name: shared_block((1, *array.shape), array.dtype) for name, array in spec.observation.items()}
+    blocks = {
+        name: shared_block((1, *array.shape), array.dtype)
+        for name, array in spec.observation.items()
+    }
     actions = shared_block((1, *spec.action.shape), spec.action.dtype)
-    server = LaneServer({**setup, "blocks": blocks, "actions": actions, "at": shared_block((1,), "int32")})
+    server = LaneServer(
+        {**setup, "blocks": blocks, "actions": actions, "at": shared_block((1,), "int32")}
+    )
 
     server.answer(([], [(0, 0, SEEDS[0], [0] * 20)]))
 
@@ -219,14 +241,21 @@ def test_a_slow_bot_is_no_hanging_engine(monkeypatch):
     monkeypatch.setattr(worker_process, "HANG_SECONDS", 0.5)
     deaths = []
 
-    episodes = list(play_episodes("Recall-v0", OPTIONS, SEEDS[:1], Slow(), SETTINGS, on_death=deaths.append))
+    episodes = list(
+        play_episodes("Recall-v0", OPTIONS, SEEDS[:1], Slow(), SETTINGS, on_death=deaths.append)
+    )
 
     assert len(episodes) == 1
     assert deaths == []
 
 
 def test_a_worker_that_still_starts_does_not_hear_ctrl_c():
-    setup = {"environment": "Recall-v0", "options": OPTIONS, "policy": RandomPolicy(), "keep_fields": ()}
+    setup = {
+        "environment": "Recall-v0",
+        "options": OPTIONS,
+        "policy": RandomPolicy(),
+        "keep_fields": (),
+    }
     worker = WorkerProcess(EpisodeServer, setup)
 
     os.kill(worker.process.pid, signal.SIGINT)
@@ -261,7 +290,9 @@ class Broken(RandomPolicy):
 
 
 def test_an_exception_in_a_worker_is_shown_and_not_retried():
-    with pytest.raises(RuntimeError, match=r"a worker process failed:(.|\n)*KeyError: 'a bug in a worker'"):
+    with pytest.raises(
+        RuntimeError, match=r"a worker process failed:(.|\n)*KeyError: 'a bug in a worker'"
+    ):
         list(play_episodes("Recall-v0", OPTIONS, SEEDS, Broken(), SETTINGS))
 
     assert not multiprocessing.active_children()
@@ -284,7 +315,9 @@ def test_uniforms_depend_on_seed_and_step_alone():
     jumping = Uniforms(5)
     numbers = [forward.at(step) for step in range(3000)]
 
-    assert [jumping.at(step) for step in (2999, 0, 1024, 7)] == [numbers[step] for step in (2999, 0, 1024, 7)]
+    assert [jumping.at(step) for step in (2999, 0, 1024, 7)] == [
+        numbers[step] for step in (2999, 0, 1024, 7)
+    ]
     assert Uniforms(6).at(0) != numbers[0]
     assert abs(np.mean(numbers) - 0.5) < 0.03
 
@@ -314,7 +347,9 @@ def test_real_numbers_are_drawn_by_the_uniform_number_alone():
     np.testing.assert_array_equal(again, actions[:3])
     np.testing.assert_allclose(medians, np.tanh(outputs[:3, :2]), rtol=1e-6)
     np.testing.assert_allclose(np.median(actions, axis=0), np.tanh([0.3, -0.2]), atol=0.06)
-    assert -log_probs.mean() == pytest.approx(float(squashed_gaussian.entropy(np, outputs[0])), abs=0.03)
+    assert -log_probs.mean() == pytest.approx(
+        float(squashed_gaussian.entropy(np, outputs[0])), abs=0.03
+    )
 
 
 def test_greedy_actions_are_the_most_likely():

@@ -13,13 +13,17 @@ from tests.reward_fixtures import load_config, run_config, run_stage
 @pytest.mark.parametrize("content", ["{", '{"checkpoint": "x", "reward": null}'])
 def test_a_damaged_plan_is_named(tmp_path, content):
     (tmp_path / "plan.json").write_text(content)
-    with pytest.raises(UserError, match=r"plan.json is damaged .*: restore a copy of it, or evaluate into"):
+    with pytest.raises(
+        UserError, match=r"plan.json is damaged .*: restore a copy of it, or evaluate into"
+    ):
         evaluate.check(load_config("evaluate", "smoke"), tmp_path)
 
 
 def test_a_damaged_list_of_films_is_named(tmp_path):
     (tmp_path / "films.json").write_text("[1]")
-    with pytest.raises(UserError, match=r"films.json is damaged .*: remove it, then the films are made"):
+    with pytest.raises(
+        UserError, match=r"films.json is damaged .*: remove it, then the films are made"
+    ):
         Films(tmp_path, tmp_path, FilmForms())
 
 
@@ -39,7 +43,12 @@ def test_the_table_says_of_a_reward_what_applies_to_it(tmp_path):
 
 @pytest.mark.slow
 def test_the_bot_agrees_with_itself(tmp_path, capsys):
-    values = {"policy": "bot", "bot_agreement": True, "workers": 1, "environment.name": "BabyAI-GoToLocal-v0"}
+    values = {
+        "policy": "bot",
+        "bot_agreement": True,
+        "workers": 1,
+        "environment.name": "BabyAI-GoToLocal-v0",
+    }
     run_stage("evaluate", tmp_path / "run", **values)
     measures = evaluation_files.read_evaluation(tmp_path / "run")["measures"]
     assert measures["bot_agreement"]["mean"]["value"] == 1
@@ -62,5 +71,7 @@ def test_fixed_shares_are_fitted_once_and_reused_on_resume(tmp_path, monkeypatch
     evaluation = evaluation_files.read_evaluation(tmp_path)
     assert tuple(evaluation["plan"]["shares"]) == shares
     assert evaluation["plan"]["options"]["change"] == "other_episode"
-    played = [evaluation_files.decode_actions(row["actions"]).tolist() for row in evaluation["rows"]]
+    played = [
+        evaluation_files.decode_actions(row["actions"]).tolist() for row in evaluation["rows"]
+    ]
     assert {action for actions in played for action in actions} <= {0, 2}

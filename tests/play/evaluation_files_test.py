@@ -29,9 +29,12 @@ def test_actions_of_large_environments_are_kept(tmp_path):
     with pytest.raises(ValueError, match="actions of at least 0 can be packed, not -1"):
         evaluation_files.encode_actions([0, -1])
     for damaged in ('"damaged"', "7"):
-        (tmp_path / "episodes.jsonl").write_text(f'{{"index": 0}}\n{{"index": 1, "actions": {damaged}}}\n')
+        (tmp_path / "episodes.jsonl").write_text(
+            f'{{"index": 0}}\n{{"index": 1, "actions": {damaged}}}\n'
+        )
         with pytest.raises(
-            UserError, match=r"damaged in line 2 \(its actions: .*take out that line, and evaluate plays"
+            UserError,
+            match=r"damaged in line 2 \(its actions: .*take out that line, and evaluate plays",
         ):
             evaluation_files.read_rows(tmp_path / "episodes.jsonl")
 
@@ -78,7 +81,9 @@ def test_read_evaluation(tmp_path):
     read["rows"] = rows
     with open(tmp_path / evaluation_files.JOURNAL, "a") as file:
         file.write('{"index": 6}\n')
-    assert evaluation_files.read_evaluation(tmp_path) == read, "not of one with more episodes that was killed"
+    assert evaluation_files.read_evaluation(tmp_path) == read, (
+        "not of one with more episodes that was killed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +104,11 @@ def test_damaged_files_are_named_with_the_remedy(tmp_path, file, damage, reason)
     write_evaluation(tmp_path, "random", evaluation_rows(6, 0.0, 1))
     path = tmp_path / file
     path.write_text(damage(path.read_text()), encoding="latin-1")
-    read = evaluation_files.read_messages if file == "messages.json" else evaluation_files.read_evaluation
+    read = (
+        evaluation_files.read_messages
+        if file == "messages.json"
+        else evaluation_files.read_evaluation
+    )
     with pytest.raises(UserError) as raised:
         read(tmp_path)
     line = str(raised.value)
@@ -110,8 +119,15 @@ def test_damaged_files_are_named_with_the_remedy(tmp_path, file, damage, reason)
 
 
 def test_a_row_says_how_an_episode_ended():
-    played = PlayedEpisode(4, 77, np.array([3, 0, 2]), np.ones(3), TERMINATED, {"end": 1.0, "score": 5.0})
-    row = {"index": 4, "seed": 77, "length": 3, "actions": evaluation_files.encode_actions(played.actions)}
+    played = PlayedEpisode(
+        4, 77, np.array([3, 0, 2]), np.ones(3), TERMINATED, {"end": 1.0, "score": 5.0}
+    )
+    row = {
+        "index": 4,
+        "seed": 77,
+        "length": 3,
+        "actions": evaluation_files.encode_actions(played.actions),
+    }
     dead = {**row, **played.info, "deaths": 1.0, "end_reason": "death"}
     assert evaluation_files.episode_row(played) == dead
     assert evaluation_files.episode_row(replace(played, end=TRUNCATED)) == dead | {
@@ -142,19 +158,33 @@ def test_tallies_of_messages(tmp_path):
     texts[1, :2] = [1, 200]
     shown, paid, counted = np.array([[0, 1, 0, 0], [2, 1, 2, 2], [2, 1, 0.25, 0.1]])
     tallies = messages.tally_episode(texts, shown.astype(int), paid, counted)
-    assert tallies == [MessageTally("abc", 3, 1, 2.0, 2.35), MessageTally("\\x01\\xc8", 1, 1, 1.0, 1.0)]
+    assert tallies == [
+        MessageTally("abc", 3, 1, 2.0, 2.35),
+        MessageTally("\\x01\\xc8", 1, 1, 1.0, 1.0),
+    ]
     merged = messages.merge([tallies, messages.unpack(messages.pack(tallies))])
-    assert merged == [MessageTally("abc", 6, 2, 2.0, 4.7), MessageTally("\\x01\\xc8", 2, 2, 1.0, 2.0)]
+    assert merged == [
+        MessageTally("abc", 6, 2, 2.0, 4.7),
+        MessageTally("\\x01\\xc8", 2, 2, 1.0, 2.0),
+    ]
     assert tallies[0].count == 3, "what is merged stays as it was"
     alike = [MessageTally("b", 1, total=1.0), MessageTally("a", 1), MessageTally("c", 2)]
     assert [one.text for one in messages.merge([alike])] == ["c", "a", "b"]
-    assert messages.merge([alike[:1], [MessageTally("b", 1)]]) == [MessageTally("b", 2, 2, None, 1.0)]
-    for bad in ({"text": 5, "count": 1}, {"text": "", "count": ""}, {"text": "", "count": 1, "total": "x"}):
+    assert messages.merge([alike[:1], [MessageTally("b", 1)]]) == [
+        MessageTally("b", 2, 2, None, 1.0)
+    ]
+    for bad in (
+        {"text": 5, "count": 1},
+        {"text": "", "count": ""},
+        {"text": "", "count": 1, "total": "x"},
+    ):
         with pytest.raises(ValueError, match=r"a text and numbers are needed, there is \{'text': "):
             messages.from_rows([bad])
     assert messages.from_rows(json.loads(json.dumps(list(map(asdict, merged))))) == merged
     for damaged in ("#", messages.pack(tallies)[:-9], evaluation_files.encode_actions([1]), 5):
-        with pytest.raises(UserError, match=r"messages of an episode are damaged .* evaluate plays it again"):
+        with pytest.raises(
+            UserError, match=r"messages of an episode are damaged .* evaluate plays it again"
+        ):
             messages.unpack(damaged)
     without = messages.tally_episode(texts, np.array([1, 1]))
     assert without == [MessageTally("\\x01\\xc8", 2)]

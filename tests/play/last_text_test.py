@@ -1,4 +1,6 @@
-"""The text of the observation that ends an episode: collected, rated and filmed, but not in NetHack."""
+"""The text of the observation that ends an episode: collected, rated and filmed, but not in
+NetHack.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,8 @@ def test_the_last_text_is_collected(length, tmp_path):
     count, steps = sampler.answer(job)
     assert (count, steps) == (4 // length, 3)
     texts = {
-        bytes(row).rstrip(b"\0") for row in sampling.chunks.load(tmp_path, 0, count)["data/message"][:, -1]
+        bytes(row).rstrip(b"\0")
+        for row in sampling.chunks.load(tmp_path, 0, count)["data/message"][:, -1]
     }
     assert length == 2 or GATE in texts
 
@@ -104,4 +107,6 @@ def test_nethack_keeps_to_the_published_systems():
 def test_the_config_decides_for_every_environment():
     section = {"name": "NetHackScore-v1", "last_text": True}
     assert registry.spec("NetHackScore-v1", **registry.options_of(section)).last_text
-    assert registry.options_of(types.MappingProxyType({"name": "Recall-v0", "last_text": None})) == {}
+    assert (
+        registry.options_of(types.MappingProxyType({"name": "Recall-v0", "last_text": None})) == {}
+    )

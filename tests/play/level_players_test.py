@@ -1,4 +1,6 @@
-"""Players of the tests of generalisation: which tests each takes, how long its prompts are, what is refused."""
+"""Players of the tests of generalisation: which tests each takes, how long its prompts are, what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def level_policy(**changes):
 
 @pytest.fixture
 def talker(run, monkeypatch):
-    """An untrained language model that plays; its weights are zeros, so that nothing is compiled."""
+    """An untrained language model that plays; its weights are zeros, so that nothing is
+    compiled.
+    """
 
     def zeros(settings):
         shapes = jax.eval_shape(LanguageModel(settings).init, jax.random.key(0))
@@ -92,7 +96,10 @@ def test_an_untrained_language_model_reads_prompts_up_to_its_room(talker):
             {"policy": "x"},
             "policy='x': must be random, bot, zero_shot, the folder of an agent run, or module:Class",
         ),
-        ({"policy": "run"}, "policy='run': must be an agent of BabyAI-Text, not of NetHackScore-v1"),
+        (
+            {"policy": "run"},
+            "policy='run': must be an agent of BabyAI-Text, not of NetHackScore-v1",
+        ),
         (
             {"policy": "run", "agent.checkpoint": "x"},
             "agent.checkpoint='x': must be latest, best or a step",
@@ -223,7 +230,9 @@ def test_a_given_length_of_prompts_replaces_the_room_of_tests(talker):
     ("names", "prompt_tokens", "test", "tokens"),
     [(["distractors_16"], 150, "distractors_16", 218), (["all"], 100, "no_modification_test", 128)],
 )
-def test_a_named_test_or_base_beyond_the_room_is_refused(talker, names, prompt_tokens, test, tokens):
+def test_a_named_test_or_base_beyond_the_room_is_refused(
+    talker, names, prompt_tokens, test, tokens
+):
     with pytest.raises(UserError) as error:
         names_of_tests(without_policy(talker), names, prompt_tokens)
 

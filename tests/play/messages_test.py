@@ -43,7 +43,11 @@ def test_damaged_messages_of_an_episode_are_refused() -> None:
 
 @pytest.mark.parametrize(
     "row",
-    [{"text": 5, "count": 1}, {"text": "You hit.", "count": "1"}, {"text": "", "count": 1, "total": "2"}],
+    [
+        {"text": 5, "count": 1},
+        {"text": "You hit.", "count": "1"},
+        {"text": "", "count": 1, "total": "2"},
+    ],
 )
 def test_a_row_with_a_field_of_another_type_is_refused(row: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="a text and numbers are needed"):

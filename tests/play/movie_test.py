@@ -159,7 +159,9 @@ def rewards_at(steps, length):
         pytest.param([3], 6, [0, 1, 2, 3, 4, 5], id="all fit"),
         pytest.param([], 13, [0, 4, 8, 12], id="evenly"),
         pytest.param([5, 17], 50, [0, 5, 17, 34, 49], id="rewarded steps beside others"),
-        pytest.param(range(100), 100, [0, 19, 39, 59, 79, 99], id="more rewarded steps than frames"),
+        pytest.param(
+            range(100), 100, [0, 19, 39, 59, 79, 99], id="more rewarded steps than frames"
+        ),
     ],
 )
 def test_a_bounded_movie_shows_a_whole_game(rewarded, length, steps):

@@ -1,4 +1,6 @@
-"""Setups of played policies: which policy a config names, its environment and options, what is refused."""
+"""Setups of played policies: which policy a config names, its environment and options, what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,12 @@ def played(**changes):
         ({"environment.name": None}, RandomPolicy, "NetHackScore-v1", {"max_episode_steps": 200}),
         ({"environment.max_episode_steps": 7}, RandomPolicy, CORRIDOR, {"max_episode_steps": 7}),
         ({"policy": "tests.toys:Flyer"}, Flyer, CORRIDOR, {"max_episode_steps": 200}),
-        ({"policy": "tests.toys:Flyer", "greedy": True}, Flyer, CORRIDOR, {"max_episode_steps": 200}),
+        (
+            {"policy": "tests.toys:Flyer", "greedy": True},
+            Flyer,
+            CORRIDOR,
+            {"max_episode_steps": 200},
+        ),
         (
             {"policy": "bot", "environment.name": LEVEL},
             BotPolicy,
@@ -124,7 +131,9 @@ def test_an_empty_folder_of_a_reward_leaves_the_agents_out():
 def test_an_environment_of_the_same_family_takes_a_runs_options():
     other = "tests.toys:OtherHorizonCorridor"
 
-    setup = evaluation_setup.check(played(**AGENT | {"agent.dir": "horizon", "environment.name": other}))
+    setup = evaluation_setup.check(
+        played(**AGENT | {"agent.dir": "horizon", "environment.name": other})
+    )
 
     assert (setup.environment, setup.options) == (other, {"max_episode_steps": 12})
     assert setup.spec.observation["tokens"].shape == (12,)
@@ -163,7 +172,10 @@ SETUPS_REFUSED = [
         "agent.dir=None: must be a folder: give it with --config.agent.dir=DIR",
     ),
     ({"agent.checkpoint": "x"}, "agent.checkpoint='x': must be latest, best or a step"),
-    ({"reward.dir": "nowhere"}, "reward.dir='nowhere': must be an existing folder, or a .safetensors file"),
+    (
+        {"reward.dir": "nowhere"},
+        "reward.dir='nowhere': must be an existing folder, or a .safetensors file",
+    ),
     (
         {"reward.step": 1, "environment.name": "NetHackScore-v1"},
         "reward.step=1: must be left at None, or given together with reward.dir",

@@ -1,4 +1,6 @@
-"""Collections: what a dataset holds is what its games show, and a stopped collection goes on to the same dataset."""
+"""Collections: what a dataset holds is what its games show, and a stopped collection goes on to the
+same dataset.
+"""
 
 from __future__ import annotations
 
@@ -87,18 +89,24 @@ def datasets(tmp_path_factory):
 
 
 def contents(folder):
-    """The bytes of all files but for those that say with how many workers, when and by what command they were written."""
+    """The bytes of all files but for those that say with how many workers, when and by what command
+    they were written.
+    """
     left_out = ("config.json", "versions.json")
     files = [path for path in folder.rglob("*") if path.is_file() and path.name not in left_out]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def episodes_of(dataset):
-    return [json.loads(line) for line in (dataset.folder / "episodes.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line) for line in (dataset.folder / "episodes.jsonl").read_text().splitlines()
+    ]
 
 
 def played_again(dataset, seed, player, fields=()):
-    """The observations of an episode, each with the reward that came with it, and the episode's return."""
+    """The observations of an episode, each with the reward that came with it, and the episode's
+    return.
+    """
     name = dataset.meta["config"]["environment"]["name"]
     options = {"max_episode_steps": dataset.meta["config"]["environment"]["max_episode_steps"]}
     missing = [field for field in fields if field not in registry.spec(name, **options).observation]
@@ -141,7 +149,13 @@ def test_numbers_of_a_pair_are_those_of_the_last_step(datasets):
 
     last = dataset.data["blstats"][:, :, -1]
     # Positions in nle's blstats.
-    for name, position in (("score", 9), ("dlvl", 12), ("gold", 13), ("experience_level", 18), ("turns", 20)):
+    for name, position in (
+        ("score", 9),
+        ("dlvl", 12),
+        ("gold", 13),
+        ("experience_level", 18),
+        ("turns", 20),
+    ):
         np.testing.assert_array_equal(dataset.info[name], last[:, :, position])
 
 
@@ -174,9 +188,12 @@ def test_pairs_are_drawn_of_all_games_that_are_long_enough(datasets):
     by_episode = {row["episode"]: row for row in episodes_of(dataset)}
     # Of the games that are played, every fifth seed.
     assert all(row["seed"] % 5 == 0 for row in by_episode.values())
-    assert set(dataset.meta["left_out_episodes"]) | set(by_episode) == set(range(dataset.meta["episodes"]))
+    assert set(dataset.meta["left_out_episodes"]) | set(by_episode) == set(
+        range(dataset.meta["episodes"])
+    )
     for episode, seed, length in zip(
-        *(dataset.info[name].ravel() for name in ("episode", "episode_seed", "episode_length")), strict=True
+        *(dataset.info[name].ravel() for name in ("episode", "episode_seed", "episode_length")),
+        strict=True,
     ):
         assert by_episode[episode]["seed"] == seed
         assert by_episode[episode]["length"] == length == 20
@@ -187,7 +204,9 @@ def test_pairs_are_drawn_of_all_games_that_are_long_enough(datasets):
 def test_no_sub_sequence_is_used_twice(datasets, name):
     dataset = datasets(name)
 
-    starts = Counter(zip(dataset.info["episode"].ravel(), dataset.info["step"].ravel(), strict=True))
+    starts = Counter(
+        zip(dataset.info["episode"].ravel(), dataset.info["step"].ravel(), strict=True)
+    )
     assert max(starts.values()) == 1
 
 
@@ -208,7 +227,9 @@ def test_a_stopped_collection_goes_on_to_the_same_dataset(datasets, tmp_path, mo
 
 @pytest.fixture
 def played_by_agents(tmp_path, monkeypatch):
-    """A collection of two agents that always take action 0; the episodes that each was asked to play, in order."""
+    """A collection of two agents that always take action 0; the episodes that each was asked to
+    play, in order.
+    """
     requests = []
 
     def play_zeros(agent, environment, options, episodes, seeds, actions_file, how, stop):
@@ -253,7 +274,9 @@ def test_pairs_of_agents_hold_the_games_of_their_actions(played_by_agents):
 
     # Action 0 leaves the number as it is.
     first = dataset.info["episode_seed"] % 97
-    np.testing.assert_array_equal(dataset.data["blstats"][..., 0], np.repeat(first[..., None], 10, -1))
+    np.testing.assert_array_equal(
+        dataset.data["blstats"][..., 0], np.repeat(first[..., None], 10, -1)
+    )
     np.testing.assert_array_equal(dataset.info["score"], first)
 
 
@@ -269,7 +292,9 @@ NO_CAPTIONS = (
     ("limit", "number", "changes", "line"),
     [("MAX_EMPTY_GAMES", 2, {}, NO_GAME), ("MAX_EQUAL_SEQUENCES", 100, SILENT, NO_CAPTIONS)],
 )
-def test_games_that_give_no_pair_are_refused_in_one_line(tmp_path, monkeypatch, limit, number, changes, line):
+def test_games_that_give_no_pair_are_refused_in_one_line(
+    tmp_path, monkeypatch, limit, number, changes, line
+):
     monkeypatch.setattr(collection, limit, number)
     # The same command plays one more game and refuses again.
     for games in (2, 3):

@@ -18,7 +18,9 @@ REWARDED = 3
 
 
 def step_of(step: int, with_reward: bool) -> WatchedStep:
-    """A step of an episode of five actions; the third pays an intrinsic reward, or one of the task."""
+    """A step of an episode of five actions; the third pays an intrinsic reward, or one of the
+    task.
+    """
     pays = float(step == REWARDED)
     return WatchedStep(
         step=step,
@@ -41,7 +43,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drawn_steps(keys: Iterable[str | None], with_reward: bool = True) -> tuple[list[int], Playback]:
-    """Shows the episode at full speed; each look for a key gets the next of `keys`, and any key at the end of the episode."""
+    """Shows the episode at full speed; each look for a key gets the next of `keys`, and any key at
+    the end of the episode.
+    """
     drawn: list[int] = []
     typed = iter(keys)
 

@@ -34,7 +34,9 @@ def driver(tmp_path):
 
 
 def fact(driver, name):
-    return driver.execute_script(f"return document.querySelector('[data-fact=\"{name}\"]').textContent")
+    return driver.execute_script(
+        f"return document.querySelector('[data-fact=\"{name}\"]').textContent"
+    )
 
 
 def text_of(driver, name):
@@ -61,7 +63,9 @@ def test_every_step_shows_what_was_filmed(driver):
         rows = shot.chars[step].tolist()
         expected = ["".join(chr(c) if 32 <= c < 127 else " " for c in row) for row in rows]
         assert text_of(driver, "screen").split("\n") == expected
-        assert text_of(driver, "message").strip() == as_text(shot.texts[shot.text_index[step]]).strip()
+        assert (
+            text_of(driver, "message").strip() == as_text(shot.texts[shot.text_index[step]]).strip()
+        )
         numbers = {
             "intrinsic reward here": (shot.intrinsic[step], 6e-4),
             "intrinsic return so far": (shot.intrinsic[: step + 1].sum(), 1e-2),
@@ -70,7 +74,9 @@ def test_every_step_shows_what_was_filmed(driver):
             "message seen (times)": (shot.text_count[step], 0),
         }
         for name, (value, apart) in numbers.items():
-            assert float(fact(driver, name).replace(",", "")) == pytest.approx(value, abs=apart), name
+            assert float(fact(driver, name).replace(",", "")) == pytest.approx(value, abs=apart), (
+                name
+            )
         assert fact(driver, "next action") == shot.action_names[shot.actions[step]]
         row = driver.find_element("css selector", "#probabilities .chosen").text.split("\n")
         assert row[0] == shot.action_names[shot.actions[step]]
@@ -98,7 +104,8 @@ def test_keys_buttons_and_jumps(driver):
     assert step() == paid[-1]
     assert len(driver.find_elements("css selector", "#moments button")) == len(paid)
     driver.find_element("id", "restart").click()
-    # So slowly that it is not at its end by itself before the next key, which would start it again there: that takes over a minute.
+    # So slowly that it is not at its end by itself before the next key, which would start it again
+    # there: that takes over a minute.
     driver.execute_script("document.getElementById('speed').value = '2'")
     press(driver, " ")
     deadline = time.monotonic() + 60
@@ -126,7 +133,9 @@ def test_a_grid_is_shown_as_minigrid_draws_it(tmp_path):
     for step in (0, 7, len(shot) - 1):
         seek(driver, step)
         picture = (
-            driver.find_element("id", "picture").get_attribute("src").removeprefix("data:image/png;base64,")
+            driver.find_element("id", "picture")
+            .get_attribute("src")
+            .removeprefix("data:image/png;base64,")
         )
         assert base64.b64decode(picture) == shot.pictures[step]
         message = shot.texts[shot.text_index[step]].rstrip(b"\0").decode("latin-1")

@@ -71,7 +71,9 @@ def test_random_actions_have_equal_probabilities():
     free = RandomPolicy().probabilities({}, RECALL)
 
     np.testing.assert_array_equal(masked, [[0, 0.5, 0, 0.5, 0], [0] * 5])
-    np.testing.assert_array_equal(free, np.full(RECALL.num_actions, 1 / RECALL.num_actions, np.float32))
+    np.testing.assert_array_equal(
+        free, np.full(RECALL.num_actions, 1 / RECALL.num_actions, np.float32)
+    )
 
 
 def test_logits_of_actions_that_a_state_lacks_are_masked():
@@ -101,7 +103,9 @@ def test_fixed_shares_are_fitted_to_the_return(monkeypatch):
     shares = np.array(fixed_shares.fit("BabyAI-GoToObjS4-v0", {"change": "adj_synonym"}, 1))
 
     # Who has to face things turns and walks.
-    np.testing.assert_allclose(shares, [0.119443, 0.254087, 0.509464, 0.02571, 0.043401, 0.047895], rtol=1e-4)
+    np.testing.assert_allclose(
+        shares, [0.119443, 0.254087, 0.509464, 0.02571, 0.043401, 0.047895], rtol=1e-4
+    )
     assert progress.entries[0] == (160, "episodes", "fit the best fixed shares of actions", 0)
     assert progress.entries[-1] == (160, {"mean return": pytest.approx(0.3360937)})
 

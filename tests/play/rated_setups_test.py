@@ -27,7 +27,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A reward of the message, one that reads the status line and the map too, both with evaluations 0 and 1."""
+    """A reward of the message, one that reads the status line and the map too, both with
+    evaluations 0 and 1.
+    """
     folder = tmp_path_factory.mktemp("runs")
     make_dataset(folder / "dataset", pairs=60, glyphs=True)
     small = {"network.hidden_dim": 16}
@@ -153,7 +155,11 @@ def test_the_threshold_is_rounded_where_the_agents_was(runs, texts, tmp_path):
 
 
 def test_a_reward_of_several_fields_rates_episodes_and_films(runs):
-    changes = {"environment.max_episode_steps": 90, "reward.dir": str(runs / "more"), "reward.quantile": None}
+    changes = {
+        "environment.max_episode_steps": 90,
+        "reward.dir": str(runs / "more"),
+        "reward.quantile": None,
+    }
     who = check(evaluate_config(**changes))
     assert who.options["fields"] == ["glyphs"]
     assert who.rater.fields == ("message", "blstats", "glyphs")
@@ -173,5 +179,9 @@ def test_a_reward_of_several_fields_rates_episodes_and_films(runs):
     assert len(film.texts) > len(set(film.texts)), "one message pays differently on other screens"
     np.testing.assert_array_equal(film.text_count[:-1], record.text_count)
     np.testing.assert_array_equal(film.paid[film.text_index], film.normalised[film.text_index])
-    with pytest.raises(UserError, match=r"must be a reward that reads what Recall-v0 shows, not .*glyphs"):
-        check(evaluate_config(**{"environment.name": "Recall-v0", "reward.dir": str(runs / "more")}))
+    with pytest.raises(
+        UserError, match=r"must be a reward that reads what Recall-v0 shows, not .*glyphs"
+    ):
+        check(
+            evaluate_config(**{"environment.name": "Recall-v0", "reward.dir": str(runs / "more")})
+        )

@@ -38,7 +38,9 @@ def test_the_checkpoint_is_the_evaluations_unless_another_is_named(
 def test_a_checkpoint_without_an_agent_is_refused(folder: str | None) -> None:
     config = ReplayConfig(agent=ReplayedAgent(dir=folder, checkpoint="best"))
 
-    with pytest.raises(UserError, match=r"^config\.agent\.checkpoint='best': must be None without an agent"):
+    with pytest.raises(
+        UserError, match=r"^config\.agent\.checkpoint='best': must be None without an agent"
+    ):
         replay.agent_of(config, {"policy": "random", "checkpoint": None})
 
 
@@ -51,13 +53,17 @@ def rows_of_evaluation(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> Callable[
 def test_an_evaluation_of_texts_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = rows_of_evaluation(monkeypatch, [{"index": 0, "return": 1.0, "dialogue": {}}])
 
-    with pytest.raises(UserError, match=r"config\.evaluation='runs/texts': must be an evaluation of games"):
+    with pytest.raises(
+        UserError, match=r"config\.evaluation='runs/texts': must be an evaluation of games"
+    ):
         chosen("0")
 
 
 def test_a_return_of_nan_is_neither_best_nor_worst(monkeypatch: pytest.MonkeyPatch) -> None:
     returns = (None, 2.0, None, 1.0)
-    rows: Rows = [{"index": index, "return": value, "actions": ""} for index, value in enumerate(returns)]
+    rows: Rows = [
+        {"index": index, "return": value, "actions": ""} for index, value in enumerate(returns)
+    ]
     chosen = rows_of_evaluation(monkeypatch, rows)
 
     assert [row["index"] for row in chosen("best,worst,0")] == [1, 3, 0]

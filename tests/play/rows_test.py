@@ -37,7 +37,12 @@ def test_a_row_of_text_counts_actions_and_tokens() -> None:
     assert row["seed"] == seeds.derive(7, "evaluate_text", "environment", 3)
     assert (row["index"], row["return"], row["length"], row["token_return"]) == (3, 1.25, 2, 2.75)
     # The second action has no end: it was cut.
-    assert (row["actions_cut"], row["tokens_said"], row["divergence"], row["entropy"]) == (1, 3, 1.5, 7.0)
+    assert (row["actions_cut"], row["tokens_said"], row["divergence"], row["entropy"]) == (
+        1,
+        3,
+        1.5,
+        7.0,
+    )
     assert row["tokens"][0]["pieces"] == ["c", task.tokenizer().decode([end])]
     assert row["tokens"][1]["by_values"] == ["a"]
     assert (row["tokens"][0]["policy"], row["tokens"][0]["q"]) == ([-2.0, -3.0], [0.0, -1.0])
@@ -54,7 +59,9 @@ ROW = {"return": 2.0, "length": 5, "failed_requests": 1}
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
-    """The journal of an evaluation that was resumed once; of its first three episodes it has the second."""
+    """The journal of an evaluation that was resumed once; of its first three episodes it has the
+    second.
+    """
     with Journal(tmp_path) as journal:
         for row in EARLIER:
             journal.append(row)
@@ -85,7 +92,9 @@ def test_missing_episodes_are_appended_and_all_come_by_index(
     assert rows == [second, EARLIER[1], first]
 
 
-def test_the_progress_counts_earlier_episodes_too(journal: Journal, progress: RecordedProgress) -> None:
+def test_the_progress_counts_earlier_episodes_too(
+    journal: Journal, progress: RecordedProgress
+) -> None:
     play_missing(journal, 3, "t", lambda _: iter((2, 0)), row_of, "tokens")
 
     begin, first, second = progress.entries
@@ -111,7 +120,10 @@ def test_a_policy_plays_the_episodes_that_a_journal_lacks(
     calls: list[Any] = []
 
     def play(
-        *arguments: Any, on_death: Callable[[int], None], on_steps: Callable[[int], None], **more: Any
+        *arguments: Any,
+        on_death: Callable[[int], None],
+        on_steps: Callable[[int], None],
+        **more: Any,
     ) -> Iterator[str]:
         calls.append((arguments, more))
         on_death(3)

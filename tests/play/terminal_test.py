@@ -25,7 +25,9 @@ def sight() -> Iterator[watching.WatchedStep]:
 
 
 def view(sight: watching.WatchedStep, height: int, name: str = "wait") -> Group:
-    return terminal.view(sight, terminal.RewardTotals(), lambda _: name, "title", "paused", "KEYS", height)
+    return terminal.view(
+        sight, terminal.RewardTotals(), lambda _: name, "title", "paused", "KEYS", height
+    )
 
 
 def lines(group: Group) -> list[str]:
@@ -54,7 +56,14 @@ def test_the_cursor_stands_on_the_hero(sight, height):
 def test_a_high_terminal_shows_numbers_and_probabilities(sight):
     shown = "\n".join(lines(view(sight, 38)))
 
-    for title in ("title", "return", "intrinsic ret", "message reward", "message seen", "next action"):
+    for title in (
+        "title",
+        "return",
+        "intrinsic ret",
+        "message reward",
+        "message seen",
+        "next action",
+    ):
         assert title in shown
     assert "KEYS" in shown
 
@@ -86,7 +95,9 @@ def column_of_texts(table) -> list[str]:
 def test_messages_are_listed_by_count_and_by_what_they_paid(tallies):
     frequent, paid = terminal.message_tables(tallies, "episode 0", 100)
 
-    assert column_of_texts(frequent)[:3] == ["c", "a", "b"], "equal counts in the order of their texts"
+    assert column_of_texts(frequent)[:3] == ["c", "a", "b"], (
+        "equal counts in the order of their texts"
+    )
     assert column_of_texts(paid)[0] == "a"
     assert column_of_texts(paid)[-1] == "b"
     assert "c" not in column_of_texts(paid), "it paid nothing"

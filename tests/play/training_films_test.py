@@ -162,9 +162,7 @@ def test_a_dead_process_costs_one_line_and_one_film(
     films.update(40)
     films.update_until(films.is_idle)
 
-    line = (
-        "no film of the newest recorded game: the process that made it died, or needed more than 10 minutes\n"
-    )
+    line = "no film of the newest recorded game: the process that made it died, or needed more than 10 minutes\n"
     assert capfd.readouterr().err == line
     assert len(films.written(tmp_path)) == 1
 
@@ -219,16 +217,23 @@ def test_a_film_has_what_the_trainings_reward_pays(tmp_path: Path, reward: str) 
     ("changes", "line"),
     [
         ({"record_every": 0}, "must be 0 without record_every: a film shows a recorded game"),
-        ({"environment__name": "Recall-v0"}, "must be 0: Recall-v0 has no screen to make a movie of"),
+        (
+            {"environment__name": "Recall-v0"},
+            "must be 0: Recall-v0 has no screen to make a movie of",
+        ),
     ],
 )
-def test_what_cannot_be_filmed_is_refused(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
+def test_what_cannot_be_filmed_is_refused(
+    tmp_path: Path, changes: dict[str, Any], line: str
+) -> None:
     with pytest.raises(UserError, match=rf"^config\.film_every_seconds=0\.5: {line}$"):
         TrainingFilms.check(agent_config(config_of(**changes)), tmp_path)
 
 
 @pytest.mark.extra
-def test_a_training_shows_its_games_while_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_shows_its_games_while_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is stopped once it has shown one."""
     stop = Interruption()
     write_film = MetricsWriter.write_film

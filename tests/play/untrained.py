@@ -24,7 +24,9 @@ def state_of(network: Any, step: int) -> Any:
 
 
 def write(folder: Path, variant: str, changes: dict[str, Any], returns: Any = None) -> Any:
-    """Writes a run of a variant of train_agent with a checkpoint for each step of `returns`; gives its network."""
+    """Writes a run of a variant of train_agent with a checkpoint for each step of `returns`; gives
+    its network.
+    """
     config = load_config("train_agent", variant, changes)
     run_folder.describe(folder, run_folder.as_plain(config))
     training = agent_config(config)

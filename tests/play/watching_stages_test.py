@@ -1,4 +1,6 @@
-"""evaluate, replay and visualize: what they check, in which order they write, and continuing after a stop."""
+"""evaluate, replay and visualize: what they check, in which order they write, and continuing after
+a stop.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,26 @@ from rich.console import Console
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import EXIT_CODE
 from motif_jax.envs.recording import Recording
-from motif_jax.play import evaluate, evaluation_files, evaluation_setup, keyboard, replay, visualize, watching
+from motif_jax.play import (
+    evaluate,
+    evaluation_files,
+    evaluation_setup,
+    keyboard,
+    replay,
+    visualize,
+    watching,
+)
 from tests.play import untrained
 from tests.reward_fixtures import load_config
 
 
 def evaluate_config(**changes):
-    values = {"episodes": 3, "resamples": 50, "forms.ttyrec": False, "environment.max_episode_steps": 30}
+    values = {
+        "episodes": 3,
+        "resamples": 50,
+        "forms.ttyrec": False,
+        "environment.max_episode_steps": 30,
+    }
     return load_config("evaluate", "smoke", {**values, **changes})
 
 
@@ -112,7 +127,11 @@ def test_a_replay_films_each_recording_once(tmp_path, stream):
     run(visualize, visualize_config(), recorded)
 
     # The folder has the second recording too.
-    run(replay, replay_config(recordings=f"{recorded},{recorded}/episode-00001.json"), tmp_path / "replayed")
+    run(
+        replay,
+        replay_config(recordings=f"{recorded},{recorded}/episode-00001.json"),
+        tmp_path / "replayed",
+    )
 
     films = films_of(tmp_path / "replayed")
     assert list(films) == ["episode-00000", "episode-00001"]
@@ -123,7 +142,9 @@ def test_a_replay_films_each_recording_once(tmp_path, stream):
 
 @pytest.fixture
 def show(tmp_path, stream, monkeypatch):
-    """Shows episodes on the terminal while keys are typed; gives (title, step, state) of each view."""
+    """Shows episodes on the terminal while keys are typed; gives (title, step, state) of each
+    view.
+    """
 
     def shown(*keys, episodes=1):
         typed = iter(keys)
@@ -233,7 +254,9 @@ def evaluation(evaluated, tmp_path):
 
 
 def stop_after_first_film(monkeypatch):
-    """The first film ends with a SIGTERM to this process; gives the seeds of all films that are made."""
+    """The first film ends with a SIGTERM to this process; gives the seeds of all films that are
+    made.
+    """
     film_recording = watching.film_recording
     seeds = []
 
@@ -292,7 +315,9 @@ def test_a_stopped_replay_goes_on_after_the_last_film(evaluation, tmp_path, monk
 
 @pytest.fixture
 def replayed(evaluation, tmp_path, monkeypatch):
-    """A config of a replay that has ended, its folder, and the seeds of the films that are made from now on."""
+    """A config of a replay that has ended, its folder, and the seeds of the films that are made
+    from now on.
+    """
     config = replay_config(evaluation=str(evaluation), episodes="all")
     run(replay, config, tmp_path / "r")
     seeds = []

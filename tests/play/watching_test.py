@@ -146,7 +146,8 @@ def test_a_film_of_the_game_shows_its_screen_and_numbers():
 def test_a_film_has_the_values_and_probabilities_of_a_network():
     film = film_of("NetHackScore-v1", OPTIONS, MadeUpPolicy(), 5)
 
-    # Of the made-up policy: the sine of the step, and one action that is e^2 times as likely as the others.
+    # Of the made-up policy: the sine of the step, and one action that is e^2 times as likely as the
+    # others.
     np.testing.assert_allclose(film.values, np.sin(np.arange(1, 121) / 9), rtol=1e-5)
     likely = np.exp(2) / (np.exp(2) + 22)
     np.testing.assert_allclose(film.probabilities.max(-1), likely, rtol=1e-5)
@@ -218,8 +219,16 @@ def test_pictures_of_a_film_are_made_smaller():
     maker.add(watching.WatchedStep(0, {}, frame, None, 0, None, 0.0, 0.5, None, 2))
     film = maker.film({})
     [picture] = [Image.open(io.BytesIO(picture)) for picture in film.pictures]
-    assert (picture.format, picture.size, picture.getpixel((0, 0))) == ("PNG", (320, 240), (7, 7, 7))
-    assert (film.chars.shape, film.colors.shape, film.cursor.tolist()) == ((1, 1, 1), (1, 1, 1), [[-1, -1]])
+    assert (picture.format, picture.size, picture.getpixel((0, 0))) == (
+        "PNG",
+        (320, 240),
+        (7, 7, 7),
+    )
+    assert (film.chars.shape, film.colors.shape, film.cursor.tolist()) == (
+        (1, 1, 1),
+        (1, 1, 1),
+        [[-1, -1]],
+    )
 
 
 def test_a_policy_that_runs_out_ends_the_episode_there(monkeypatch):
@@ -234,7 +243,9 @@ def test_a_policy_that_runs_out_ends_the_episode_there(monkeypatch):
     assert steps[-1].end == 0
 
 
-@pytest.mark.parametrize("change", [{"info": {"return": 7.0}}, {"digest": "0" * 32}], ids=["info", "digest"])
+@pytest.mark.parametrize(
+    "change", [{"info": {"return": 7.0}}, {"digest": "0" * 32}], ids=["info", "digest"]
+)
 def test_a_replay_that_differs_is_refused(change):
     recording = record_actions("Recall-v0", {"delay": 3}, 4, np.array([0, 1, 2, 3, 1]))
     changed = dataclasses.replace(recording, **change)

@@ -88,7 +88,13 @@ def test_rewards_that_are_not_finite_are_refused(path: Path, reward: float) -> N
 def test_a_written_log_has_the_published_layout(tmp_path: Path) -> None:
     dialogue = {"texts": ["a", "b", "c", "d"], "rewards": [None, 1.5, None, -0.5]}
     rows = [
-        {"dialogue": dialogue, "return": 1.0, "token_return": 3.0, "entropy": 0.25, "divergence": 0.5},
+        {
+            "dialogue": dialogue,
+            "return": 1.0,
+            "token_return": 3.0,
+            "entropy": 0.25,
+            "divergence": 0.5,
+        },
         {"dialogue": {"texts": ["x"], "rewards": [2]}, "return": 2.0, "token_return": 5.0},
     ]
     published_log.write(tmp_path / "log.pkl", rows, {"seed": 1})
@@ -106,7 +112,11 @@ def test_a_written_log_has_the_published_layout(tmp_path: Path) -> None:
 
 def test_entropies_that_are_not_finite_are_not_compared(tmp_path: Path) -> None:
     write_log(tmp_path / "log.pkl", [1.0, 2.0], [0.5, float("nan")])
-    options = {"methods": f"a={tmp_path / 'log.pkl'}", "published_task": "wordle", "measure": "entropy"}
+    options = {
+        "methods": f"a={tmp_path / 'log.pkl'}",
+        "published_task": "wordle",
+        "measure": "entropy",
+    }
     line = r"config\.measure=entropy: .*log\.pkl has numbers of it that are not finite"
     with pytest.raises(UserError, match=line):
         compare.run(load_config("compare", "smoke", options), tmp_path / "out")

@@ -1,4 +1,6 @@
-"""export_text_agent and export_language_agent: what they write, that our own load and transformers say the same with it, what they refuse."""
+"""export_text_agent and export_language_agent: what they write, that our own load and transformers
+say the same with it, what they refuse.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ from tests.lm import talkers
 from tests.processes import REPOSITORY
 from tests.reward_fixtures import load_config, run_stage
 
-GAME = Dialogue(("crane", "<b><b><y><b><b>", "moist", "<g><g><g><g><g>"), (-1.0, None, 0.0, None), True)
+GAME = Dialogue(
+    ("crane", "<b><b><y><b><b>", "moist", "<g><g><g><g><g>"), (-1.0, None, 0.0, None), True
+)
 TALK = Dialogue(("Is the dog red?", "Yes, it is.", "Bye"), (None, 1.0, None), False)
 
 
@@ -45,7 +49,9 @@ def text_agent(folder: Path, kind: str) -> Path:
     if kind == "wordle":
         return made_agents.write(folder / kind)
     tokenizer = folder / f"{kind}_tokens"
-    byte_pairs.save(tokenizer, byte_pairs.train(["is the dog red?", "yes it is"] * 3, "gpt2", 300), "gpt2")
+    byte_pairs.save(
+        tokenizer, byte_pairs.train(["is the dog red?", "yes it is"] * 3, "gpt2", 300), "gpt2"
+    )
     return made_agents.write(folder / kind, task="dialogues", options={"tokenizer": str(tokenizer)})
 
 
@@ -57,7 +63,9 @@ def tokens_of(tokenizer: TextTokenizer, kind: str) -> tuple[str, list[int]]:
 def agent_logits(agent: agent_folder.SavedAgent, tokens: list[int]) -> np.ndarray:
     """The policy's logits float32 [T, V] of the agent as it is trained."""
     rows = jnp.asarray([tokens])
-    return np.asarray(agent.network.readouts(agent.params, rows, jnp.ones(rows.shape, bool)).logits)[0]
+    return np.asarray(
+        agent.network.readouts(agent.params, rows, jnp.ones(rows.shape, bool)).logits
+    )[0]
 
 
 @pytest.mark.slow
@@ -71,18 +79,24 @@ def test_agents_that_transformers_has_no_form_for_are_refused(tmp_path: Path) ->
 
 
 def language_agent(folder: Path, architecture: str, **values: Any) -> Path:
-    """A run of train_language_agent with one checkpoint of random numbers, low-rank additions among them."""
+    """A run of train_language_agent with one checkpoint of random numbers, low-rank additions among
+    them.
+    """
     config = load_config("train_language_agent", "smoke")
     options = {
         "network.model": str(talkers.write(folder / "base", architecture)),
         "network.prompt_tokens": 160,
     }
-    config.update_from_flattened_dict({**options, "lora.patterns": "*/attention/*", "lora.rank": 2, **values})
+    config.update_from_flattened_dict(
+        {**options, "lora.patterns": "*/attention/*", "lora.rank": 2, **values}
+    )
     run = folder / "run"
     run.mkdir()
     (run / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
     fresh = settings.make_network(settings.resolved(agent_config(config))).init(jax.random.key(0))
-    params = jax.tree.map(lambda leaf: jax.random.normal(jax.random.key(leaf.size), leaf.shape) / 3, fresh)
+    params = jax.tree.map(
+        lambda leaf: jax.random.normal(jax.random.key(leaf.size), leaf.shape) / 3, fresh
+    )
     with agent_checkpoints.open_checkpoints(run, 5) as checkpoints:
         metrics = {agent_checkpoints.BEST_METRIC: 1.0}
         agent_checkpoints.save(checkpoints, 64, {"params": params}, {"steps": 64}, metrics, False)
@@ -100,16 +114,22 @@ def test_an_exported_language_agent_has_merged_weights_and_its_heads(
     params, _ = agent_policy.restore(run, "latest", network)
     prompt = "you see a red ball"
     opened = language.load(folder)
-    logits, value = jax.jit(network.logits_and_values)(params, jnp.asarray(opened.tokenizer.encode([prompt])))
+    logits, value = jax.jit(network.logits_and_values)(
+        params, jnp.asarray(opened.tokenizer.encode([prompt]))
+    )
     head = exported.ACTION_HEAD
     assert (folder / head).exists() == (policy == "actions")
     if policy == "score":
-        np.testing.assert_allclose(opened.score([prompt], network.spec.action_names)[0], logits[0], atol=1e-5)
+        np.testing.assert_allclose(
+            opened.score([prompt], network.spec.action_names)[0], logits[0], atol=1e-5
+        )
     for file, name, expected in ((exported.VALUES, "value", value), (head, "actions", logits)):
         if name not in network.heads.configs:
             continue
         with safe_open(folder / file, framework="numpy") as tensors:
-            assert json.loads(tensors.metadata()["about"])["actions"] == list(network.spec.action_names)
+            assert json.loads(tensors.metadata()["about"])["actions"] == list(
+                network.spec.action_names
+            )
             read: dict[str, Any] = {}
             for key in tensors.keys():  # noqa: SIM118 - it is not a dict
                 _, _, layer, part = key.split(".")
@@ -142,16 +162,21 @@ for folder, text in json.loads(sys.argv[1]):
 def test_transformers_says_the_same(tmp_path: Path) -> None:
     python = REPOSITORY / ".venv-vllm" / "bin" / "python"
     if not python.exists():
-        pytest.skip("the environment with transformers is not there: bash launch/setup_vllm_cpu.sh makes it")
+        pytest.skip(
+            "the environment with transformers is not there: bash launch/setup_vllm_cpu.sh makes it"
+        )
     runs = {kind: text_agent(tmp_path, kind) for kind in ("wordle", "bytes")}
     agents = {kind: agent_folder.load(run) for kind, run in runs.items()}
     folders = {
-        kind: exported_by("export_text_agent", run, tmp_path / f"export_{kind}") for kind, run in runs.items()
+        kind: exported_by("export_text_agent", run, tmp_path / f"export_{kind}")
+        for kind, run in runs.items()
     }
     arguments = [(str(folders[kind]), tokens_of(agents[kind].tokenizer, kind)[0]) for kind in runs]
     environment = {**os.environ, **tiny_judge.ENVIRONMENT}
     command = [str(python), "-c", OPEN, json.dumps(arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, check=False, env=environment
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     for kind, agent in agents.items():
         with np.load(folders[kind] / "logits.npz") as arrays:

@@ -1,4 +1,6 @@
-"""Exports have a chat template that renders what the agent was trained on: the model's own, or that of its delimiters."""
+"""Exports have a chat template that renders what the agent was trained on: the model's own, or that
+of its delimiters.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def exported(folder: Path, family: str, turns: str) -> tuple[agent_folder.SavedA
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("turns", ["own", "new"])
-def test_an_exported_template_gives_the_tokens_of_training(tmp_path: Path, family: str, turns: str) -> None:
+def test_an_exported_template_gives_the_tokens_of_training(
+    tmp_path: Path, family: str, turns: str
+) -> None:
     agent, model = exported(tmp_path, family, turns)
 
     template = chat_template.read(model)
@@ -44,10 +48,14 @@ def test_an_exported_template_gives_the_tokens_of_training(tmp_path: Path, famil
     tokenizer = lm.load(str(model)).tokenizer
     for dialogue in (TALK, AGAIN):
         roles = ["user" if reward is None else "assistant" for reward in dialogue.rewards]
-        messages = [{"role": role, "content": text} for role, text in zip(roles, dialogue.texts, strict=True)]
+        messages = [
+            {"role": role, "content": text}
+            for role, text in zip(roles, dialogue.texts, strict=True)
+        ]
         item = tokenise(dialogue, agent.tokenizer, constant(0.0))
         tokens = [*item.tokens.tolist(), *to_act(dialogue, agent.tokenizer)]
-        # As transformers tokenises a rendered template, and as whoever forgets that it has the special tokens.
+        # As transformers tokenises a rendered template, and as whoever forgets that it has the
+        # special tokens.
         for special in (False, True):
             assert tokenizer.encode([template.prompt(messages)], special) == [tokens]
 

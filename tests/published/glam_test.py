@@ -35,8 +35,12 @@ def config(model: Path, file: Path):
     return load_config("import_torch", "glam", values)
 
 
-def write_checkpoint(path: Path, model: Path, heads: bool = True, drop: str = "") -> dict[str, np.ndarray]:
-    """Writes the file of a training, or without heads of a cloning; returns its tensors by their names there."""
+def write_checkpoint(
+    path: Path, model: Path, heads: bool = True, drop: str = ""
+) -> dict[str, np.ndarray]:
+    """Writes the file of a training, or without heads of a cloning; returns its tensors by their
+    names there.
+    """
     rng = np.random.default_rng(0)
     prefix = "module._LLM_model." if heads else ""
     weights = load_file(model / "model.safetensors")

@@ -1,4 +1,6 @@
-"""Published checkpoints of ILQL as run folders: every part lands where it belongs, and what does not fit is refused."""
+"""Published checkpoints of ILQL as run folders: every part lands where it belongs, and what does
+not fit is refused.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,27 @@ POSITIONS = 16
 def trunk(rng, start, width=WIDTH):
     """A GPT-2's tensors as transformers 4.16 saves them, masks and all."""
     sizes = {"wte.weight": (TOKENS, width), "wpe.weight": (POSITIONS, width)}
-    for name in ("ln_f", *(f"h.{layer}.ln_{number}" for layer in range(LAYERS) for number in (1, 2))):
+    for name in (
+        "ln_f",
+        *(f"h.{layer}.ln_{number}" for layer in range(LAYERS) for number in (1, 2)),
+    ):
         sizes |= {f"{name}.weight": (width,), f"{name}.bias": (width,)}
     for layer in range(LAYERS):
         for name, inside, outside in (
             ("attn.c_attn", width, 3 * width), ("attn.c_proj", width, width), ("mlp.c_fc", width, 4 * width), ("mlp.c_proj", 4 * width, width),
         ):  # fmt: skip
-            sizes |= {f"h.{layer}.{name}.weight": (inside, outside), f"h.{layer}.{name}.bias": (outside,)}
+            sizes |= {
+                f"h.{layer}.{name}.weight": (inside, outside),
+                f"h.{layer}.{name}.bias": (outside,),
+            }
     tensors = {
         f"{start}transformer.{name}": rng.normal(0, 0.3, shape).astype(np.float32)
         for name, shape in sizes.items()
     }
     for layer in range(LAYERS):
-        tensors[f"{start}transformer.h.{layer}.attn.bias"] = np.ones((1, 1, POSITIONS, POSITIONS), np.uint8)
+        tensors[f"{start}transformer.h.{layer}.attn.bias"] = np.ones(
+            (1, 1, POSITIONS, POSITIONS), np.uint8
+        )
         tensors[f"{start}transformer.h.{layer}.attn.masked_bias"] = np.array(-1e4, np.float32)
     tensors[f"{start}lm_head.weight"] = tensors[f"{start}transformer.wte.weight"]
     return tensors
@@ -51,12 +61,20 @@ def head(rng, start, outputs):
         "2.weight": (outputs, inner),
         "2.bias": (outputs,),
     }
-    return {f"{start}.{name}": rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in sizes.items()}
+    return {
+        f"{start}.{name}": rng.normal(0, 0.3, shape).astype(np.float32)
+        for name, shape in sizes.items()
+    }
 
 
 def ilql(outputs=TOKENS):
     rng = np.random.default_rng(0)
-    tensors = trunk(rng, "model.") | trunk(rng, "lm_policy.") | trunk(rng, "lm_target.") | head(rng, "v", 1)
+    tensors = (
+        trunk(rng, "model.")
+        | trunk(rng, "lm_policy.")
+        | trunk(rng, "lm_target.")
+        | head(rng, "v", 1)
+    )
     for name in ("q", "q2", "target_q", "target_q2"):
         tensors |= head(rng, name, outputs)
     return tensors | {
@@ -66,10 +84,14 @@ def ilql(outputs=TOKENS):
 
 
 def config_of(tmp_path, content=None, **values):
-    """The config of an import of `content`, tensors by name, which is written first; None imports the file in `tmp_path`."""
+    """The config of an import of `content`, tensors by name, which is written first; None imports
+    the file in `tmp_path`.
+    """
     path = tmp_path / "model.pkl"
     if content is not None:
-        torch_files.write(path, {name: torch_files.tensor(array) for name, array in content.items()})
+        torch_files.write(
+            path, {name: torch_files.tensor(array) for name, array in content.items()}
+        )
     return load_config("import_ilql", "", {"file": str(path), "heads": 2, **values})
 
 

@@ -27,7 +27,9 @@ def foreign(name: str, number: int) -> str:
 
 def write_reward(path, golden, **more):
     named = recipe_tensors(golden("weight_shapes.json")["reward"])
-    model = {foreign(name, number): tensor(array) for number, (name, array) in enumerate(named.items())}
+    model = {
+        foreign(name, number): tensor(array) for number, (name, array) in enumerate(named.items())
+    }
     rng = np.random.default_rng(0)
     for name, shape in {"heads.critic.weight": (1, 512), "heads.critic.bias": (1,), "heads.p.weight": (23, 512),
                         "heads.p.bias": (23,)}.items():  # fmt: skip
@@ -55,7 +57,9 @@ def test_a_reward_gives_the_golden_rewards(golden, tmp_path, capsys):
     for target in (workdir, workdir / "model.safetensors"):
         reward = rewards.load(target)
         np.testing.assert_allclose(reward.raw(g["messages"]), g["reward"], rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(reward(g["messages"]), (g["reward"] - 0.25) / 2, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            reward(g["messages"]), (g["reward"] - 0.25) / 2, rtol=1e-5, atol=1e-5
+        )
     trained = read_run(workdir)
     assert trained.step == 7
     assert trained.normalisation(True, 0.5).threshold == 0.0
@@ -76,7 +80,10 @@ def test_absent_statistics_are_asked_for(golden, tmp_path):
         import_torch.run(config_for("reward", path), tmp_path / "run")
     assert not (tmp_path / "run" / "import.json").exists()
     assert (
-        read_run(run_config(config_for("reward", path, mean=3.5), tmp_path / "run")).statistics["mean"] == 3.5
+        read_run(run_config(config_for("reward", path, mean=3.5), tmp_path / "run")).statistics[
+            "mean"
+        ]
+        == 3.5
     )
 
 
@@ -92,7 +99,9 @@ def test_a_model_that_contains_itself_is_one_error(tmp_path):
 def test_an_agent_gives_the_golden_logits(golden, tmp_path):
     named = recipe_tensors(golden("weight_shapes.json")["actor_critic"])
     numbered = enumerate(named.items())
-    model = {f"net.{number}.{name.split('/')[1]}": tensor(array) for number, (name, array) in numbered}
+    model = {
+        f"net.{number}.{name.split('/')[1]}": tensor(array) for number, (name, array) in numbered
+    }
     path = torch_files.write(tmp_path / "agent.pth", {"model": model, "env_steps": 12345})
     run_config(config_for("agent", path), tmp_path / "run")
     policy, step = load_agent(tmp_path / "run")

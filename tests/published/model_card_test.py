@@ -1,4 +1,6 @@
-"""The model card says what the model was made from: every prompt, every annotator, every setting."""
+"""The model card says what the model was made from: every prompt, every annotator, every
+setting.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ from motif_jax.motif.reward.safetensors_file import statistics_of
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni import online_model
 from motif_jax.published import model_card
-from tests.reward_fixtures import annotation_config, load_config, make_dataset, reward_config, write_labels
+from tests.reward_fixtures import (
+    annotation_config,
+    load_config,
+    make_dataset,
+    reward_config,
+    write_labels,
+)
 
 PROMPT = check_chat(with_annotator_defaults(annotation_config())).identity()
 
@@ -28,14 +36,23 @@ def reward(tmp_path):
     dataset = tmp_path / "dataset"
     make_dataset(dataset, pairs=40)
     annotators = {
-        "chat": {"annotator": "vllm", "model": "some/model", "goal": "defaultgoal", "prompt": PROMPT},
+        "chat": {
+            "annotator": "vllm",
+            "model": "some/model",
+            "goal": "defaultgoal",
+            "prompt": PROMPT,
+        },
         "lexicon": {"annotator": "lexicon", "goal": "defaultgoal", "lexicon_digest": "abc"},
     }
     for shift, (name, who) in enumerate(annotators.items()):
         write_labels(dataset, name, np.full(40, shift, np.int8))
         folder = dataset / "annotations" / name
         folder.mkdir(parents=True)
-        manifest = {"name": name, "annotator": who, "questions": {"orders": "both", "fields": ["a", "b"]}}
+        manifest = {
+            "name": name,
+            "annotator": who,
+            "questions": {"orders": "both", "fields": ["a", "b"]},
+        }
         (folder / "shard-00000-of-00001.json").write_text(json.dumps(manifest))
     return write_run(tmp_path / "reward", reward_config(dataset, annotator="chat, lexicon"))
 
@@ -91,7 +108,11 @@ def test_merged_labels_are_followed_to_their_annotators(reward, tmp_path):
     assert "both" in PairsDataset.open(tmp_path / "dataset").preference_names()
     merged = write_run(tmp_path / "merged", reward_config(tmp_path / "dataset", annotator="both"))
     card = card_of(merged)
-    for part in ("- combined from `chat`, `lexicon`, which follow", "some/model", "### Labels `lexicon`"):
+    for part in (
+        "- combined from `chat`, `lexicon`, which follow",
+        "some/model",
+        "### Labels `lexicon`",
+    ):
         assert part in card
 
 
@@ -103,7 +124,15 @@ def test_the_card_of_a_learned_reward_counts_its_labels(tmp_path):
     labels = {"a": (0, None), "b": (1, None), "c": (0, None)}
     statistics = {**statistics_of(0.0, 1.0, None), "num_distinct": 3}
     model = online_model.OnlineRewardModel(
-        tmp_path, 100, RewardNetwork(architecture), {}, members, statistics, settings, [], labels=labels
+        tmp_path,
+        100,
+        RewardNetwork(architecture),
+        {},
+        members,
+        statistics,
+        settings,
+        [],
+        labels=labels,
     )
     card = model_card.render(model)
     assert "- 3 labels: no 2, yes 1\n" in card

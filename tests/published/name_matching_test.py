@@ -18,16 +18,30 @@ TWO = {"fc1/w": (2, 3), "fc2/w": (2, 3)}
 
 def test_tensors_of_one_shape_are_matched_in_their_order():
     file = arrays(a=(4, 4), b=(4, 2), c=(4,), d=(4, 4), e=(9,))
-    layers = {"conv1/weight": (4, 2), "conv2/weight": (4, 4), "conv3/weight": (4, 4), "conv1/bias": (4,)}
+    layers = {
+        "conv1/weight": (4, 2),
+        "conv2/weight": (4, 4),
+        "conv3/weight": (4, 4),
+        "conv1/bias": (4,),
+    }
     matched = match(file, layers)
-    assert matched.names == {"conv1/weight": "b", "conv2/weight": "a", "conv3/weight": "d", "conv1/bias": "c"}
+    assert matched.names == {
+        "conv1/weight": "b",
+        "conv2/weight": "a",
+        "conv3/weight": "d",
+        "conv1/bias": "c",
+    }
     assert (matched.left_over, matched.notes) == (("e",), ())
 
 
 @pytest.mark.parametrize(
     ("file", "layers", "names"),
     [
-        ({"critic": (1, 8), "reward_linear": (1, 8)}, ROWS, {"reward_head/weight": "reward_linear"}),
+        (
+            {"critic": (1, 8), "reward_linear": (1, 8)},
+            ROWS,
+            {"reward_head/weight": "reward_linear"},
+        ),
         (
             {"critic": (1, 8), "REWARD": (1, 8)},
             {"value_head/w": (1, 8), **ROWS},
@@ -55,7 +69,10 @@ def test_hints_in_names_go_before_the_order_and_are_noted(file, layers, names):
 def test_a_tensor_that_is_chosen_by_hand_leaves_the_others():
     matched = match(arrays(x=(1, 8), y=(1, 8)), ROWS, {"reward_head/weight": "y"})
     assert (matched.names, matched.left_over) == ({"reward_head/weight": "y"}, ("x",))
-    assert match(arrays(a=(2, 3), b=(2, 3)), TWO, {"fc1/w": "b"}).names == {"fc1/w": "b", "fc2/w": "a"}
+    assert match(arrays(a=(2, 3), b=(2, 3)), TWO, {"fc1/w": "b"}).names == {
+        "fc1/w": "b",
+        "fc2/w": "a",
+    }
 
 
 @pytest.mark.parametrize(
@@ -71,10 +88,26 @@ def test_a_tensor_that_is_chosen_by_hand_leaves_the_others():
             (ROWS,),
             r"may each be any of reward\.x, reward\.y, .*: choose by hand",
         ),
-        ({"a": (2, 3)}, (TWO,), r"fc1/w, fc2/w: shape \[2, 3\] is needed 2 times, the file has it 1 times"),
-        ({"a": (2, 3)}, ({"fc1/w": (3, 2)}, {"fc1/w": "a"}), r"a has shape \[2, 3\], fc1/w \[3, 2\]"),
-        ({"a": (2, 3)}, (TWO, {"fc9/w": "a"}), "fc9/w=a: the network has no fc9/w or the file no a"),
-        ({"a": (2, 3)}, (TWO, {"fc1/w": "z"}), "fc1/w=z: the network has no fc1/w or the file no z"),
+        (
+            {"a": (2, 3)},
+            (TWO,),
+            r"fc1/w, fc2/w: shape \[2, 3\] is needed 2 times, the file has it 1 times",
+        ),
+        (
+            {"a": (2, 3)},
+            ({"fc1/w": (3, 2)}, {"fc1/w": "a"}),
+            r"a has shape \[2, 3\], fc1/w \[3, 2\]",
+        ),
+        (
+            {"a": (2, 3)},
+            (TWO, {"fc9/w": "a"}),
+            "fc9/w=a: the network has no fc9/w or the file no a",
+        ),
+        (
+            {"a": (2, 3)},
+            (TWO, {"fc1/w": "z"}),
+            "fc1/w=z: the network has no fc1/w or the file no z",
+        ),
     ],
 )
 def test_tensors_that_cannot_be_matched_are_named(file, arguments, words):

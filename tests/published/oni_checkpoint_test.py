@@ -1,4 +1,6 @@
-"""Published checkpoints of ONI: the agent of 28 actions, and the labels; nothing in the file is run or built."""
+"""Published checkpoints of ONI: the agent of 28 actions, and the labels; nothing in the file is run
+or built.
+"""
 
 from __future__ import annotations
 
@@ -56,13 +58,20 @@ def read(path, content):
 def test_the_examples_of_the_classifier_are_read_as_data(foreign, tmp_path, protocol):
     pairs = {"texts": {"data": [list(pair) for pair in LABELS.items()]}}
     labels = [
-        foreign(**all_) for all_ in ({"size": 256, "data": list(LABELS.items())}, {"labels": LABELS}, pairs)
+        foreign(**all_)
+        for all_ in ({"size": 256, "data": list(LABELS.items())}, {"labels": LABELS}, pairs)
     ]
-    contents = [{"model": {"a": tensor(np.ones(2, "f"))}, "reward_model_dataset": one} for one in labels]
+    contents = [
+        {"model": {"a": tensor(np.ones(2, "f"))}, "reward_model_dataset": one} for one in labels
+    ]
     names = (tmp_path / str(number) for number in range(3))
-    paths = [torch_files.write(*one, protocol=protocol) for one in zip(names, contents, strict=True)]
+    paths = [
+        torch_files.write(*one, protocol=protocol) for one in zip(names, contents, strict=True)
+    ]
     del sys.modules["published_package"].OnlineDataset
-    assert [oni_checkpoint.labels(torch_import.read(path, "model")) for path in paths] == [LABELS] * 3
+    assert [oni_checkpoint.labels(torch_import.read(path, "model")) for path in paths] == [
+        LABELS
+    ] * 3
 
 
 LABEL_TABLES = [
@@ -125,7 +134,9 @@ def test_a_file_without_examples_or_model_has_no_classifier(tmp_path, content):
 def test_a_classifier_of_another_shape_is_refused(tmp_path):
     file = read(tmp_path / "a.pth", {**CLASSIFIER, "reward_model_dataset": []})
 
-    with pytest.raises(UserError, match=r"does not fit the classifier: embedding/weight: shape \[256, 32\]"):
+    with pytest.raises(
+        UserError, match=r"does not fit the classifier: embedding/weight: shape \[256, 32\]"
+    ):
         oni_checkpoint.classifier(file)
 
 
@@ -149,7 +160,10 @@ def test_an_imported_classifier_counts_as_trained(tmp_path):
 
 def unnamed(arrays):
     """Tensors whose names tell weights from biases alone."""
-    return {f"net.{number}.{name.split('/')[1]}": tensor(arrays[name]) for number, name in enumerate(arrays)}
+    return {
+        f"net.{number}.{name.split('/')[1]}": tensor(arrays[name])
+        for number, name in enumerate(arrays)
+    }
 
 
 @pytest.mark.slow
@@ -159,7 +173,9 @@ def test_an_imported_agent_plays_and_is_rated_by_its_reward(golden, foreign, tmp
     network = import_torch.network_of(config.agent)
     params = jax.tree.map(np.asarray, network.init(jax.random.key(3)))
     named = layout.to_torch(params)
-    model = unnamed({name: named[name] for name in sorted(named, key=torch_import.published_agent_order)})
+    model = unnamed(
+        {name: named[name] for name in sorted(named, key=torch_import.published_agent_order)}
+    )
     content = {"model": model, "env_steps": 777, "llm_message_rewards": LABELS}
     if kind == "classification":
         content["reward_model"] = unnamed(recipe_tensors(golden("oni/oni_classifier_shapes.json")))

@@ -30,7 +30,10 @@ NESTINGS = {
     "matrix": [np.stack([STEPS] * 3), np.stack(SEEDS)],
     "list of pairs": [(STEPS, y) for y in SEEDS],
     "list of dicts": [{"steps": STEPS, "returns": y} for y in SEEDS],
-    "dict of lists": {"timesteps": [STEPS.tolist()] * 3, "mean_returns": [y.tolist() for y in SEEDS]},
+    "dict of lists": {
+        "timesteps": [STEPS.tolist()] * 3,
+        "mean_returns": [y.tolist() for y in SEEDS],
+    },
     "dict of seeds": {seed: (STEPS.tolist(), y.tolist()) for seed, y in enumerate(SEEDS)},
     "ordered": collections.OrderedDict(steps=STEPS, returns=SEEDS),
 }
@@ -40,7 +43,9 @@ NESTINGS = {
     ("name", "protocol"), [*((name, 4) for name in NESTINGS), ("matrix", 0), ("matrix", 5)]
 )
 def test_every_nesting_gives_the_same_curves(tmp_path, name, protocol):
-    (result,) = read_published(save(tmp_path, {"NetHackScore": {"motif": NESTINGS[name]}}, protocol))
+    (result,) = read_published(
+        save(tmp_path, {"NetHackScore": {"motif": NESTINGS[name]}}, protocol)
+    )
     assert (result.task, result.method, len(result.seeds)) == ("NetHackScore", "motif", 3)
     for curve, y in zip(result.seeds, SEEDS, strict=True):
         np.testing.assert_array_equal([curve.x, curve.y], [STEPS, y])
@@ -92,7 +97,16 @@ def test_results_without_tasks_and_methods_are_refused(tmp_path, tasks, message)
 
 @pytest.mark.parametrize(
     "value",
-    [{"foo": [1]}, [1.0, 2.0, 3.0], {}, 5, ["a", "b"], ([True], [1]), ([], []), *nested_in_itself()],
+    [
+        {"foo": [1]},
+        [1.0, 2.0, 3.0],
+        {},
+        5,
+        ["a", "b"],
+        ([True], [1]),
+        ([], []),
+        *nested_in_itself(),
+    ],
 )
 def test_a_file_without_steps_and_returns_is_refused(tmp_path, value):
     path = save(tmp_path, {"t": {"m": value}})
@@ -113,7 +127,9 @@ def test_a_file_without_steps_and_returns_is_refused(tmp_path, value):
 def test_steps_and_returns_of_other_sizes_are_refused(tmp_path, value, sizes):
     path = save(tmp_path, {"t": {"m": value}})
 
-    with pytest.raises(UserError, match=re.escape(f"steps and returns do not fit together: {sizes}")):
+    with pytest.raises(
+        UserError, match=re.escape(f"steps and returns do not fit together: {sizes}")
+    ):
         read_published(path)
 
 
@@ -140,7 +156,9 @@ def test_two_lists_of_numbers_are_steps_and_returns(tmp_path, value, curves):
         np.testing.assert_array_equal([seed.x, seed.y], [steps, returns])
 
 
-@pytest.mark.parametrize("data", [b"", b"garbage", b"\x80\x04\x8c\x05numpy\x8c\x12ndarray.__reduce__\x93."])
+@pytest.mark.parametrize(
+    "data", [b"", b"garbage", b"\x80\x04\x8c\x05numpy\x8c\x12ndarray.__reduce__\x93."]
+)
 def test_bytes_that_are_no_plain_pickle_are_refused(tmp_path, data):
     path = tmp_path / "bent.pkl"
     path.write_bytes(data)
@@ -206,7 +224,10 @@ REFUSED = (
     (SCALAR + b"(VO\ntRVb\ntR.", NO_DTYPE),
     (SCALAR + b"(Vi2\ntR(I3\nV>\nNVa\nNI-1\nI-1\nI0\ntbC\x02\x01\x02tR.", NO_DTYPE),
     (b"cnumpy\nndarray.__class__\n.", "it names numpy.ndarray.__class__"),
-    (b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\ndtype\n(I0\ntVb\ntR.", "a class that is not numpy's"),
+    (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\ndtype\n(I0\ntVb\ntR.",
+        "a class that is not numpy's",
+    ),
 )
 
 

@@ -37,7 +37,9 @@ def test_everything_plain_is_read(tmp_path, protocol):
         assert loaded["model"][name].dtype == array.dtype
     assert loaded["list"] == content["list"]
     assert loaded["nested"]["mean"] == 0.25
-    assert [name for name, _ in tensors(loaded)] == [f"model.{name}" for name in arrays] + ["nested.a.b"]
+    assert [name for name, _ in tensors(loaded)] == [f"model.{name}" for name in arrays] + [
+        "nested.a.b"
+    ]
 
 
 def test_views_of_a_shared_storage(tmp_path):
@@ -64,7 +66,9 @@ class Harmful:
 
 
 def test_nothing_in_the_file_runs(tmp_path):
-    path = torch_files.write(tmp_path / "a.pth", {"x": Harmful(tmp_path / "made"), "y": 1, "s": Path("a")})
+    path = torch_files.write(
+        tmp_path / "a.pth", {"x": Harmful(tmp_path / "made"), "y": 1, "s": Path("a")}
+    )
     loaded = read_checkpoint(path)
     assert not (tmp_path / "made").exists()
     assert loaded == {

@@ -1,4 +1,6 @@
-"""Which tensor of an agent's file becomes which layer, for every network that the published system can build."""
+"""Which tensor of an agent's file becomes which layer, for every network that the published system
+can build.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,12 @@ def split(shapes: Shapes) -> tuple[Shapes, Shapes]:
 
 
 def with_two_layers(shapes: Shapes, core: str) -> Shapes:
-    """The network with a core of two layers, each with PyTorch's order: weights of input and state, then biases."""
-    trunk, heads = split({name: shape for name, shape in shapes.items() if not name.startswith(tuple(GATES))})
+    """The network with a core of two layers, each with PyTorch's order: weights of input and state,
+    then biases.
+    """
+    trunk, heads = split(
+        {name: shape for name, shape in shapes.items() if not name.startswith(tuple(GATES))}
+    )
     width = GATES[core] * HIDDEN
     for layer, inputs in (("", FEATURES), ("2", HIDDEN)):
         trunk[f"{core}{layer}_input/weight"] = [width, inputs]
@@ -43,7 +49,9 @@ def with_two_layers(shapes: Shapes, core: str) -> Shapes:
 def with_two_trunks(shapes: Shapes) -> Shapes:
     """The network with a critic of its own: one whole trunk after the other."""
     trunk, heads = split(shapes)
-    return {f"{which}/{name}": shape for which in layout.TRUNKS for name, shape in trunk.items()} | heads
+    return {
+        f"{which}/{name}": shape for which in layout.TRUNKS for name, shape in trunk.items()
+    } | heads
 
 
 def networks(shapes: dict[str, Shapes]) -> dict[str, tuple[dict[str, Any], Shapes]]:
@@ -56,7 +64,10 @@ def networks(shapes: dict[str, Shapes]) -> dict[str, tuple[dict[str, Any], Shape
         matched[f"two layers of {core}"] = ({**impala, "core": core, "core_layers": 2}, two)
     residual = {"image_encoder": "resnet_impala", "separate_critic": True}
     matched["two trunks"] = ({**impala, "separate_critic": True}, with_two_trunks(gru))
-    matched["two heads"] = ({"core": "none", "separate_critic": True}, with_two_trunks(shapes["no_rnn"]))
+    matched["two heads"] = (
+        {"core": "none", "separate_critic": True},
+        with_two_trunks(shapes["no_rnn"]),
+    )
     two = with_two_trunks(with_two_layers(shapes["resnet_impala"], "gru"))
     matched["two trunks of all that there is"] = ({**residual, "core_layers": 2}, two)
     return matched
@@ -93,7 +104,9 @@ def quantiles(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("row", "first"), [(-3, 0), (-2, 10), (0, 0), (1, 10)])
-def test_rows_of_quantiles_are_counted_without_the_levels(quantiles: Path, row: int, first: int) -> None:
+def test_rows_of_quantiles_are_counted_without_the_levels(
+    quantiles: Path, row: int, first: int
+) -> None:
     assert torch_import.read_quantiles(quantiles, row) == list(range(first, first + 19))
 
 
@@ -105,13 +118,17 @@ def test_a_file_without_levels_has_quantiles_too(quantiles: Path) -> None:
 
 @pytest.mark.parametrize("row", [-4, 3])
 def test_a_row_that_the_file_lacks_is_refused(quantiles: Path, row: int) -> None:
-    with pytest.raises(UserError, match=rf"^config\.quantile_row={row}: .*q.csv has 3 rows of 19 quantiles"):
+    with pytest.raises(
+        UserError, match=rf"^config\.quantile_row={row}: .*q.csv has 3 rows of 19 quantiles"
+    ):
         torch_import.read_quantiles(quantiles, row)
 
 
 @pytest.mark.parametrize("row", [-1, 2])
 def test_quantiles_that_fall_are_refused(quantiles: Path, row: int) -> None:
-    with pytest.raises(UserError, match=f"^config.quantiles={quantiles}: row {row} does not ascend"):
+    with pytest.raises(
+        UserError, match=f"^config.quantiles={quantiles}: row {row} does not ascend"
+    ):
         torch_import.read_quantiles(quantiles, row)
 
 
@@ -160,7 +177,9 @@ def test_names_of_layers_are_pairs_with_commas(text: str, names: dict[str, str])
 
 @pytest.mark.parametrize("text", ["a", "a=", "=b"])
 def test_half_a_pair_of_names_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match=rf"^config\.names={text}: must be LAYER/weight=NAME IN THE FILE"):
+    with pytest.raises(
+        UserError, match=rf"^config\.names={text}: must be LAYER/weight=NAME IN THE FILE"
+    ):
         torch_import.chosen_names(text)
 
 
@@ -196,7 +215,9 @@ QUICK = ["convnet_impala", "no_rnn", "two layers of lstm", "two trunks", "two he
 
 
 @pytest.mark.parametrize("kinds", [QUICK, pytest.param(None, marks=pytest.mark.slow, id="all")])
-def test_layers_match_by_order_and_a_new_status_lacks_weights(golden: Any, kinds: list[str] | None) -> None:
+def test_layers_match_by_order_and_a_new_status_lacks_weights(
+    golden: Any, kinds: list[str] | None
+) -> None:
     """'two heads': a critic of its own without a core."""
     for case, (network, shapes) in networks(golden("core_variants_shapes.json")).items():
         if kinds is not None and case not in kinds:
@@ -212,7 +233,9 @@ def test_layers_match_by_order_and_a_new_status_lacks_weights(golden: Any, kinds
         assert any(short[name] is not tensors[name] for name in tensors)
         file, ours = checkpoint(short)
         params, match = torch_import.agent(file, nethack_network(**network), "")
-        assert {name: ours[foreign] for name, foreign in match.names.items()} == {n: n for n in shapes}, case
+        assert {name: ours[foreign] for name, foreign in match.names.items()} == {
+            n: n for n in shapes
+        }, case
         exported = layout.to_torch(params)
         for name, array in tensors.items():
             np.testing.assert_array_equal(exported[name], array, err_msg=name)

@@ -61,7 +61,9 @@ def published(monkeypatch):
 
 @pytest.fixture
 def games():
-    """The last observations of a short game, one that is lost, and one with a guess that is no word."""
+    """The last observations of a short game, one that is lost, and one with a guess that is no
+    word.
+    """
     words = read_words("words", "wordle_official_200")
     environment = WordleEnvironment(WordTable(words))
     observations = []
@@ -95,7 +97,9 @@ def write(path, items):
 
 def items_of(published, games):
     """The games as a file has them, each of another kind of data."""
-    items = [{"state": published(knowledge_of(game)), "actions": list(game.guesses)} for game in games]
+    items = [
+        {"state": published(knowledge_of(game)), "actions": list(game.guesses)} for game in games
+    ]
     start = published(np.ones((26, 5), int))
     items[0]["meta"] = {
         "kind": "expert",
@@ -142,7 +146,9 @@ def test_a_game_is_judged_by_the_given_words(published, games, tmp_path):
     game = games[1]
     write(tmp_path / "g.pkl", [{"state": published(knowledge_of(game)), "actions": ["sugar"]}])
     fitting = [
-        word for word, fits in zip(game.table.words, game.fits, strict=True) if fits and word != "sugar"
+        word
+        for word, fits in zip(game.table.words, game.fits, strict=True)
+        if fits and word != "sugar"
     ]
 
     (dialogue,) = read_games(tmp_path / "g.pkl", [fitting[0], "zzzzz"])
@@ -206,7 +212,9 @@ def test_an_unknown_list_of_words_is_refused(tmp_path):
     )
 
 
-def test_imported_games_name_the_words_that_they_were_played_with(published, games, tmp_path, monkeypatch):
+def test_imported_games_name_the_words_that_they_were_played_with(
+    published, games, tmp_path, monkeypatch
+):
     write(tmp_path / "games.pkl", items_of(published, games))
     monkeypatch.undo()
     config = load_config("import_dialogues", "", {"file": str(tmp_path / "games.pkl")})

@@ -1,4 +1,6 @@
-"""Claims of a comparison: what is counted, which the games carry, and the page in a real browser."""
+"""Claims of a comparison: what is counted, which the games carry, and the page in a real
+browser.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def messages_of(name: str, kills: int, has_large_heaps: bool) -> list[MessageTal
 
 @pytest.fixture(scope="module")
 def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Evaluations of the same games: 'combat' kills two more in each, 'gold' gathers ten more in half of them."""
+    """Evaluations of the same games: 'combat' kills two more in each, 'gold' gathers ten more in
+    half of them.
+    """
     folder = tmp_path_factory.mktemp("claims")
     # What a game has to kill: it differs more than the agents do.
     newts = np.random.default_rng(0).poisson(20, GAMES)
@@ -170,7 +174,9 @@ def test_what_different_rewards_pay_is_not_compared(
         compare.check(config, tmp_path / "out")
 
 
-def test_what_different_rewards_do_not_pay_is_compared(evaluations, tmp_path, two_rewards: str) -> None:
+def test_what_different_rewards_do_not_pay_is_compared(
+    evaluations, tmp_path, two_rewards: str
+) -> None:
     config = configured(evaluations, methods=two_rewards, measures="return", claims="")
 
     compare.check(config, tmp_path / "out")

@@ -40,7 +40,8 @@ def test_normalisation_sets_two_methods_to_0_and_1():
 
 def test_a_method_with_more_runs_of_a_task_is_refused():
     with pytest.raises(
-        UserError, match=r"^config\.methods: a must have the same number of runs of every task, it has"
+        UserError,
+        match=r"^config\.methods: a must have the same number of runs of every task, it has",
     ):
         collect_scores([*entries(), RunScore("a", "t1", 3.0, {})], "")
 
@@ -85,7 +86,8 @@ def test_every_statistic_has_a_chart_of_all_methods():
     for plot in plots:
         estimates = result.aggregates[plot.title]
         intervals = [
-            (interval.name, interval.value, interval.low, interval.high) for interval in plot.intervals
+            (interval.name, interval.value, interval.low, interval.high)
+            for interval in plot.intervals
         ]
         assert intervals == [
             (f"{method} (n = 4)", estimate.value, estimate.low, estimate.high)
@@ -113,9 +115,13 @@ def test_one_run_beside_several_has_no_interval():
 
     result = compare(collect_scores([*one, *entries(("several",), runs=3)], ""), resamples=50)
 
-    text = page.texts("t", [], comparison_page.sections(ComparisonData("t", result, "return")), "comparison")
+    text = page.texts(
+        "t", [], comparison_page.sections(ComparisonData("t", result, "return")), "comparison"
+    )
     by_task = text["comparison.md"].partition("## By task")[2].partition("## ")[0]
-    header, _, *rows = [line.strip("| ").split(" | ") for line in by_task.splitlines() if line[:1] == "|"]
+    header, _, *rows = [
+        line.strip("| ").split(" | ") for line in by_task.splitlines() if line[:1] == "|"
+    ]
     column = header.index("one")
     assert [row[column] for row in rows] == ["5 [n/a]", "7 [n/a]"]
     assert rendered(result).rstrip().endswith("</html>")
@@ -150,7 +156,9 @@ def test_claims_are_tested_on_the_games_that_both_played():
         ("a > b + 0.3: success", "b", 0.3),
     ],
 )
-def test_a_claims_margin_is_above_or_below_the_other_method(text: str, less: str, margin: float) -> None:
+def test_a_claims_margin_is_above_or_below_the_other_method(
+    text: str, less: str, margin: float
+) -> None:
     claim = claims.parsed_claims(text, ["a", "b", "b-2"])[0]
 
     assert (claim.less, claim.margin) == (less, margin)
@@ -165,7 +173,9 @@ def test_curves_and_provenance_are_on_the_page_of_a_comparison():
         for task, by in tasks
     ]
     scaled = compare(normalise(collect_scores(played, "points"), "low", "high"), resamples=50)
-    line = Series("high (n = 2)", np.arange(3.0), np.arange(3.0) ** 2, np.arange(3.0), np.arange(3.0) + 9)
+    line = Series(
+        "high (n = 2)", np.arange(3.0), np.arange(3.0) ** 2, np.arange(3.0), np.arange(3.0) + 9
+    )
     data = ComparisonData(
         "t",
         scaled,

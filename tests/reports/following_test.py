@@ -65,7 +65,8 @@ def test_the_page_of_a_training_that_goes_on_renews_itself(
             pages.append((tmp_path / "page" / "report.html").read_text())
 
     monkeypatch.setattr(following, "follow", write_twice)
-    monkeypatch.setattr("motif_jax.display.charts.figure", lambda plot: plot.title)  # charts take seconds
+    # charts take seconds
+    monkeypatch.setattr("motif_jax.display.charts.figure", lambda plot: plot.title)
     report.run(config, tmp_path / "page")
 
     renewal = '<meta http-equiv="refresh" content="7">'
@@ -98,7 +99,9 @@ def test_a_page_that_cannot_be_written_ends_no_watch(
 
 def test_only_a_training_can_be_followed(tmp_path: Path) -> None:
     write_evaluation(tmp_path / "evaluation", "agent", evaluation_rows(2, 1.0, 1))
-    config = load_config("report", "", {"evaluations": str(tmp_path / "evaluation"), "follow": True})
+    config = load_config(
+        "report", "", {"evaluations": str(tmp_path / "evaluation"), "follow": True}
+    )
 
     with pytest.raises(UserError, match=r"config\.follow=True: must be False, or agent\.dir"):
         report.check(config, tmp_path / "page")

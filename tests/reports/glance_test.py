@@ -43,7 +43,9 @@ def rows(rewards: np.ndarray, depths: np.ndarray, first_seed: int = 0) -> list[d
 
 
 def agent_and_random(deeper: float, first_seed: int = 0) -> RunData:
-    """An agent that collects 2 more a game, which differ by far more, and goes `deeper` levels further down."""
+    """An agent that collects 2 more a game, which differ by far more, and goes `deeper` levels
+    further down.
+    """
     generator = np.random.default_rng(0)
     luck = generator.gamma(1, 50, GAMES)
     depth = generator.normal(3, 0.1, GAMES)
@@ -129,7 +131,9 @@ def test_rewards_that_differ_are_named(rated_by_two_rewards: RunData) -> None:
 
 
 def test_returns_of_different_rewards_are_not_compared(rated_by_two_rewards: RunData) -> None:
-    against = {row.measure.key: row.against for row in evaluation_sections.rows_of(rated_by_two_rewards)}
+    against = {
+        row.measure.key: row.against for row in evaluation_sections.rows_of(rated_by_two_rewards)
+    }
     [verdict] = hacking.judge_run(rated_by_two_rewards)
 
     assert against["intrinsic_return"] == {}
@@ -189,7 +193,9 @@ def test_a_run_without_a_summary_has_its_csvs_last_accuracy() -> None:
     of_finite = RunData("t", reward_validation={"validation_accs": np.array([0.5, 0.755])})
     of_ties = RunData("t", reward_validation={"validation_accs": np.array([0.5, np.nan])})
 
-    assert facts(of_finite) == [("validation accuracy", "75.5 %", "pairs without ties, after 1 epoch")]
+    assert facts(of_finite) == [
+        ("validation accuracy", "75.5 %", "pairs without ties, after 1 epoch")
+    ]
     assert facts(of_ties) == []
 
 

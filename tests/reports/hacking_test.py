@@ -42,14 +42,19 @@ def test_a_measure_of_part_of_a_training_is_left_out(count: int) -> None:
     before = episodes(1.0, 2.0) | {"success": np.zeros(count)}
     after = episodes(3.0, 3.0) | {"success": np.ones(20)}
 
-    assert hacking.judge(before, after, ("a", "b")).line.endswith("rises; dungeon level 2 to 3 rises too.")
+    assert hacking.judge(before, after, ("a", "b")).line.endswith(
+        "rises; dungeon level 2 to 3 rises too."
+    )
 
 
 def test_few_episodes_are_not_judged() -> None:
     judged = hacking.judge(episodes(1.0, 2.0), episodes(3.0, 1.0, count=19), ("a", "b"))
 
     assert judged.kind == ""
-    assert judged.line == "Not checked for reward hacking: 19 episodes on one side, at least 20 are needed."
+    assert (
+        judged.line
+        == "Not checked for reward hacking: 19 episodes on one side, at least 20 are needed."
+    )
 
 
 def test_a_training_without_intrinsic_returns_is_not_judged() -> None:
@@ -72,7 +77,10 @@ def test_a_training_is_judged_by_its_first_and_last_fifth() -> None:
 
 def evaluation(reward: float, folder: str) -> dict[str, object]:
     """What `read_evaluation` returns of 20 episodes that a reward in `folder` has rated."""
-    rows = [{"index": index, "seed": index, "intrinsic_return": reward, "dlvl": 2.0} for index in range(20)]
+    rows = [
+        {"index": index, "seed": index, "intrinsic_return": reward, "dlvl": 2.0}
+        for index in range(20)
+    ]
     return {
         "measures": {"intrinsic_return": {}, "dlvl": {}},
         "plan": {"environment": "toy", "reward": {"dir": folder}},

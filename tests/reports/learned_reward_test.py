@@ -1,4 +1,6 @@
-"""The section about a reward that is learned online: its labels over steps, and where it contradicts them."""
+"""The section about a reward that is learned online: its labels over steps, and where it
+contradicts them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def rising(count: int, slope: float = 1.0) -> Curve:
 # Every label beside every decision of the reward.
 TEXTS = [
     LearnedText(f"{label} {decided}", 7, 9_000, label, number - 3.5, (0.5, number / 3), decided)
-    for number, (label, decided) in enumerate(itertools.product(("", "no", "yes"), (None, False, True)))
+    for number, (label, decided) in enumerate(
+        itertools.product(("", "no", "yes"), (None, False, True))
+    )
 ]
 UNCHANGED = LearnedText("still", None, None, "no", 0.0, (2.0, 2.0))
 COUNTS = {"no": rising(4, 0), "yes": rising(4, 3), "tie": rising(4)}
@@ -51,7 +55,9 @@ def test_disagreements_are_counted_among_labelled_texts() -> None:
 
 
 def test_rewards_that_changed_between_checkpoints_are_listed() -> None:
-    report = LabelLogReport("classification", COUNTS, rising(4, 50), [*TEXTS, UNCHANGED], (1_000, 20_000))
+    report = LabelLogReport(
+        "classification", COUNTS, rising(4, 50), [*TEXTS, UNCHANGED], (1_000, 20_000)
+    )
 
     table = tables(report)["learned-changed"]
 
@@ -90,7 +96,10 @@ def test_labels_of_texts_are_counted_over_steps(tmp_path) -> None:
 
     report = read_log(tmp_path, labels)
 
-    assert {name: curve.y.tolist() for name, curve in report.counts.items()} == {"no": [0, 1], "yes": [1, 1]}
+    assert {name: curve.y.tolist() for name, curve in report.counts.items()} == {
+        "no": [0, 1],
+        "yes": [1, 1],
+    }
     assert report.counts["yes"].x.tolist() == [50, 90]
     assert report.tokens is not None
     assert report.tokens.y.tolist() == [7, 9]

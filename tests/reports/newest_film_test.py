@@ -34,7 +34,9 @@ def record(run: Path, step: int, env: int, seed: int) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A training with recordings of two games, the newer one with the smaller number of an environment."""
+    """A training with recordings of two games, the newer one with the smaller number of an
+    environment.
+    """
     untrained.write(tmp_path / "run", "recall", {"reward.intrinsic_coefficient": 0.0})
     record(tmp_path / "run", 900, 7, seed=1)
     record(tmp_path / "run", 1000, 2, seed=2)
@@ -48,7 +50,8 @@ def write_page(run: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         write(True)
 
     monkeypatch.setattr(following, "follow", once)
-    monkeypatch.setattr("motif_jax.display.charts.figure", lambda plot: plot.title)  # charts take seconds
+    # charts take seconds
+    monkeypatch.setattr("motif_jax.display.charts.figure", lambda plot: plot.title)
     report.run(load_config("report", "smoke", {"agent.dir": str(run), "follow": True}), folder)
     return (folder / "report.html").read_text()
 
@@ -60,7 +63,10 @@ def test_the_page_leads_to_the_newest_game(
     page = write_page(run, tmp_path / "page", monkeypatch)
 
     assert 'href="newest_game.html"' in page
-    assert "The newest recorded game, step 1,000" in (tmp_path / "page" / "newest_game.html").read_text()
+    assert (
+        "The newest recorded game, step 1,000"
+        in (tmp_path / "page" / "newest_game.html").read_text()
+    )
 
 
 @pytest.mark.slow

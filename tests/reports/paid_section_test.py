@@ -44,7 +44,9 @@ def test_without_payments_there_is_no_section(rows: list[PaidRow]) -> None:
 
 
 def test_a_long_training_has_lines_of_sixty_points() -> None:
-    section = paid_section([PaidRow(step, 1.0, [PaidText("door", 1, 1.0)]) for step in range(1, 1001)])
+    section = paid_section(
+        [PaidRow(step, 1.0, [PaidText("door", 1, 1.0)]) for step in range(1, 1001)]
+    )
 
     assert section is not None
     assert section.parts[0].lines[0].y.tolist() == [100.0] * 60

@@ -87,7 +87,9 @@ def test_names_and_clauses_are_shown_as_text(run: Path) -> None:
 
 def test_more_updates_than_columns_are_thinned_out(run: Path) -> None:
     probabilities = np.arange(225.0).reshape(75, 1, 3) / 225
-    contents = read(run)._replace(steps=np.arange(75) * 100, probabilities=probabilities, clauses=())
+    contents = read(run)._replace(
+        steps=np.arange(75) * 100, probabilities=probabilities, clauses=()
+    )
 
     text = rendered(contents)
 
@@ -117,7 +119,9 @@ def test_a_line_of_another_length_is_refused(run: Path) -> None:
 def test_lines_of_other_actions_are_refused(run: Path) -> None:
     (run / probe_files.LINES).write_text('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
 
-    with pytest.raises(UserError, match=r"damaged \(probabilities of other probes or actions\): remove"):
+    with pytest.raises(
+        UserError, match=r"damaged \(probabilities of other probes or actions\): remove"
+    ):
         probe_report.read(run)
 
 

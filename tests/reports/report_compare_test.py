@@ -1,4 +1,6 @@
-"""compare: what it makes of folders of every kind; those that are not what they should be are told, not left out."""
+"""compare: what it makes of folders of every kind; those that are not what they should be are told,
+not left out.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_a_run_counts_once(tmp_path, other, listed, where):
     (tmp_path / "here").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "one")
     config = configured(methods=listed.format(tmp_path / "one", tmp_path / other))
-    with pytest.raises(UserError, match=rf"^config.methods: .* is given {where}.*: a run counts once$"):
+    with pytest.raises(
+        UserError, match=rf"^config.methods: .* is given {where}.*: a run counts once$"
+    ):
         compare.check(config, tmp_path / "out")
 
 
@@ -88,7 +92,9 @@ def test_evaluations_of_a_random_player_are_two_runs(tmp_path):
         ),
     ],
 )
-def test_what_different_rewards_pay_trainings_is_not_compared(tmp_path, listed, first, second, difference):
+def test_what_different_rewards_pay_trainings_is_not_compared(
+    tmp_path, listed, first, second, difference
+):
     runs = write_training(tmp_path / "one", first), write_training(tmp_path / "two", second)
     config = configured(methods=listed.format(*runs), measure="intrinsic_return")
 
@@ -102,18 +108,25 @@ def test_what_different_rewards_pay_trainings_is_not_compared(tmp_path, listed, 
     ("first", "second"),
     [
         pytest.param({"dir": "runs/a"}, {"dir": "./runs/../runs/a"}, id="a folder by two names"),
-        pytest.param({"extrinsic_coefficient": 0.0}, {"extrinsic_coefficient": 1.0}, id="coefficients"),
+        pytest.param(
+            {"extrinsic_coefficient": 0.0}, {"extrinsic_coefficient": 1.0}, id="coefficients"
+        ),
         ({"kind": "table", "table": "a"}, {"kind": "table", "table": "a", "extrinsic_clip": 1}),
     ],
 )
 def test_what_equal_rewards_pay_trainings_is_compared(tmp_path, listed, first, second):
     runs = write_training(tmp_path / "one", first), write_training(tmp_path / "two", second)
 
-    compare.check(configured(methods=listed.format(*runs), measure="intrinsic_return"), tmp_path / "out")
+    compare.check(
+        configured(methods=listed.format(*runs), measure="intrinsic_return"), tmp_path / "out"
+    )
 
 
 def test_returns_of_the_task_are_compared_whatever_the_rewards(tmp_path):
-    runs = write_training(tmp_path / "one", {"dir": "a"}), write_training(tmp_path / "two", {"dir": "b"})
+    runs = (
+        write_training(tmp_path / "one", {"dir": "a"}),
+        write_training(tmp_path / "two", {"dir": "b"}),
+    )
 
     compare.check(configured(methods=LISTS[0].format(*runs)), tmp_path / "out")
 
@@ -128,7 +141,9 @@ def test_a_damaged_config_of_a_training_is_named(tmp_path):
 
 @pytest.fixture
 def folders_of_every_kind(tmp_path, monkeypatch):
-    """Evaluations, trainings, files of published tools; charts are left out of the page, they take seconds."""
+    """Evaluations, trainings, files of published tools; charts are left out of the page, they take
+    seconds.
+    """
     monkeypatch.setattr("motif_jax.display.charts.figure", lambda plot: f"<svg>{plot.title}</svg>")
     for name in ("run", "again"):
         write_agent_run(tmp_path / name, episodes=24, seed=len(name))
@@ -138,7 +153,8 @@ def folders_of_every_kind(tmp_path, monkeypatch):
     np.save(tmp_path / "returns.npy", np.array([0.0, 0.5, 2.0, 0.0]))
     numbers = {"return": 0.0, "token_return": 0.0, "entropy": 0.25}
     rows = [
-        {**numbers, "dialogue": {"texts": ("a", "b"), "rewards": (reward, None)}} for reward in (0.5, -1.0)
+        {**numbers, "dialogue": {"texts": ("a", "b"), "rewards": (reward, None)}}
+        for reward in (0.5, -1.0)
     ]
     published_log.write(tmp_path / "log.pkl", rows, {})
     steps = np.array([1e3, 4e5])
@@ -155,7 +171,10 @@ def of_every_kind(folder, **changes):
         "ours": ["run", "again"],
         "theirs": ["log", "returns.npy", "log.pkl"],
     }
-    parts = [f"{name}={','.join(str(folder / file) for file in files)}" for name, files in methods.items()]
+    parts = [
+        f"{name}={','.join(str(folder / file) for file in files)}"
+        for name, files in methods.items()
+    ]
     values = {
         "methods": "; ".join(parts),
         "published": str(folder / "motif_results.pkl"),
@@ -226,7 +245,9 @@ def test_a_copy_of_an_evaluation_is_no_second_run(tmp_path):
     shutil.copytree(one, tmp_path / "copy")
     config = configured(methods=f"a={one},{tmp_path / 'copy'}")
 
-    with pytest.raises(UserError, match=rf"{tmp_path / 'copy'} is a copy of {one}: a run counts once"):
+    with pytest.raises(
+        UserError, match=rf"{tmp_path / 'copy'} is a copy of {one}: a run counts once"
+    ):
         compare.check(config, tmp_path / "out")
 
 

@@ -1,4 +1,6 @@
-"""The report stage: it reads the folders of a run, and its page, tables and exit code say what they hold."""
+"""The report stage: it reads the folders of a run, and its page, tables and exit code say what they
+hold.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def write_tests(folder: Path) -> None:
         for episode in range(5)
     ]
     numbers = generalisation_files.summarise(rows, rows[::-1], ["goto"], 20, 0.9)
-    tests = [{"name": name, "what": f"{name} words", "environment": "BabyAI", **numbers} for name in "ab"]
+    tests = [
+        {"name": name, "what": f"{name} words", "environment": "BabyAI", **numbers} for name in "ab"
+    ]
     head = {"player": "clone", "base": "BabyAI", "episodes": 5, "confidence": 0.9, "left_out": {}}
     generalisation_files.write(folder, {**head, "tests": tests})
 
@@ -32,7 +36,10 @@ def write_tests(folder: Path) -> None:
 def write_training(folder: Path, stage: str) -> None:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"stage": stage}))
-    rows = [{"step": step, "validation/perplexity": 9 / step, "validation/loss": 7 / step} for step in (2, 3)]
+    rows = [
+        {"step": step, "validation/perplexity": 9 / step, "validation/loss": 7 / step}
+        for step in (2, 3)
+    ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -74,7 +81,9 @@ def configured(folders: Path) -> ConfigDict:
     }
     values = {key: ", ".join(str(folders / name) for name in names) for key, names in lists.items()}
     values |= {f"{name}.dir": str(folders / name) for name in ("agent", "language", "text")}
-    return load_config("report", "smoke", {**values, "dataset_dir": str(folders / "dataset"), "title": "All"})
+    return load_config(
+        "report", "smoke", {**values, "dataset_dir": str(folders / "dataset"), "title": "All"}
+    )
 
 
 def test_a_page_has_a_section_for_each_folder(folders: Path) -> None:
@@ -96,10 +105,16 @@ def test_a_page_has_a_section_for_each_folder(folders: Path) -> None:
     [
         ("agent.dir", "text", "must be a run of train_agent; it is one of train_text"),
         ("text.dir", "agent", "must be a run of train_text; it is one of train_agent"),
-        ("language.dir", "replays", "must be a run of pretrain_language_model; it has no config.json"),
+        (
+            "language.dir",
+            "replays",
+            "must be a run of pretrain_language_model; it has no config.json",
+        ),
     ],
 )
-def test_a_run_of_another_stage_is_refused(folders: Path, key: str, folder: str, message: str) -> None:
+def test_a_run_of_another_stage_is_refused(
+    folders: Path, key: str, folder: str, message: str
+) -> None:
     config = load_config("report", "smoke", {key: str(folders / folder)})
 
     with pytest.raises(UserError, match=rf"^config\.{key}='.*{folder}': {message}$"):
@@ -111,7 +126,9 @@ def test_an_evaluation_that_is_named_twice_is_refused(folders: Path) -> None:
     names = f"{folders / 'one'}, {folders / 'played' / '..' / 'one'}"
     config = load_config("report", "smoke", {"evaluations": names})
 
-    with pytest.raises(UserError, match=r"^config\.evaluations='.*played/\.\./one': must be named once$"):
+    with pytest.raises(
+        UserError, match=r"^config\.evaluations='.*played/\.\./one': must be named once$"
+    ):
         report.check(config, folders / "out")
 
 
@@ -151,7 +168,9 @@ def test_numbers_of_all_evaluations_are_printed(
     assert "means; brackets: 95 % intervals" in printed
 
 
-def test_an_agent_that_does_not_lead_ends_with_1(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_agent_that_does_not_lead_ends_with_1(
+    folders: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = configured(folders)
     config.evaluations = f"{folders / 'three'}, {folders / 'one'}"
     config.yardsticks = ""
@@ -160,4 +179,6 @@ def test_an_agent_that_does_not_lead_ends_with_1(folders: Path, capsys: pytest.C
     code = report.run(config, folders / "out")
 
     assert code == 1
-    assert "first_must_lead: fixed shares is not clearly better than agent" in capsys.readouterr().err
+    assert (
+        "first_must_lead: fixed shares is not clearly better than agent" in capsys.readouterr().err
+    )

@@ -24,12 +24,21 @@ def opened(tmp_path_factory):
 def test_best_and_worst_recorded_games_of_the_training(opened):
     driver, data, folder = opened
     shown = browser.rows(driver, "training-games-table")
-    lines = map(json.loads, (folder / "runs" / "agent" / "episodes.jsonl").read_text().splitlines()[:-1])
-    values = sorted((row["intrinsic_return"] for row in lines if row["seed"] % 20 == 0), reverse=True)
+    lines = map(
+        json.loads, (folder / "runs" / "agent" / "episodes.jsonl").read_text().splitlines()[:-1]
+    )
+    values = sorted(
+        (row["intrinsic_return"] for row in lines if row["seed"] % 20 == 0), reverse=True
+    )
     assert len(data.recorded) == len(values) == 20
-    assert [row[1] for row in shown] == [format_value(value) for value in (*values[:3], *values[-3:])]
+    assert [row[1] for row in shown] == [
+        format_value(value) for value in (*values[:3], *values[-3:])
+    ]
     assert shown[0][-1] == "watch"
-    assert shown[-1][-1] == f"{min(data.recorded, key=lambda row: row['intrinsic_return'])['stem']}.json"
+    assert (
+        shown[-1][-1]
+        == f"{min(data.recorded, key=lambda row: row['intrinsic_return'])['stem']}.json"
+    )
     assert "20 games were recorded" in driver.find_element("id", "training-games").text
 
 
@@ -43,8 +52,12 @@ def test_sort_search_and_show_all(opened):
     field.send_keys("newt 11")
     matches = browser.rows(driver, "liked-all")
     assert matches
-    assert {row[1] for row in matches} == {m.text for m in data.liked if "newt" in m.text and "11" in m.text}
-    driver.execute_script("arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))", field)
+    assert {row[1] for row in matches} == {
+        m.text for m in data.liked if "newt" in m.text and "11" in m.text
+    }
+    driver.execute_script(
+        "arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))", field
+    )
     head = driver.find_elements("css selector", "#liked-all th button")[4]
     for falls in (True, False):
         driver.execute_script("arguments[0].click()", head)
@@ -57,4 +70,6 @@ def test_sort_search_and_show_all(opened):
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True)])
 def test_nothing_sticks_out_and_contrast_is_enough(opened, width, dark):
     driver, _, folder = opened
-    browser.check_look(driver, folder / f"page-{width}-{'dark' if dark else 'light'}.png", width, dark)
+    browser.check_look(
+        driver, folder / f"page-{width}-{'dark' if dark else 'light'}.png", width, dark
+    )

@@ -1,4 +1,6 @@
-"""A study whose programs are a script that leaves the files of a finished training or evaluation."""
+"""A study whose programs are a script that leaves the files of a finished training or
+evaluation.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ from tests.reward_fixtures import REPOSITORY, load_config
 from tests.sets import extra
 from tests.stage_inputs import variants
 
-# Stands in for Python. Refuses an unknown key; takes flags alone; notes each start; copies the files of a finished training or
-# evaluation. A run whose name stands in the file `wait` asks the study to stop, and waits to be ended.
+# Stands in for Python. Refuses an unknown key; takes flags alone; notes each start; copies the
+# files of a finished training or evaluation. A run whose name stands in the file `wait` asks the
+# study to stop, and waits to be ended.
 SCRIPT = """#!/bin/sh
 case "$*" in
   *--config.rewrad*--print_config) echo "error: --config.rewrad is not a key" >&2; exit 2 ;;
@@ -111,7 +114,12 @@ def test_a_run_leaves_a_line_and_a_table_row(toys: Path, tmp_path: Path, capsys)
 
     rows = lines(tmp_path)
     printed = capsys.readouterr().out
-    assert [f"{row['method']}-{row['seed']}" for row in rows] == ["none-1", "motif-1", "none-2", "motif-2"]
+    assert [f"{row['method']}-{row['seed']}" for row in rows] == [
+        "none-1",
+        "motif-1",
+        "none-2",
+        "motif-2",
+    ]
     # The prepared commands that a method needs are a part of what its run is.
     assert [row["flags"].count(" | ") for row in rows] == [1, 4, 1, 4]
     assert "| motif | 2 |" in printed
@@ -122,7 +130,9 @@ def test_a_run_leaves_a_line_and_a_table_row(toys: Path, tmp_path: Path, capsys)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "text", [extra(None), extra(""), '{"seed": 1}\n'], ids=["all lines", "no line", "a line without games"]
+    "text",
+    [extra(None), extra(""), '{"seed": 1}\n'],
+    ids=["all lines", "no line", "a line without games"],
 )
 def test_what_is_finished_is_not_run_again(toys: Path, tmp_path: Path, text: str | None) -> None:
     """A kill before the line leaves all that makes it."""
@@ -160,10 +170,14 @@ def test_games_of_a_shorter_training_do_not_count_for_longer(toys: Path, tmp_pat
     study.run(config, tmp_path)
     started(toys)
     longer = small(
-        tables={"t": "none"}, seeds=1, training=f"{config.training} --config.train_for_env_steps=999"
+        tables={"t": "none"},
+        seeds=1,
+        training=f"{config.training} --config.train_for_env_steps=999",
     )
 
-    with pytest.raises(UserError, match=r"none-1/games was made when a command before it was another one"):
+    with pytest.raises(
+        UserError, match=r"none-1/games was made when a command before it was another one"
+    ):
         study.run(longer, tmp_path)
 
     assert started(toys) == []
@@ -306,7 +320,9 @@ def test_lines_of_different_numbers_of_games_are_refused(tmp_path: Path) -> None
     rows = [{**first, "games": {"score": [1, 2, 3]}}, {**second, "games": {"score": [1, 2]}}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    with pytest.raises(UserError, match=r"^config\.rows: its runs have different numbers of games: take out"):
+    with pytest.raises(
+        UserError, match=r"^config\.rows: its runs have different numbers of games: take out"
+    ):
         study.check(small(seeds=1), tmp_path)
 
 

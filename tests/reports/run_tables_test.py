@@ -62,7 +62,13 @@ def test_numbers_that_only_the_task_knows_have_charts(apples: RunData) -> None:
 @pytest.fixture
 def summarised():
     rows = [
-        {"index": index, "length": 10 + index, "return": 2.0 * index, "session": 0, "session_seconds": 0.5}
+        {
+            "index": index,
+            "length": 10 + index,
+            "return": 2.0 * index,
+            "session": 0,
+            "session_seconds": 0.5,
+        }
         for index in range(3)
     ]
     return evaluation_tables.summarise({"policy": "a|b", "environment": "e"}, rows, 40, 0.9)

@@ -11,7 +11,8 @@ TEN = Curve(np.arange(10.0), np.arange(10.0) ** 2)
 
 
 @pytest.mark.parametrize(
-    ("least", "edges"), [(1, [0, 3, 6, 9]), (3, [0, 3, 6, 9]), (4, [0, 6, 9]), (5, [0, 9]), (11, [0])]
+    ("least", "edges"),
+    [(1, [0, 3, 6, 9]), (3, [0, 3, 6, 9]), (4, [0, 6, 9]), (5, [0, 9]), (11, [0])],
 )
 def test_stretches_are_joined_until_each_holds_enough(least, edges):
     assert joined_stretches([TEN], 9.0, 3, least).tolist() == edges
@@ -67,7 +68,11 @@ def test_values_that_are_missing_are_left_out():
 def test_values_of_one_step_are_one_stretch():
     smoothed = smooth(AT_ONCE)
 
-    assert (smoothed.x.tolist(), smoothed.mean.tolist(), smoothed.count.tolist()) == ([7], [1.5], [4])
+    assert (smoothed.x.tolist(), smoothed.mean.tolist(), smoothed.count.tolist()) == (
+        [7],
+        [1.5],
+        [4],
+    )
     assert "mean over each of one stretch of steps, 4 games in each" in smoothed.caption("games")
 
 
@@ -77,7 +82,9 @@ def test_fewer_than_fifty_values_have_wider_stretches():
     assert smooth(steps_of(49)).count.sum() == 49
 
 
-@pytest.mark.parametrize(("curve", "values"), [(TEN, 10), (GAPS, 3), (Curve(GAPS.x, np.full(5, np.nan)), 0)])
+@pytest.mark.parametrize(
+    ("curve", "values"), [(TEN, 10), (GAPS, 3), (Curve(GAPS.x, np.full(5, np.nan)), 0)]
+)
 def test_few_values_without_a_band_are_shown_each(curve, values):
     stretches = {} if curve is TEN else {"stretches": 3}
 
@@ -116,7 +123,11 @@ def test_a_series_is_drawn_through_the_means():
 
     series = smoothed.series("s")
     assert series.name == "s"
-    for drawn, value in ((series.x, smoothed.x), (series.y, smoothed.mean), (series.low, smoothed.low)):
+    for drawn, value in (
+        (series.x, smoothed.x),
+        (series.y, smoothed.mean),
+        (series.low, smoothed.low),
+    ):
         np.testing.assert_array_equal(drawn, value)
 
 
@@ -155,7 +166,9 @@ def test_seeds_without_numbers_have_no_curve():
     assert learning_curve("m", [Curve(np.arange(3.0), np.full(3, np.nan))]).x.size == 0
 
 
-@pytest.mark.parametrize(("points", "least", "number"), [(5, 3, 5), (99, 3, 5), (5, 1, 5), (99, 1, 15)])
+@pytest.mark.parametrize(
+    ("points", "least", "number"), [(5, 3, 5), (99, 3, 5), (5, 1, 5), (99, 1, 15)]
+)
 def test_points_of_a_learning_curve_hold_enough_of_each_seed(points, least, number):
     scaled = [Curve(np.arange(15.0), np.arange(15.0) * scale) for scale in (1, 3)]
 

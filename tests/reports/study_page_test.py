@@ -8,7 +8,9 @@ from pathlib import Path
 from motif_jax.reports import study, study_page
 
 TABLE = study.MethodTable(
-    ["doorkey", "runs", "return"], [["task", "2", "0.1 [0, 0.2]"], ["both", "1", "1"]], "compared with task"
+    ["doorkey", "runs", "return"],
+    [["task", "2", "0.1 [0, 0.2]"], ["both", "1", "1"]],
+    "compared with task",
 )
 
 
@@ -35,20 +37,28 @@ def test_the_page_has_tables_claims_and_each_methods_curve(tmp_path: Path) -> No
     assert "task (n = 2)" in page
     assert "both (n = 1)" in page
     assert "have no curve" not in page
-    assert [picture.suffix for picture in sorted((tmp_path / "plots").glob("[!.]*"))] == [".pdf", ".png"]
+    assert [picture.suffix for picture in sorted((tmp_path / "plots").glob("[!.]*"))] == [
+        ".pdf",
+        ".png",
+    ]
 
 
 def test_trainings_elsewhere_and_stages_without_episodes_have_no_curve(tmp_path: Path) -> None:
     text = [write_training(tmp_path / "text-1", [1.0] * 60, stage="train_text")]
 
-    path = study_page.write(tmp_path, [TABLE], "", {"task": [tmp_path / "away-1"], "text": text}, ["return"])
+    path = study_page.write(
+        tmp_path, [TABLE], "", {"task": [tmp_path / "away-1"], "text": text}, ["return"]
+    )
 
     assert "Learning curves" not in path.read_text(encoding="utf-8")
 
 
 def test_the_page_names_trainings_without_a_curve_beside_the_others(tmp_path: Path) -> None:
     both = write_training(tmp_path / "both-1", [1.0] * 60)
-    trainings = {"task": [tmp_path / "away-1", tmp_path / "away-2"], "both": [both, tmp_path / "away-3"]}
+    trainings = {
+        "task": [tmp_path / "away-1", tmp_path / "away-2"],
+        "both": [both, tmp_path / "away-3"],
+    }
 
     path = study_page.write(tmp_path, [TABLE], "", trainings, ["return"])
 

@@ -13,7 +13,17 @@ from motif_jax.reports import study
 from motif_jax.reports.claims import Claim
 from tests.made_up_runs import evaluation_rows, write_evaluation
 
-MEASURES = ("judged", "score", "scout", "kills", "gold", "dlvl", "success", "through_door", "gathered")
+MEASURES = (
+    "judged",
+    "score",
+    "scout",
+    "kills",
+    "gold",
+    "dlvl",
+    "success",
+    "through_door",
+    "gathered",
+)
 
 
 def played(judged: np.ndarray) -> dict[str, list[float]]:
@@ -39,7 +49,9 @@ def test_a_step_is_judged_by_its_message_and_the_count(tmp_path: Path) -> None:
             "$ - 20 gold pieces.": times,
             "$ - 51 gold pieces.": 1,
         }
-        row["messages"] = messages.pack([MessageTally(text, count) for text, count in counts.items()])
+        row["messages"] = messages.pack(
+            [MessageTally(text, count) for text, count in counts.items()]
+        )
     write_evaluation(tmp_path, "agent", rows[::-1])
 
     numbers = study.measure(tmp_path, load_lexicon(), "defaultgoal")
@@ -65,7 +77,10 @@ def test_every_number_that_all_games_have_is_a_measure(tmp_path: Path) -> None:
 
 
 def test_what_is_0_or_1_is_reported_by_its_mean() -> None:
-    opened = {"none": {1: {"gate": [0.0, 0.0, 0.0, 1.0]}}, "all": {1: {"gate": [1.0, 1.0, 1.0, 1.0]}}}
+    opened = {
+        "none": {1: {"gate": [0.0, 0.0, 0.0, 1.0]}},
+        "all": {1: {"gate": [1.0, 1.0, 1.0, 1.0]}},
+    }
 
     rows = study.table(opened, "t", ["gate"], 50).markdown().split("\n")[2:4]
 
@@ -90,7 +105,9 @@ def test_before_the_first_game_no_measure_is_missing() -> None:
 
 
 def test_a_claim_about_a_number_without_games_is_refused() -> None:
-    with pytest.raises(UserError, match=r"config\.claims=better > none: fame: its games have judged, "):
+    with pytest.raises(
+        UserError, match=r"config\.claims=better > none: fame: its games have judged, "
+    ):
         study.claims(runs(2.0), [Claim("better", "none", "fame")], 20)
 
 
@@ -116,7 +133,8 @@ def test_marks_say_what_lies_above_and_below_the_first_method() -> None:
         "| far | 2 | 1,234 [1,234, 1,234] ▲ |",
     ]
     assert (
-        table[-1] == "▲, ▼: above, below none (95 % interval of the paired difference over runs and games)."
+        table[-1]
+        == "▲, ▼: above, below none (95 % interval of the paired difference over runs and games)."
     )
 
 
@@ -142,9 +160,9 @@ def test_a_cell_is_an_interquartile_mean_except_for_rare_events() -> None:
     none = {seed: played(games + seed) | {"dlvl": [1.0, 1.0, 1.0, 5.0]} for seed in (0, 4)}
     better = {seed: played(games + seed + 1) for seed in (0, 4)}
     # Of 0 1 3 4 5 7 100 104 the middle half.
-    assert study.table({"none": none, "better": better}, "t", ["judged", "dlvl"], 300).markdown().split("\n")[
-        2:4
-    ] == [
+    assert study.table(
+        {"none": none, "better": better}, "t", ["judged", "dlvl"], 300
+    ).markdown().split("\n")[2:4] == [
         "| none | 2 | 4.75 [2.5, 53.5] | 2 [1, 3] |",
         "| better | 2 | 5.75 [3.75, 78] ▲ | 1 [1, 1] |",
     ]
@@ -190,7 +208,10 @@ def test_what_always_happens_has_an_interval_with_a_width() -> None:
 
 
 def test_small_numbers_of_games_are_kept(tmp_path: Path) -> None:
-    rows = [{**row, "return": 4e-5 + index * 1e-5} for index, row in enumerate(evaluation_rows(2, 0.0, 1))]
+    rows = [
+        {**row, "return": 4e-5 + index * 1e-5}
+        for index, row in enumerate(evaluation_rows(2, 0.0, 1))
+    ]
     write_evaluation(tmp_path / "games", "agent", rows)
 
     measured = study.measure(tmp_path / "games", load_lexicon("nethack.yaml"), "defaultgoal")
@@ -199,7 +220,9 @@ def test_small_numbers_of_games_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_claim_about_a_method_without_runs_does_not_fail() -> None:
-    text, carried = study.claims(runs(2.0) | {"nobody": {}}, [Claim("better", "nobody", "judged")], 20)
+    text, carried = study.claims(
+        runs(2.0) | {"nobody": {}}, [Claim("better", "nobody", "judged")], 20
+    )
     assert text.endswith("* better > nobody: judged: not run yet.")
     assert carried
 

@@ -44,9 +44,13 @@ def evaluation(share: float, environment: str = "BabyAI-GoToLocal-v0") -> dict[s
 
 
 def with_expert(shares: tuple[float, ...], text_task: bool) -> RunData:
-    """An agent of the first share and players of the others, beside an expert that is a yardstick."""
+    """An agent of the first share and players of the others, beside an expert that is a
+    yardstick.
+    """
     names = ("agent", "before training", "random", "expert")
-    evaluations = {name: evaluation(share) for name, share in zip(names, (*shares, 1.0), strict=True)}
+    evaluations = {
+        name: evaluation(share) for name, share in zip(names, (*shares, 1.0), strict=True)
+    }
     if text_task:
         for summary in evaluations.values():
             summary["plan"] |= {"environment": "wordle", "decode": None}
@@ -85,7 +89,9 @@ def beside_blind_players(shares: tuple[float, ...], lead: float) -> RunData:
     [
         ((0.7, 0.5, 0.6, 0.65), 0.15, "with another episode's prompts."),
         ((0.7, 0.56, 0.5, 0.65), 0.15, "fixed shares."),
-        pytest.param((0.58, 0.52, 0.4, 0.5), 0.05, "fixed shares.", id="more ahead, intervals overlap"),
+        pytest.param(
+            (0.58, 0.52, 0.4, 0.5), 0.05, "fixed shares.", id="more ahead, intervals overlap"
+        ),
     ],
 )
 def test_players_that_do_not_read_must_be_led_by_enough(
@@ -141,10 +147,15 @@ def test_a_way_to_decode_is_a_line(steered: dict[str, dict[str, Any]]) -> None:
     assert [line.name for line in plot.lines] == ["p, sample", "p, sample, clip 0.5"]
 
 
-def test_an_evaluation_without_decoding_has_no_divergence(steered: dict[str, dict[str, Any]]) -> None:
+def test_an_evaluation_without_decoding_has_no_divergence(
+    steered: dict[str, dict[str, Any]],
+) -> None:
     steered["a"]["plan"]["decode"] = None
 
-    assert weights_and_divergences(RunData("t", evaluations=steered)) == [("1", "0.125"), ("2", "0.250")]
+    assert weights_and_divergences(RunData("t", evaluations=steered)) == [
+        ("1", "0.125"),
+        ("2", "0.250"),
+    ]
 
 
 def test_evaluations_without_divergence_have_no_section(steered: dict[str, dict[str, Any]]) -> None:
@@ -243,14 +254,18 @@ def test_a_reward_that_reads_more_is_not_checked_for_hacking() -> None:
 
     [verdict] = hacking.judge_run(training)
 
-    assert verdict.line.startswith("The training is not checked for reward hacking: a reward that reads more")
+    assert verdict.line.startswith(
+        "The training is not checked for reward hacking: a reward that reads more"
+    )
 
 
 @pytest.mark.parametrize("data", [RunData("t"), RunData("t", episodes={"return": CURVE})])
 def test_a_run_without_intrinsic_returns_is_not_checked_for_hacking(data: RunData) -> None:
     [verdict] = hacking.judge_run(data)
 
-    assert verdict.line.startswith("Not checked for reward hacking: no intrinsic return was recorded")
+    assert verdict.line.startswith(
+        "Not checked for reward hacking: no intrinsic return was recorded"
+    )
 
 
 def test_agents_that_earn_nothing_have_a_headline() -> None:

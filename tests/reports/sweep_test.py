@@ -16,7 +16,9 @@ from motif_jax.schema import read_section
 
 
 def config_of(keys: str, draws: int | None = None, **values: object) -> ConfigDict:
-    config = study_config.study({"training": "configs/train_agent.py", "methods": {"agent": ""}, **values})()
+    config = study_config.study(
+        {"training": "configs/train_agent.py", "methods": {"agent": ""}, **values}
+    )()
     config.sweep.over = keys
     config.sweep.draws = draws
     return config
@@ -42,7 +44,9 @@ def test_a_grid_has_every_combination() -> None:
 
 
 def test_values_with_brackets_and_paths_are_whole() -> None:
-    """Two dots lead to the folder above, and a comma in brackets belongs to a value; names are those of folders."""
+    """Two dots lead to the folder above, and a comma in brackets belongs to a value; names are
+    those of folders.
+    """
     assert flags_of("dataset_dir=../a,../b") == {
         "dataset_dir=.._a": "--config.dataset_dir=../a",
         "dataset_dir=.._b": "--config.dataset_dir=../b",
@@ -86,7 +90,9 @@ def test_a_study_without_a_sweep_is_as_it_was() -> None:
 
 
 def test_draws_lie_in_their_ranges() -> None:
-    values_of_key = sweep.parse("lr=log 1e-5..1e-1; discount=0.9..1; workers=1..3; width=log 16..256")
+    values_of_key = sweep.parse(
+        "lr=log 1e-5..1e-1; discount=0.9..1; workers=1..3; width=log 16..256"
+    )
 
     drawn = sweep.combinations(values_of_key, 200, seed=0)
 

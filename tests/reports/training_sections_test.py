@@ -27,7 +27,10 @@ TEXT_METRICS = (
 
 @pytest.mark.parametrize("section_of", [dialogues_section, language_section])
 def test_trainings_from_text_have_a_chart_for_each_number(section_of) -> None:
-    curves = {name: Curve(np.arange(5.0), np.arange(5.0) ** power) for power, name in enumerate(TEXT_METRICS)}
+    curves = {
+        name: Curve(np.arange(5.0), np.arange(5.0) ** power)
+        for power, name in enumerate(TEXT_METRICS)
+    }
 
     charted = section_of(curves).parts
 
@@ -51,9 +54,12 @@ def test_groups_of_metrics_are_metrics_with_their_units(repository):
     for unit, members in METRIC_GROUPS.values():
         for name in members:
             assert name in units
-            # The page and docs/metrics.md must agree on which side of the coefficients a number lies.
+            # The page and docs/metrics.md must agree on which side of the coefficients a number
+            # lies.
             assert ("before" in unit) == ("before" in units[name]), name
-            assert ("with its coefficient" in unit) == ("with their coefficients" in units[name]), name
+            assert ("with its coefficient" in unit) == ("with their coefficients" in units[name]), (
+                name
+            )
 
 
 def test_every_chart_of_a_run_is_a_picture_too(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ class Parts:
 
     def __init__(self, serves: list[int], **changes: Any) -> None:
         self.config = recall_training(**changes)
-        # 'finished', 'noted', or the timeout of a call of inference and which of four groups it holds.
+        # 'finished', 'noted', or the timeout of a call of inference and which of four groups it
+        # holds.
         self.calls: list[Any] = []
         self.serves = serves
         self.finished: Any = queue.SimpleQueue()
@@ -79,7 +80,14 @@ def test_a_full_batch_needs_no_acting() -> None:
 
     assert [batch and batch.num_steps for batch in batches] == [1, 2]
     # Of the four slots of the first turns two batches are made.
-    assert parts.calls == ["finished", [0.1, None], [0.1, None], [0.1, None], [0.1, None], "finished"]
+    assert parts.calls == [
+        "finished",
+        [0.1, None],
+        [0.1, None],
+        [0.1, None],
+        [0.1, None],
+        "finished",
+    ]
 
 
 def test_a_rollout_that_takes_long_is_left_at_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,14 +102,17 @@ def test_a_rollout_that_takes_long_is_left_at_a_stop(monkeypatch: pytest.MonkeyP
     assert parts.calls == ["finished", [0.1, None], [0.1, None]], "the first turn is played"
 
 
-# A call of inference on policy: the two groups of the source by row 0 and 1, of which some have to wait.
+# A call of inference on policy: the two groups of the source by row 0 and 1, of which some have to
+# wait.
 NOBODY_WAITS = [0.1, [False, False, False, False]]
 FIRST_GROUP_WAITS = [0.1, [True, False, False, False]]
 SECOND_GROUP_WAITS = [0.1, [False, False, True, False]]
 
 
 def test_on_policy_groups_wait_for_the_next_parameters() -> None:
-    """A group at row 0 that has filled a slot more than there were batches waits, separately for each source."""
+    """A group at row 0 that has filled a slot more than there were batches waits, separately for
+    each source.
+    """
     parts = Parts([1, 0, 0, 0], on_policy=True)
     stream = BatchStream(parts)  # type: ignore[arg-type]
 
@@ -129,7 +140,9 @@ System = tuple[Parts, BatchStream]
 
 @pytest.fixture
 def threaded(monkeypatch: pytest.MonkeyPatch) -> System:
-    """A system with room for two batches ahead of the learner, and seven finished slots; its stream."""
+    """A system with room for two batches ahead of the learner, and seven finished slots; its
+    stream.
+    """
     monkeypatch.setattr(batch_stream, "WAIT_SECONDS", 0.01)
     system = Parts([], max_waiting_batches=2)
     for slot in range(7):

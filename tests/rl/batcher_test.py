@@ -1,4 +1,6 @@
-"""Two acting devices and a batcher between two updates: what batches hold, and that a restored batcher continues alike."""
+"""Two acting devices and a batcher between two updates: what batches hold, and that a restored
+batcher continues alike.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ ACTING_PARAMS = {"w": np.array([0.25, 0.125], np.float32)}
 
 
 class Adding:
-    """Stands for a network: its state is a sum over the steps, from which value and logits follow; one leaf is empty."""
+    """Stands for a network: its state is a sum over the steps, from which value and logits follow;
+    one leaf is empty.
+    """
 
     spec = SPEC
     fields = ("features", "sign_count")
@@ -110,7 +114,9 @@ class Play:
                 first_env=8 * number,
                 remembered=9,
             )
-            actors = InlineActors(config, (), lambda slot, source=number: self._finish(source, slot))
+            actors = InlineActors(
+                config, (), lambda slot, source=number: self._finish(source, slot)
+            )
             key = jax.random.PRNGKey(number)
             inference = Inference(Adding(), actors, publisher, device, key, self.meters, 5)  # type: ignore[arg-type]
             self.sources.append(ActorSource(actors, inference))
@@ -134,7 +140,9 @@ class Play:
             source.actors.start()
 
     def run(self, turns: range) -> None:
-        """Some groups of the second source are held back, others for a turn only; batches are taken as soon as they are full."""
+        """Some groups of the second source are held back, others for a turn only; batches are taken
+        as soon as they are full.
+        """
         for turn in turns:
 
             def hold(ready: Ready, turn: int = turn) -> bool:
@@ -164,7 +172,9 @@ def test_batches_have_the_shapes_and_types_of_trajectories(undisturbed: Play) ->
 
 
 def test_batches_share_no_memory_with_the_slots(undisturbed: Play) -> None:
-    slots = [array for source in undisturbed.sources for array in source.actors.slots.arrays.values()]
+    slots = [
+        array for source in undisturbed.sources for array in source.actors.slots.arrays.values()
+    ]
 
     for batch in undisturbed.batches:
         for leaf in jax.tree.leaves(batch.trajectories._replace(initial_state=None)):
@@ -187,7 +197,9 @@ def test_rollouts_of_an_environment_follow_without_a_gap(undisturbed: Play) -> N
         for number, env in enumerate(envs.tolist()):
             fields = [*batch.observation.values(), batch.first, batch.last]
             if env in last_row:
-                jax.tree.map(np.testing.assert_array_equal, [x[0, number] for x in fields], last_row[env])
+                jax.tree.map(
+                    np.testing.assert_array_equal, [x[0, number] for x in fields], last_row[env]
+                )
                 compared += 1
             last_row[env] = [x[ROLLOUT, number] for x in fields]
 
@@ -202,11 +214,17 @@ def test_initial_states_give_the_outputs_that_were_played(undisturbed: Play) -> 
         state = batch.initial_state
         for row in range(ROLLOUT):
             rows = {name: batch.observation[name][row : row + 1] for name in network.fields}
-            logits, value, state = network.apply(ACTING_PARAMS, rows, state, batch.first[row : row + 1])
+            logits, value, state = network.apply(
+                ACTING_PARAMS, rows, state, batch.first[row : row + 1]
+            )
             log_probs = jax.nn.log_softmax(logits[0])
-            log_prob = np.take_along_axis(np.asarray(log_probs), batch.action[row][:, None], axis=1)[:, 0]
+            log_prob = np.take_along_axis(
+                np.asarray(log_probs), batch.action[row][:, None], axis=1
+            )[:, 0]
             np.testing.assert_allclose(batch.behaviour_value[row], value[0], rtol=1e-5)
-            np.testing.assert_allclose(batch.behaviour_log_prob[row], log_prob, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(
+                batch.behaviour_log_prob[row], log_prob, rtol=1e-4, atol=1e-6
+            )
         np.testing.assert_array_equal(batch.parameter_version, VERSION)
 
 
@@ -215,7 +233,9 @@ def test_texts_are_paid_what_the_reward_says(undisturbed: Play) -> None:
     for batch, _, _ in undisturbed.listened:
         sums = batch.observation[SPEC.text_field].sum(axis=-1).astype(np.float32)
         np.testing.assert_array_equal(batch.intrinsic_reward, sums[:-1])
-        np.testing.assert_array_equal(batch.last_intrinsic_reward, np.where(batch.last[1:], sums[1:], 0))
+        np.testing.assert_array_equal(
+            batch.last_intrinsic_reward, np.where(batch.last[1:], sums[1:], 0)
+        )
 
 
 def test_the_reward_observes_the_steps_of_each_batch(undisturbed: Play) -> None:
@@ -224,7 +244,9 @@ def test_the_reward_observes_the_steps_of_each_batch(undisturbed: Play) -> None:
     assert [messages.update_index for messages in observed] == [
         FIRST_UPDATE + number for number in range(len(undisturbed.batches))
     ]
-    assert [messages.steps for messages in observed] == [batch.num_steps for batch in undisturbed.batches]
+    assert [messages.steps for messages in observed] == [
+        batch.num_steps for batch in undisturbed.batches
+    ]
 
 
 def test_the_learner_gets_cropped_observations(undisturbed: Play) -> None:
@@ -258,7 +280,9 @@ def test_a_restored_batcher_continues_as_undisturbed(undisturbed: Play) -> None:
     after.run(range(6, 20))
 
     assert before.served + after.served == undisturbed.served
-    for batch, expected in zip([*before.listened, *after.listened], undisturbed.listened, strict=True):
+    for batch, expected in zip(
+        [*before.listened, *after.listened], undisturbed.listened, strict=True
+    ):
         jax.tree.map(np.testing.assert_array_equal, batch, expected)
     for batch, expected in zip([*before.batches, *after.batches], undisturbed.batches, strict=True):
         assert batch.num_steps == expected.num_steps

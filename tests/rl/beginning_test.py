@@ -1,4 +1,6 @@
-"""The lines that a run prints before its first update, which takes minutes where a language model is the agent."""
+"""The lines that a run prints before its first update, which takes minutes where a language model
+is the agent.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ def lines_before_the_first_update(config: AgentConfig) -> list[str]:
 def test_a_language_agents_start_is_printed_step_by_step() -> None:
     config = AgentConfig(network=LanguagePolicy(model="google/flan-t5-small"))
     lines = lines_before_the_first_update(config)
-    assert [line.split()[0] for line in lines] == ["reading", "prompts:", "compiling", "playing:", "the"]
+    assert [line.split()[0] for line in lines] == [
+        "reading",
+        "prompts:",
+        "compiling",
+        "playing:",
+        "the",
+    ]
     assert lines[0].endswith("google/flan-t5-small")
 
 

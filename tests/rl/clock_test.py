@@ -20,7 +20,9 @@ def time(monkeypatch: pytest.MonkeyPatch) -> HandClock:
 
 @pytest.fixture
 def clock(time: HandClock) -> Clock:
-    """Of a run of 2,000 steps that resumed from a checkpoint of step 400 and started five seconds later."""
+    """Of a run of 2,000 steps that resumed from a checkpoint of step 400 and started five seconds
+    later.
+    """
     clock = Clock(2_000, save_every_steps=500, save_every_seconds=60.0, log_every_seconds=10.0)
     clock.resume({"env_steps": 400, "seconds": 1_000.0})
     time.now = START
@@ -35,21 +37,27 @@ def test_a_resumed_clock_goes_on_from_its_checkpoint(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "is_due"), [(59.9, False), (60.0, True)])
-def test_a_save_is_due_after_its_seconds(clock: Clock, time: HandClock, seconds: float, is_due: bool) -> None:
+def test_a_save_is_due_after_its_seconds(
+    clock: Clock, time: HandClock, seconds: float, is_due: bool
+) -> None:
     time.now = START + seconds
 
     assert clock.save_is_due() == is_due
 
 
 @pytest.mark.parametrize(("steps", "is_passed"), [(499, False), (500, True), (999, True)])
-def test_a_multiple_of_the_steps_between_saves_is_passed(clock: Clock, steps: int, is_passed: bool) -> None:
+def test_a_multiple_of_the_steps_between_saves_is_passed(
+    clock: Clock, steps: int, is_passed: bool
+) -> None:
     clock.steps = steps
 
     assert clock.save_step_is_passed() == is_passed
 
 
 @pytest.mark.parametrize(("seconds", "is_due"), [(9.9, False), (10.0, True)])
-def test_a_row_is_due_after_its_seconds(clock: Clock, time: HandClock, seconds: float, is_due: bool) -> None:
+def test_a_row_is_due_after_its_seconds(
+    clock: Clock, time: HandClock, seconds: float, is_due: bool
+) -> None:
     time.now = START + seconds
 
     assert clock.log_is_due() == is_due

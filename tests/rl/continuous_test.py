@@ -1,4 +1,6 @@
-"""Agents whose actions are real numbers: they learn, and their episodes are recorded, evaluated, filmed and collected."""
+"""Agents whose actions are real numbers: they learn, and their episodes are recorded, evaluated,
+filmed and collected.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def test_recorded_games_play_again_from_their_numbers(run: Path) -> None:
     assert recording.actions.dtype == np.float32
     assert recording.actions.shape == (10, 2)
     assert again.digest == recording.digest
-    changed = record_actions(recording.task, recording.options, recording.seed, recording.actions * 0.5)
+    changed = record_actions(
+        recording.task, recording.options, recording.seed, recording.actions * 0.5
+    )
     assert changed.digest != recording.digest
 
 
@@ -118,7 +122,9 @@ def test_evaluated_games_are_filmed_again(run: Path, tmp_path: Path, policy: str
     rows = evaluation_files.read_rows(folder / "episodes.jsonl")
     assert [evaluation_files.decode_actions(row["actions"]).shape for row in rows] == [(10, 2)] * 5
     films = {"evaluation": str(folder), "episodes": "best", "agent__dir": "", "reward__dir": ""}
-    config = load_config("replay", "smoke", {key.replace("__", "."): value for key, value in films.items()})
+    config = load_config(
+        "replay", "smoke", {key.replace("__", "."): value for key, value in films.items()}
+    )
     replay.check(config, tmp_path / "films")
     assert replay.run(config, tmp_path / "films") is None
     assert len(list((tmp_path / "films").glob("episode-*.html"))) == 1
@@ -162,7 +168,8 @@ def test_the_newest_game_is_a_film_for_tensorboard(run: Path) -> None:
 @pytest.mark.slow
 def test_an_environment_with_other_numbers_is_refused(run: Path) -> None:
     with pytest.raises(
-        UserError, match="with actions of 2 numbers, gym:Pendulum-v1 has actions of 1 numbers: choose"
+        UserError,
+        match="with actions of 2 numbers, gym:Pendulum-v1 has actions of 1 numbers: choose",
     ):
         agent_policy.load(run, environment="gym:Pendulum-v1")
 
@@ -185,7 +192,11 @@ def test_a_library_user_plays_numbers(run: Path) -> None:
 
 def test_settings_that_need_numbered_actions_are_refused(tmp_path: Path) -> None:
     config = continuous_config(algorithm__exploration="symmetric_kl")
-    with pytest.raises(UserError, match=r"algorithm.exploration='symmetric_kl': must be 'entropy' or 'none'"):
+    with pytest.raises(
+        UserError, match=r"algorithm.exploration='symmetric_kl': must be 'entropy' or 'none'"
+    ):
         runs.prepared(tmp_path, config)
-    with pytest.raises(UserError, match=r"config.policy=fixed: must be another for gym:Pendulum-v1"):
+    with pytest.raises(
+        UserError, match=r"config.policy=fixed: must be another for gym:Pendulum-v1"
+    ):
         fixed_shares.fit("gym:Pendulum-v1", {}, seed=0)

@@ -18,7 +18,9 @@ REWARDS = np.random.default_rng(0).normal(0, 2, VISITS.shape)
 
 
 def test_the_published_exponent_divides_by_the_cube() -> None:
-    np.testing.assert_array_equal(discount(np.array([8.0, 8.0, -27.0]), np.array([1, 2, 3]), 3.0), [8, 1, -1])
+    np.testing.assert_array_equal(
+        discount(np.array([8.0, 8.0, -27.0]), np.array([1, 2, 3]), 3.0), [8, 1, -1]
+    )
 
 
 @pytest.mark.parametrize("exponent", EXPONENTS)

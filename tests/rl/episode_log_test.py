@@ -30,7 +30,11 @@ def test_reports_and_intrinsic_returns_meet_in_either_order(tmp_path: Path) -> N
         assert len(log.state()) == 0
         add(log, 20, [], [IntrinsicReturn(0, 0, 2.5), IntrinsicReturn(1, 0, 0.5)])
         add(log, 30, [report(1, 0, 3.0)], [])
-        assert log.means() == {"episode/return": 2.0, "episode/length": 4.0, "episode/intrinsic_return": 1.5}
+        assert log.means() == {
+            "episode/return": 2.0,
+            "episode/length": 4.0,
+            "episode/intrinsic_return": 1.5,
+        }
         # The lines are in the file at once.
         assert lines(tmp_path, "step", "env") == [(10, 0, 2.5), (30, 1, 0.5)]
 
@@ -86,7 +90,9 @@ def test_a_resumed_run_drops_what_it_plays_again(tmp_path: Path) -> None:
         add(log, 20, [report(0, 1)], [])
     with open(tmp_path / FILE_NAME, "a") as file:
         file.write('{"step": 3, "torn')
-    with EpisodeLog(tmp_path, 10, with_intrinsic=False, progress={"env_steps": 10, "episodes": state}) as log:
+    with EpisodeLog(
+        tmp_path, 10, with_intrinsic=False, progress={"env_steps": 10, "episodes": state}
+    ) as log:
         assert log.means()["episode/return"] == 1.0
         add(log, 15, [report(0, 1, 2.0)], [])
     assert lines(tmp_path, "step", "return") == [(10, 1.0, None), (15, 2.0, None)]
@@ -96,7 +102,12 @@ def test_an_episode_of_a_lost_rollout_lacks_intrinsic_return(tmp_path: Path) -> 
     """Also where the run was resumed in between."""
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
         add(log, 5, [report(4, 0)], [])
-        add(log, 10, [report(4, 1), report(3, 1)], [IntrinsicReturn(4, 1, 1.0), IntrinsicReturn(3, 1, 0.5)])
+        add(
+            log,
+            10,
+            [report(4, 1), report(3, 1)],
+            [IntrinsicReturn(4, 1, 1.0), IntrinsicReturn(3, 1, 0.5)],
+        )
         state = log.state()
     with EpisodeLog(tmp_path, 10, True, {"env_steps": 10, "episodes": state}) as log:
         add(log, 20, [report(3, 0)], [])

@@ -1,4 +1,6 @@
-"""Recordings of a training's games: the right actions, checked by playing them again, and nothing of what was lost."""
+"""Recordings of a training's games: the right actions, checked by playing them again, and nothing
+of what was lost.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
             (([4, 9, 5], [0, 1, 0], [1, 0, 0]), (0, 0, 1), [(0, [1, 2, 3, 4])]),
             (([6, 7, 8], [0, 0, 0], [1, 1, 0]), (1, 2, 3), [(1, [5, 6]), (2, [7])]),
         ]),
-        # The actor dies after the first batch: the rest of episode 0 never comes. Episode 1 is not to be recorded.
+        # The actor dies after the first batch: the rest of episode 0 never comes. Episode 1 is not
+        # to be recorded.
         (2, 2, [
             (([1, 2, 3], [0, 0, 0], [0, 0, 0]), (0, 0, 0), []),
             (([4, 5, 6], [0, 0, 0], [0, 0, 1]), (1, 1, 1), []),
@@ -57,8 +60,17 @@ def test_actions_are_collected_over_batches(every: int, env: int, batches: Any) 
         assert all(played.env == env for played in finished)
 
 
-def report(env: int, episode: int, seed: int, length: float = LENGTH, value: float = 0.0) -> dict[str, float]:
-    return {"env": env, "episode": episode, "seed": seed, "return": value, "length": length, "success": value}
+def report(
+    env: int, episode: int, seed: int, length: float = LENGTH, value: float = 0.0
+) -> dict[str, float]:
+    return {
+        "env": env,
+        "episode": episode,
+        "seed": seed,
+        "return": value,
+        "length": length,
+        "success": value,
+    }
 
 
 def play(recorder: EpisodeRecorder, env: int, episode: int, answer: int) -> None:
@@ -69,7 +81,10 @@ def play(recorder: EpisodeRecorder, env: int, episode: int, answer: int) -> None
 
 
 def wrong_answer(seed: int) -> int:
-    games = (record_actions("Recall-v0", OPTIONS, seed, np.array([0] * (LENGTH - 1) + [n])) for n in range(4))
+    games = (
+        record_actions("Recall-v0", OPTIONS, seed, np.array([0] * (LENGTH - 1) + [n]))
+        for n in range(4)
+    )
     return [game.info["return"] for game in games].index(0.0)
 
 
@@ -148,7 +163,9 @@ def test_games_that_come_too_fast_are_counted(
 
 
 class DeadProcess:
-    """A `WorkerProcess` that takes orders and dies before each answer; `closed` counts those that were closed."""
+    """A `WorkerProcess` that takes orders and dies before each answer; `closed` counts those that
+    were closed.
+    """
 
     closed = 0
 
@@ -165,7 +182,9 @@ class DeadProcess:
         DeadProcess.closed += 1
 
 
-def test_a_process_that_always_dies_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_always_dies_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(DeadProcess, "closed", 0)
     monkeypatch.setattr(episode_recorder, "WorkerProcess", DeadProcess)
 
@@ -177,14 +196,18 @@ def test_a_process_that_always_dies_ends_the_run(tmp_path: Path, monkeypatch: py
                 recorder.report(10, [report(0, episode, 3)])
                 wait(recorder.waiting)
 
-    with pytest.raises(ServiceFailedError, match=r"^the recordings thread failed: .* died 3 times in a row$"):
+    with pytest.raises(
+        ServiceFailedError, match=r"^the recordings thread failed: .* died 3 times in a row$"
+    ):
         record()
 
     assert DeadProcess.closed == 3
 
 
 @pytest.mark.extra
-def test_a_training_leaves_recordings_of_its_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_leaves_recordings_of_its_games(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of games whose batches still waited when the training ended, too."""
     reward = RewardKind()
     monkeypatch.setattr(reward, "lookup", lambda texts: Values(np.ones(len(texts), np.float32), 0))
@@ -200,7 +223,9 @@ def test_a_training_leaves_recordings_of_its_games(tmp_path: Path, monkeypatch: 
     assert len(recorded) > 25
     for file, recording in recorded.items():
         row = expected[file]
-        assert recording.seed == row["seed"] == episode_seed(config.seed, row["env"], row["episode"])
+        assert (
+            recording.seed == row["seed"] == episode_seed(config.seed, row["env"], row["episode"])
+        )
         again = record_actions(recording.task, recording.options, recording.seed, recording.actions)
         assert again.digest == recording.digest
         assert again.info == {key: row[key] for key in again.info}

@@ -1,4 +1,6 @@
-"""What runs on a GPU is lowered for one, which needs none: nothing that only a CPU has, and nothing that a GPU does badly."""
+"""What runs on a GPU is lowered for one, which needs none: nothing that only a CPU has, and nothing
+that a GPU does badly.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from motif_jax.motif.reward.reward_task import RewardTask
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.play import agent_policy
 from motif_jax.rewards import RewardSetup
-from motif_jax.rl import batcher, inference
+from motif_jax.rl import acting_program, batcher
 from motif_jax.rl.algorithms import appo
 from motif_jax.rl.algorithms.algorithm import StateFields
 from motif_jax.rl.algorithms.trajectory import BATCH_AXES
@@ -69,7 +71,9 @@ def gpu() -> Iterator[None]:
 
 
 def assert_updated_in_place(text: str, state: appo.AppoTrainState, num_batch: int) -> None:
-    """The memory of the whole state is used again, that of the `num_batch` arrays of a batch that are read is not."""
+    """The memory of the whole state is used again, that of the `num_batch` arrays of a batch that
+    are read is not.
+    """
     is_donated = donated(text)
     num_state = len(is_donated) - num_batch
     assert is_donated == [True] * num_state + [False] * num_batch
@@ -91,7 +95,9 @@ def learner_update(network: Any, reward: MotifReward | None = None) -> tuple[Any
     update = appo.make_update(network, optimizer, config, reward_fn=reward and reward.in_step)
     use = StateUse(StateFields.named_in(state))
     learner = Learner(update, state, parallel, Mock(), Meters(), use)
-    batch = random_batch(SPEC if reward else NETHACK_SPEC, network.state_size, LENGTH, ROLLOUTS, seed=0)
+    batch = random_batch(
+        SPEC if reward else NETHACK_SPEC, network.state_size, LENGTH, ROLLOUTS, seed=0
+    )
     return learner.update_program, learner.state, parallel.put_batch(batch, BATCH_AXES)
 
 
@@ -142,7 +148,11 @@ def test_a_gpu_convolves_squares_of_pixels(update: Update) -> None:
 @pytest.mark.slow
 def test_the_heads_alone_are_exact_in_an_update(update: Update) -> None:
     dots = products(update.text, "dot_general")
-    exact = [types for types in dots if not all(kind.endswith(f"x{SHORT[update.dtype]}") for kind in types)]
+    exact = [
+        types
+        for types in dots
+        if not all(kind.endswith(f"x{SHORT[update.dtype]}") for kind in types)
+    ]
 
     assert len(dots) > 20
     # Policy and value, forwards and by weights and features.
@@ -154,7 +164,9 @@ def test_gradients_are_not_summed_up_in_bfloat16_over_a_rollout(update: Update) 
     shapes = {"x".join(map(str, leaf.shape)) for leaf in jax.tree.leaves(update.state.params)}
 
     assert not {
-        shape for shape in shapes if re.search(rf"stablehlo\.add .*: tensor<{shape}xbf16>", update.text)
+        shape
+        for shape in shapes
+        if re.search(rf"stablehlo\.add .*: tensor<{shape}xbf16>", update.text)
     }
 
 
@@ -217,21 +229,21 @@ def call_layout(network: Any) -> CallLayout:
     return CallLayout.of(5, 4, fields)
 
 
-def acting_program(acting: Acting) -> str:
+def program_of_a_call(acting: Acting) -> str:
     network = acting.network
     layout = call_layout(network)
     # Both tables have a row more, for padding.
     envs = network.initial_state(ACTING_ENVS + 1)
     slots = network.initial_state(SLOT_ROWS + 1)
-    state = inference.ActingState(envs, slots, jnp.int32(0))
+    state = acting_program.ActingState(envs, slots, jnp.int32(0))
     packed = np.zeros(layout.size, np.uint8)
-    program = inference.CallProgram(network, layout).run
+    program = acting_program.CallProgram(network, layout).run
     return lowered(program, acting.prepared, state, jax.random.PRNGKey(0), packed)
 
 
 @pytest.mark.extra
 def test_acting_is_fit_for_a_gpu(acting: Acting) -> None:
-    text = acting_program(acting)
+    text = program_of_a_call(acting)
 
     assert unfit_for_a_gpu(text) == []
     picture, _, _ = products(text, "convolution")[0]
@@ -243,7 +255,7 @@ def test_acting_takes_over_the_memory_of_its_tables(acting: Acting) -> None:
     num_params = len(jax.tree.leaves(acting.prepared))
 
     # Not that of parameters, key and input.
-    assert donated(acting_program(acting)) == [False] * num_params + [True] * 3 + [False] * 2
+    assert donated(program_of_a_call(acting)) == [False] * num_params + [True] * 3 + [False] * 2
 
 
 @pytest.mark.extra
@@ -261,7 +273,7 @@ def test_initial_states_are_gathered_and_selected_on_a_gpu(acting: Acting) -> No
     rows = np.zeros(SERVED_ENVS, np.int32)
     sources = np.zeros(ACTING_ENVS + 1, np.int32)
 
-    assert unfit_for_a_gpu(lowered(inference.gather_rows, table, rows)) == []
+    assert unfit_for_a_gpu(lowered(acting_program.gather_rows, table, rows)) == []
     assert unfit_for_a_gpu(lowered(batcher.select_rows, [table, table], sources)) == []
 
 
@@ -273,7 +285,9 @@ def test_a_policy_that_is_evaluated_is_fit_for_a_gpu(acting: Acting) -> None:
     first = np.ones(SERVED_ENVS, np.uint8)
     policy = agent_policy.AgentPolicy("agent", network, acting.params)
 
-    text = lowered(policy.apply, acting.params, observation, first, network.initial_state(SERVED_ENVS))
+    text = lowered(
+        policy.apply, acting.params, observation, first, network.initial_state(SERVED_ENVS)
+    )
 
     assert unfit_for_a_gpu(text) == []
 
@@ -290,7 +304,9 @@ class RewardTraining(NamedTuple):
 
     def placed(self, steps: int | None = None) -> Any:
         """The batches of the first steps, by default of a chunk, on the devices."""
-        batches = jax.tree.map(lambda leaf: leaf[:steps], self.task.batches(0, self.task.chunk_steps))
+        batches = jax.tree.map(
+            lambda leaf: leaf[:steps], self.task.batches(0, self.task.chunk_steps)
+        )
         return self.parallel.put_batch(batches, reward_data.axes(batches))
 
 
@@ -310,7 +326,9 @@ def reward_training(
     data = reward_data.load(config)
     parallel = DataParallel(jax.devices()[:DEVICES])
     task = RewardTask(config, data, parallel)
-    params = jax.eval_shape(lambda: ensembles.init_state(task.network, task.optimizer, jax.random.key(0)))
+    params = jax.eval_shape(
+        lambda: ensembles.init_state(task.network, task.optimizer, jax.random.key(0))
+    )
     return RewardTraining(task, OfflineTrainer(task, parallel), data, params, parallel, dtype)
 
 
@@ -352,14 +370,19 @@ def test_evaluating_a_reward_is_fit_for_a_gpu(reward_training: RewardTraining) -
 
 @pytest.mark.extra
 @pytest.mark.parametrize(
-    "reward_training", [("message", "float32"), ("message", "bfloat16")], indirect=True, ids="-".join
+    "reward_training",
+    [("message", "float32"), ("message", "bfloat16")],
+    indirect=True,
+    ids="-".join,
 )
 def test_rewards_of_messages_are_fit_for_a_gpu(reward_training: RewardTraining) -> None:
     architecture = reward_training.task.network.architecture
     params = reward_training.params.params
     messages = reward_training.parallel.put_batch(np.zeros((1024, 256), np.uint8), 0)
 
-    assert unfit_for_a_gpu(lowered(reward_training.task.rewards_of_messages, params, messages)) == []
+    assert (
+        unfit_for_a_gpu(lowered(reward_training.task.rewards_of_messages, params, messages)) == []
+    )
     # Looked up on a GPU where JAX_PLATFORMS leaves the CPU out.
     lookup = reward_model.message_program(architecture, 1, None)
     assert unfit_for_a_gpu(lowered(lookup, params, np.zeros((8, 256), np.uint8))) == []

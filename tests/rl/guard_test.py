@@ -1,4 +1,6 @@
-"""Updates that are not finite: skipped and printed, their batch saved, and never in a checkpoint."""
+"""Updates that are not finite: skipped and printed, their batch saved, and never in a
+checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +23,32 @@ from tests.rl.runs import column, saved, steps_of, train
 @pytest.mark.slow
 def test_a_diverged_run_keeps_its_batch_and_earlier_parameters(tmp_path: Path) -> None:
     broken = {"reward__kind": "tests.rl.outside_parts:Broken", "reward__intrinsic_coefficient": 0.5}
-    often = {"serial": True, "save_every_steps": 1, "keep_checkpoints": 10, "train_for_env_steps": 600}
+    often = {
+        "serial": True,
+        "save_every_steps": 1,
+        "keep_checkpoints": 10,
+        "train_for_env_steps": 600,
+    }
     with pytest.raises(UserError, match=r"update 2 is not finite: .*nonfinite/step-2\.npz.*skip"):
         train(tmp_path, recall_config(**broken, **often))
     with np.load(tmp_path / "nonfinite" / "step-2.npz") as batch:
         assert np.isnan(batch["intrinsic_reward"]).all()
         assert batch["observation/sign"].size
-    # Nothing was learned after the last finite update, and the checkpoint written with the other one says so.
+    # Nothing was learned after the last finite update, and the checkpoint written with the other
+    # one says so.
     steps = steps_of(tmp_path)
     assert 2 * 100 < steps[-1] < 600
-    first, second, third = (saved(tmp_path, "params", "learner", "progress", step=step)[1] for step in steps)
+    first, second, third = (
+        saved(tmp_path, "params", "learner", "progress", step=step)[1] for step in steps
+    )
     assert [items["progress"]["updates"] for items in (first, second, third)] == [1, 2, 3]
     assert [items["progress"]["skipped_updates"] for items in (first, second, third)] == [0, 0, 1]
     leaves = jax.tree.leaves([third["params"], third["learner"]])
     assert all(np.isfinite(leaf).all() for leaf in leaves)
     jax.tree.map(np.testing.assert_array_equal, second["params"], third["params"])
-    jax.tree.map(np.testing.assert_array_equal, second["learner"]["opt_state"], third["learner"]["opt_state"])
+    jax.tree.map(
+        np.testing.assert_array_equal, second["learner"]["opt_state"], third["learner"]["opt_state"]
+    )
 
 
 @dataclasses.dataclass
@@ -81,7 +93,11 @@ def not_finite(names: str) -> Failure:
 
 
 def test_a_resume_with_a_higher_limit_forgets_the_end(skipping: Guard) -> None:
-    assert skipping.progress() == {"skipped_updates": 1, "ended_by": None, "ended_by_environment": False}
+    assert skipping.progress() == {
+        "skipped_updates": 1,
+        "ended_by": None,
+        "ended_by_environment": False,
+    }
 
 
 def test_a_skipped_update_is_printed(
@@ -106,7 +122,11 @@ def test_three_of_many_names_are_in_the_error(skipping: Guard, tmp_path: Path) -
 
     path = tmp_path / "nonfinite" / "step-8.npz"
     line = f"update 8 is not finite: a, b, c and 2 more; its batch lies in {path}"
-    assert skipping.progress() == {"skipped_updates": 3, "ended_by": line, "ended_by_environment": False}
+    assert skipping.progress() == {
+        "skipped_updates": 3,
+        "ended_by": line,
+        "ended_by_environment": False,
+    }
     assert str(raised.value) == (
         f"{line}; checkpoint 100 has the parameters before it: train again with a smaller --config.optimizer.learning_rate, or "
         "continue with --config.nonfinite.policy=skip and --config.nonfinite.most_skips above 3"

@@ -31,7 +31,9 @@ settings.check(agent_config(resources.config("train_agent", "gym")))
 
 @pytest.mark.slow
 def test_it_is_allowed_on_a_machine_of_many_cores() -> None:
-    done = subprocess.run([sys.executable, "-c", CHECK.format(cores=16)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK.format(cores=16)], capture_output=True, text=True
+    )
 
     assert done.returncode == 0, done.stderr
 

@@ -1,4 +1,6 @@
-"""Calls that are launched before the call before them is read give the same actions, states and versions."""
+"""Calls that are launched before the call before them is read give the same actions, states and
+versions.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ SPEC = registry.spec("Recall-v0", delay=4, cues=3)
 
 
 class Counting:
-    """Stands for a network whose value is the number of its calls since an episode began, plus a parameter."""
+    """Stands for a network whose value is the number of its calls since an episode began, plus a
+    parameter.
+    """
 
     spec = SPEC
     fields = ("features",)
@@ -45,7 +49,9 @@ class Scripted(Rollouts):
 
     def __init__(self) -> None:
         options = {"delay": 4, "cues": 3}
-        super().__init__(ActorsConfig("Recall-v0", options, 0, GROUPS, ENVS, 5, groups_per_worker=1))
+        super().__init__(
+            ActorsConfig("Recall-v0", options, 0, GROUPS, ENVS, 5, groups_per_worker=1)
+        )
         self.waiting: list[list[Ready]] = []
         self.anew: list[set[int]] = []
         self.acted: list[Ready] = []

@@ -74,12 +74,16 @@ def test_a_quantile_or_step_that_a_reward_lacks_is_refused(trained, values, word
 def test_a_folder_that_holds_no_reward_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"is not a run folder: it has no config\.json"):
         rewards.check(section(tmp_path))
-    with pytest.raises(UserError, match=r"config\.reward\.dir='.*absent': must be an existing folder"):
+    with pytest.raises(
+        UserError, match=r"config\.reward\.dir='.*absent': must be an existing folder"
+    ):
         rewards.check(section(tmp_path / "absent"))
 
 
 def test_an_environment_without_text_has_nothing_to_reward(trained):
-    with pytest.raises(UserError, match=r"config\.reward\.dir=.*: the environment shows no text to reward"):
+    with pytest.raises(
+        UserError, match=r"config\.reward\.dir=.*: the environment shows no text to reward"
+    ):
         rewards.load_intrinsic(section(trained), EnvironmentSpec({}, 3))
 
 
@@ -111,9 +115,13 @@ def test_a_threshold_that_pays_most_steps_yields_the_quantile(trained, capsys, f
     known = read_run(trained)
     folder = trained.parent / f"another_{level}"
     advice = {**known.statistics["advice"], "paid_share": 0.72}
-    model = dataclasses.replace(known, folder=folder, statistics={**known.statistics, "advice": advice})
+    model = dataclasses.replace(
+        known, folder=folder, statistics={**known.statistics, "advice": advice}
+    )
     for _ in range(2):
-        assert model.normalisation(True, "auto", fallback=fallback) == known.normalisation(True, level)
+        assert model.normalisation(True, "auto", fallback=fallback) == known.normalisation(
+            True, level
+        )
     output = capsys.readouterr().out
     assert output.count("would pay 72 % of the dataset's steps, more than half") == 1
     assert f"reward.quantile={level:g} is used" in output

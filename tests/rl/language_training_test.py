@@ -1,4 +1,6 @@
-"""Language agents whose model is more than a device wants: split over several, or frozen under low-rank additions."""
+"""Language agents whose model is more than a device wants: split over several, or frozen under
+low-rank additions.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def flat(tree: Any) -> np.ndarray:
 
 @pytest.mark.extra
 def test_a_split_model_learns_what_a_whole_one_does(tmp_path: Path) -> None:
-    """Every kernel of attention and feed-forward lies in four parts on four devices; what is learned is compared by its change."""
+    """Every kernel of attention and feed-forward lies in four parts on four devices; what is
+    learned is compared by its change.
+    """
     rate = {"optimizer.learning_rate": 1e-3}
     undivided = train(tmp_path / "whole", config(tmp_path, **rate))
     changes = {"sharding.fsdp": 2, "sharding.tensor": 2, "devices.learner": "0,1,2,3"}
@@ -52,7 +56,9 @@ def test_a_split_model_learns_what_a_whole_one_does(tmp_path: Path) -> None:
     state = split.system.learner.state
     leaves = jax.tree_util.tree_leaves_with_path((state.params["model"], state.opt_state))
     named = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-    kernels = [name for name in named if re.search(r"(attention|feed_forward).*\['kernel'\]$", name)]
+    kernels = [
+        name for name in named if re.search(r"(attention|feed_forward).*\['kernel'\]$", name)
+    ]
     assert len(kernels) > 3 * 15, "of the model, and of both moments of the optimiser"
     for name in kernels:
         assert len({str(shard.index) for shard in named[name].addressable_shards}) == 4, name
@@ -68,7 +74,9 @@ def test_a_split_model_learns_what_a_whole_one_does(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_additions_are_learned_and_stored_without_the_base(tmp_path: Path) -> None:
-    """Processes in two groups are stepped in turns: every step is by the policy that learns from it."""
+    """Processes in two groups are stepped in turns: every step is by the policy that learns from
+    it.
+    """
     changes = {**LORA, "lora.base": "int8", "serial": False, "actors.groups_per_worker": 2}
     training = train(tmp_path / "run", config(tmp_path, **changes))
     assert training.system is not None
@@ -79,12 +87,16 @@ def test_additions_are_learned_and_stored_without_the_base(tmp_path: Path) -> No
     assert [row["lag/max"] for row in read_metrics(tmp_path / "run")][-1] == 0
     policy, _ = agent_policy.load(tmp_path / "run")
     assert {"additions", "heads", "model", "kernels"} == set(policy.params)
-    jax.tree.map(np.testing.assert_array_equal, state.params["additions"], policy.params["additions"])
+    jax.tree.map(
+        np.testing.assert_array_equal, state.params["additions"], policy.params["additions"]
+    )
 
 
 @pytest.mark.slow
 def test_an_algorithm_without_frozen_parameters_trains_no_additions(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"algorithm.name='appo': must be 'ppo' with config.lora.patterns"):
+    with pytest.raises(
+        UserError, match=r"algorithm.name='appo': must be 'ppo' with config.lora.patterns"
+    ):
         train(tmp_path / "run", config(tmp_path, **LORA, **{"algorithm.name": "appo"}))
 
 
@@ -95,7 +107,9 @@ def test_a_base_that_has_changed_is_refused(tmp_path: Path) -> None:
     train(run, first)
     talkers.write(tmp_path / "model", seed=1)
 
-    message = r"run was trained with a different base model than config.network.model=.* has now: restore"
+    message = (
+        r"run was trained with a different base model than config.network.model=.* has now: restore"
+    )
     with pytest.raises(UserError, match=message):
         agent_policy.load(run)
     longer = first.copy_and_resolve_references()
@@ -113,7 +127,9 @@ def test_dropout_while_playing_depends_on_no_other_row(tmp_path: Path) -> None:
     prompts = np.random.default_rng(0).integers(3, 20, (3, 12), np.int32)
     first = np.ones(2, bool)
     state = policy.initial_state(2)
-    one, other = (policy.act({"tokens": prompts[rows]}, first, state)[0] for rows in ([0, 1], [0, 2]))
+    one, other = (
+        policy.act({"tokens": prompts[rows]}, first, state)[0] for rows in ([0, 1], [0, 2])
+    )
     np.testing.assert_array_equal(one[0], other[0])
 
 
@@ -134,7 +150,9 @@ def test_a_resumed_run_keeps_the_reference_and_its_coefficient(tmp_path: Path) -
     resumed_state = resumed.system.learner.state
     # Of the base nothing is copied.
     assert set(state.reference) == {"additions", "heads"}
-    jax.tree.map(np.testing.assert_array_equal, state._replace(frozen=()), resumed_state._replace(frozen=()))
+    jax.tree.map(
+        np.testing.assert_array_equal, state._replace(frozen=()), resumed_state._replace(frozen=())
+    )
     rows = list(read_metrics(tmp_path / "undisturbed"))
     assert rows[0]["reference/kl"] == pytest.approx(0, abs=1e-4)
     assert rows[-1]["reference/kl"] > 1e-4

@@ -1,4 +1,6 @@
-"""Rewards with a network that learn while the agent plays: payments, training in the background, questions, resuming."""
+"""Rewards with a network that learn while the agent plays: payments, training in the background,
+questions, resuming.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def unlearning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models without parameters, whose steps change nothing: no program is compiled."""
     metrics = dict.fromkeys(METRICS, 0.0)
     for model in (ClassifierModel, RankingModel):
-        monkeypatch.setattr(model, "init", lambda self, seed: EnsembleState({"w": jnp.zeros(1)}, ()))
+        monkeypatch.setattr(
+            model, "init", lambda self, seed: EnsembleState({"w": jnp.zeros(1)}, ())
+        )
         monkeypatch.setattr(model, "step", lambda self, state, batch, number: (state, metrics))
         monkeypatch.setattr(model, "count_correct", lambda self, params, examples, indices: (1, 2))
     zeros = lambda self, params, texts: np.zeros((self.members, len(texts)), np.float32)  # noqa: E731
@@ -72,14 +76,18 @@ def unlearning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", ["auto", "1"])
-def test_the_classifier_pays_by_threshold(tmp_path: Path, annotator: oni_runs.Annotator, device: str) -> None:
+def test_the_classifier_pays_by_threshold(
+    tmp_path: Path, annotator: oni_runs.Annotator, device: str
+) -> None:
     reward: ClassificationReward = make_reward(
         tmp_path, "classification", reward__training__learning_rate=1e-2, reward__training__steps_per_update=40,
         reward__training__steps_per_arrival=40, reward__training__device=device,
     )  # fmt: skip
     trains = {leaf.device for leaf in jax.tree.leaves(reward.trainer.state)}
     assert trains == {jax.local_devices()[0 if device == "auto" else 1]}
-    assert {leaf.device for leaf in jax.tree.leaves(reward.table.params)} == {jax.local_devices()[0]}
+    assert {leaf.device for leaf in jax.tree.leaves(reward.table.params)} == {
+        jax.local_devices()[0]
+    }
     for number in range(3):
         values, version = reward.pay(batch(number))
     expected = [oni_runs.verdict((text,)) for text in TEXTS]
@@ -91,7 +99,9 @@ def test_the_classifier_pays_by_threshold(tmp_path: Path, annotator: oni_runs.An
 
 
 @pytest.mark.slow
-def test_no_retracing(tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_retracing(
+    tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     traced: list[str] = []
     make = classification.make_train_step
 
@@ -147,7 +157,9 @@ def test_ranking_by_hand(
 def test_the_most_uncertain_texts_and_pairs_have_the_highest_scores(
     tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch, members: int
 ) -> None:
-    outputs_of_members = np.array([[0.9, 0.45, 0.1, 0.6, 0.5], [0.9, 0.05, 0.3, 0.6, 0.9]], np.float32)
+    outputs_of_members = np.array(
+        [[0.9, 0.45, 0.1, 0.6, 0.5], [0.9, 0.05, 0.3, 0.6, 0.9]], np.float32
+    )
     outputs_of_members = outputs_of_members[:members]
     number_of_text = {row.tobytes(): number for number, row in enumerate(ROWS)}
 
@@ -168,13 +180,17 @@ def test_the_most_uncertain_texts_and_pairs_have_the_highest_scores(
     assert [item[0] for item in classified.asked] == TEXTS
     assert len(ranked.asked) == len(ranked.scores[0]) > 2
     for (first, second), score in zip(ranked.asked, ranked.scores[0], strict=True):
-        difference = outputs_of_members[:, TEXTS.index(first)] - outputs_of_members[:, TEXTS.index(second)]
+        difference = (
+            outputs_of_members[:, TEXTS.index(first)] - outputs_of_members[:, TEXTS.index(second)]
+        )
         uncertainty_of_pair = -abs(difference[0]) if members == 1 else difference.std()
         assert score == pytest.approx(uncertainty_of_pair, abs=1e-6)
 
 
 @pytest.mark.usefixtures("unlearning")
-def test_texts_are_drawn_for_pairs_as_often_as_shown(tmp_path: Path, annotator: oni_runs.Annotator) -> None:
+def test_texts_are_drawn_for_pairs_as_often_as_shown(
+    tmp_path: Path, annotator: oni_runs.Annotator
+) -> None:
     reward: RankingReward = make_reward(tmp_path, "ranking")
 
     for number in range(12):
@@ -192,7 +208,9 @@ def test_the_source_knows_the_step_without_questions(
     reward: RankingReward = make_reward(tmp_path, "ranking")
     monkeypatch.setattr(RankingReward, "questions", lambda self, counted, rows: ([], [], None))
     steps: list[int] = []
-    monkeypatch.setattr(reward.source, "enqueue", lambda items, counts, scores, step: steps.append(step))
+    monkeypatch.setattr(
+        reward.source, "enqueue", lambda items, counts, scores, step: steps.append(step)
+    )
 
     for number in range(3):
         reward.pay(batch(number))
@@ -201,7 +219,9 @@ def test_the_source_knows_the_step_without_questions(
 
 
 @pytest.mark.usefixtures("unlearning")
-def test_rows_of_the_same_text_count_together(tmp_path: Path, annotator: oni_runs.Annotator) -> None:
+def test_rows_of_the_same_text_count_together(
+    tmp_path: Path, annotator: oni_runs.Annotator
+) -> None:
     reward: RankingReward = make_reward(tmp_path, "ranking")
     same = batch(0, (30, 10, 5, 5, 10))
     texts = same.texts.copy()
@@ -213,7 +233,9 @@ def test_rows_of_the_same_text_count_together(tmp_path: Path, annotator: oni_run
 
 
 @pytest.mark.usefixtures("unlearning")
-def test_a_pair_of_different_texts_is_asked_once(tmp_path: Path, annotator: oni_runs.Annotator) -> None:
+def test_a_pair_of_different_texts_is_asked_once(
+    tmp_path: Path, annotator: oni_runs.Annotator
+) -> None:
     reward: RankingReward = make_reward(tmp_path, "ranking")
 
     for number in range(12):
@@ -226,7 +248,9 @@ def test_a_pair_of_different_texts_is_asked_once(tmp_path: Path, annotator: oni_
 
 
 @pytest.mark.usefixtures("unlearning")
-def test_as_published_a_text_may_be_paired_with_itself(tmp_path: Path, annotator: oni_runs.Annotator) -> None:
+def test_as_published_a_text_may_be_paired_with_itself(
+    tmp_path: Path, annotator: oni_runs.Annotator
+) -> None:
     reward: RankingReward = make_reward(tmp_path, "ranking", compat__oni_requeue=True)
 
     for number in range(12):
@@ -274,7 +298,9 @@ def test_payments_wait_for_no_training_and_raise_its_failure(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classification", "ranking"])
-def test_a_restored_reward_pays_as_before(tmp_path: Path, annotator: oni_runs.Annotator, kind: str) -> None:
+def test_a_restored_reward_pays_as_before(
+    tmp_path: Path, annotator: oni_runs.Annotator, kind: str
+) -> None:
     reward = make_reward(tmp_path, kind)
     for number in range(4):
         reward.pay(batch(number))
@@ -334,7 +360,9 @@ def test_a_label_set_that_grows_leaves_earlier_views_alone() -> None:
 
 
 def test_a_text_that_becomes_longer_in_utf8_is_cut() -> None:
-    """A game of 256 bytes with a letter of an older terminal, as `captions.decode_message` reads it."""
+    """A game of 256 bytes with a letter of an older terminal, as `captions.decode_message` reads
+    it.
+    """
     text = decode_message(np.frombuffer(b"x" * 255 + b"\xe9", np.uint8))
 
     assert bytes(text_bytes.padded_rows([text], WIDTH)[0]) == b"x" * 255 + b"\0"

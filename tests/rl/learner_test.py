@@ -1,4 +1,6 @@
-"""What may run at the same time: updates are held, and it is looked at what the other parts can do meanwhile."""
+"""What may run at the same time: updates are held, and it is looked at what the other parts can do
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class HeldUpdates:
         self.launched: list[Held] = []
 
     def __call__(self, state: AppoTrainState, batch: Any) -> tuple[AppoTrainState, Any]:
-        assert self.running() == 0, "an update is launched behind another: inference would wait for both"
+        assert self.running() == 0, (
+            "an update is launched behind another: inference would wait for both"
+        )
         self.launched.append(Held())
         return state, self.launched[-1]
 
@@ -85,7 +89,9 @@ def held_learner(updates: HeldUpdates) -> Learner:
     """A learner whose updates run until they are let go."""
     publisher = Publisher(jax.devices()[:1], lambda params: params)
     zero = jnp.zeros((), jnp.int32)
-    state = AppoTrainState({"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ())  # type: ignore[arg-type]
+    state = AppoTrainState(
+        {"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ()
+    )  # type: ignore[arg-type]
     parallel = DataParallel(jax.devices()[:1])
     use = StateUse(StateFields.named_in(state))
     learner = Learner(lambda *_, **__: None, state, parallel, publisher, Meters(), use)  # type: ignore[arg-type, return-value]
@@ -120,7 +126,9 @@ def test_an_update_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> 
     updates = HeldUpdates()
     publisher = Publisher(jax.devices()[:1], lambda params: params)
     zero = jnp.zeros((), jnp.int32)
-    state = AppoTrainState({"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ())  # type: ignore[arg-type]
+    state = AppoTrainState(
+        {"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ()
+    )  # type: ignore[arg-type]
     use = StateUse(StateFields.named_in(state))
     learner = Learner(lambda *_, **__: None, state, parallel, publisher, meters, use)  # type: ignore[arg-type, return-value]
     learner.update_program = updates
@@ -148,7 +156,9 @@ def test_an_update_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.slow
 def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole system: while one update is held, actors continue until their slots are full, and no batch is too many."""
+    """The whole system: while one update is held, actors continue until their slots are full, and
+    no batch is too many.
+    """
     config = settings.resolved(recall_training(actors__workers=1))
     system = System(config)
     updates = HeldUpdates()
@@ -169,11 +179,14 @@ def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatc
         thread = in_thread(lambda: (stream.get(), system.learner.step(batch), waiting.set()))
         assert updates.launched[0].waited_for.wait(SECONDS)
         before = len(behind)
-        # Whatever has been played until now, actors and batcher have something to do when a batch more is taken.
+        # Whatever has been played until now, actors and batcher have something to do when a batch
+        # more is taken.
         wait_until(lambda: stream.waiting() == limit, "a batch waits", SECONDS)
         assert stream.get() is not None
         wait_until(lambda: stream.waiting() == limit, "the next one waits", SECONDS)
-        wait_until(lambda: len(behind) > before, "inference serves while the update is held", SECONDS)
+        wait_until(
+            lambda: len(behind) > before, "inference serves while the update is held", SECONDS
+        )
         assert not waiting.is_set()
         assert system.publisher.newest(jax.devices()[0]).version == 0
         assert len(updates.launched) == 1
@@ -211,7 +224,9 @@ def test_a_nonfinite_update_changes_counts_and_memory_alone() -> None:
     parallel = DataParallel(jax.devices()[:1])
     meters = Meters()
     device = jax.devices()[0]
-    state = Memory({"w": jnp.ones(3)}, jnp.int32(4), jnp.int32(10), jnp.zeros(2), {"f": jnp.full(2, 9.0)})
+    state = Memory(
+        {"w": jnp.ones(3)}, jnp.int32(4), jnp.int32(10), jnp.zeros(2), {"f": jnp.full(2, 9.0)}
+    )
     publisher = Publisher([device], lambda params: params)
     use = StateUse(StateFields.named_in(state), shares_frozen=True)
     learner = Learner(update, state, parallel, publisher, meters, use)
@@ -225,7 +240,11 @@ def test_a_nonfinite_update_changes_counts_and_memory_alone() -> None:
         assert learner.metrics() == {}
         learner.finish_update()
         learner.finish_update()
-        outcome = learner.metrics(), jax.device_get(learner.state), jax.device_get(publisher.newest(device))
+        outcome = (
+            learner.metrics(),
+            jax.device_get(learner.state),
+            jax.device_get(publisher.newest(device)),
+        )
         outcomes.append(json.loads(json.dumps(outcome, default=np.ndarray.tolist)))
         assert learner.metrics() == {}
     assert math.isnan(outcomes[0][0].pop("episode/x") + outcomes[3][0].pop("episode/x"))
@@ -251,9 +270,18 @@ def test_a_nonfinite_update_changes_counts_and_memory_alone() -> None:
 
 def test_the_log_has_means_and_the_extremes_of_extremes() -> None:
     averages = Averages()
-    averages.add({"loss/policy": 1.0, "lag/max": 7.0, "policy/ratio_min": 0.5, "policy/ratio_max": 2.0})
+    averages.add(
+        {"loss/policy": 1.0, "lag/max": 7.0, "policy/ratio_min": 0.5, "policy/ratio_max": 2.0}
+    )
     averages.add({})
-    averages.add({"loss/policy": 2.0, "lag/max": 3.0, "policy/ratio_min": 0.9, "policy/ratio_max": 1.5})
-    expected = {"loss/policy": 1.5, "lag/max": 7.0, "policy/ratio_min": 0.5, "policy/ratio_max": 2.0}
+    averages.add(
+        {"loss/policy": 2.0, "lag/max": 3.0, "policy/ratio_min": 0.9, "policy/ratio_max": 1.5}
+    )
+    expected = {
+        "loss/policy": 1.5,
+        "lag/max": 7.0,
+        "policy/ratio_min": 0.5,
+        "policy/ratio_max": 2.0,
+    }
     assert averages.read() == expected
     assert averages.read() == {}

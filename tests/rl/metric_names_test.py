@@ -29,9 +29,13 @@ def test_rows_of_a_training_with_a_reward(trained: Path, tmp_path: Path) -> None
     config.network.hidden_size = 16
     train(tmp_path / "agent", config)
     rows = list(read_metrics(tmp_path / "agent"))
-    section = (REPOSITORY / "docs/metrics.md").read_text(encoding="utf-8").split("\n## Agent training")[1]
+    section = (
+        (REPOSITORY / "docs/metrics.md").read_text(encoding="utf-8").split("\n## Agent training")[1]
+    )
     table = re.split("\n##+ ", section)[0].splitlines()
-    named = re.findall(r"`([^`]+)`", " ".join(x.split("|")[1] for x in table if x.startswith("| `")))
+    named = re.findall(
+        r"`([^`]+)`", " ".join(x.split("|")[1] for x in table if x.startswith("| `"))
+    )
     of_gym = {"episode/captions_cut"}
     of_gpus = {"learner/mfu", "throughput/mfu"}
     for row in rows:

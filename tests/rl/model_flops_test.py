@@ -69,7 +69,9 @@ def test_nothing_is_traced_where_the_peak_is_not_known(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("adds", [True, False])
 def test_a_loop_counts_as_its_turns_one_by_one(adds: bool) -> None:
-    """With low-rank additions to frozen kernels: what is carried depends on them from the second turn on."""
+    """With low-rank additions to frozen kernels: what is carried depends on them from the second
+    turn on.
+    """
     frozen = jnp.ones((4, 8, 8))
     additions = {"a": jnp.ones((4, 8, 2)), "b": jnp.ones((4, 2, 8))}
 
@@ -85,14 +87,17 @@ def test_a_loop_counts_as_its_turns_one_by_one(adds: bool) -> None:
 
     def unrolled(additions: dict[str, jax.Array], x: jax.Array) -> jax.Array:
         for number in range(4):
-            x = block(x, frozen[number], jax.tree.map(lambda leaf, number=number: leaf[number], additions))
+            x = block(
+                x, frozen[number], jax.tree.map(lambda leaf, number=number: leaf[number], additions)
+            )
         return x
 
     costs = []
     for function in (looped, unrolled):
         program = jax.make_jaxpr(function)(additions, jnp.ones((3, 8))).jaxpr
         costs.append(flops.gradient_flops(program, [True, True, False]))
-    # A loop takes the gradient with respect to what the first turn gets, too: of x @ kernel and of x @ a.
+    # A loop takes the gradient with respect to what the first turn gets, too: of x @ kernel and of
+    # x @ a.
     of_first_turn = 2 * 3 * 8 * 8 + 2 * 3 * 8 * 2
     assert costs[0] == costs[1] + (of_first_turn if adds else 0)
 

@@ -1,4 +1,6 @@
-"""Small runs that learn their reward, and a source of labels whose answers take a number of batches."""
+"""Small runs that learn their reward, and a source of labels whose answers take a number of
+batches.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ Items = tuple[str, ...]
 
 
 def oni_config(kind: str, **changes: Any) -> ConfigDict:
-    """The plain config on Recall-v0 at the size of a test; `changes` are dotted keys with '__' for the dots."""
+    """The plain config on Recall-v0 at the size of a test; `changes` are dotted keys with '__' for
+    the dots.
+    """
     recall = {
         "environment__name": "Recall-v0", "environment__max_episode_steps": 100, "serial": True, "rollout": 8,
         "train_for_env_steps": 600, "batch_size": 48, "network__hidden_size": 8, "network__flat_sizes": (8,),
@@ -40,7 +44,9 @@ def verdict(items: Items) -> int:
 
 
 class Answers:
-    """A `LabelService` that answers each question once, `delay` polls after it was asked; `store` outlives it."""
+    """A `LabelService` that answers each question once, `delay` polls after it was asked; `store`
+    outlives it.
+    """
 
     def __init__(self, delay: int, store: dict[Items, int], form: Form) -> None:
         self.delay = delay
@@ -58,7 +64,9 @@ class Answers:
         self.started = True
         self.stopped = stopped
 
-    def enqueue(self, items: Sequence[Items], counts: Sequence[int], scores: Any, step: int) -> None:
+    def enqueue(
+        self, items: Sequence[Items], counts: Sequence[int], scores: Any, step: int
+    ) -> None:
         assert len(items) == len(counts) == len(set(items))
         assert self.form is PAIR or not self.answered & set(items), "what has a label is not asked"
         self.scores.append(scores)
@@ -83,7 +91,11 @@ class Answers:
         return 0
 
     def metrics(self) -> dict[str, float]:
-        figures = {"questions": len(self.asked), "queued": self.queued(), "in_flight": self.in_flight()}
+        figures = {
+            "questions": len(self.asked),
+            "queued": self.queued(),
+            "in_flight": self.in_flight(),
+        }
         return {f"annotator/{name}": float(value) for name, value in figures.items()}
 
     def state(self) -> dict[str, Any]:

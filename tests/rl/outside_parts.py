@@ -1,4 +1,6 @@
-"""An update algorithm, as somebody outside the package would write it, and a reward that breaks the one of docs/examples/rare_texts.py."""
+"""An update algorithm, as somebody outside the package would write it, and a reward that breaks the
+one of docs/examples/rare_texts.py.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Reinforce:
         del optimizer
         return ReinforceState(network.init(key), jnp.zeros((), jnp.int32), jnp.zeros(()))
 
-    def make_update(self, network: Any, optimizer: Any, plan: UpdatePlan, *, reward_fn: Any = None) -> Any:
+    def make_update(
+        self, network: Any, optimizer: Any, plan: UpdatePlan, *, reward_fn: Any = None
+    ) -> Any:
         del optimizer, plan, reward_fn
 
         def update(
@@ -45,14 +49,18 @@ class Reinforce:
             advantage = batch.reward - state.baseline
 
             def loss(params: Any) -> jax.Array:
-                logits, *_ = network.apply(params, batch.observation, batch.initial_state, batch.first)
+                logits, *_ = network.apply(
+                    params, batch.observation, batch.initial_state, batch.first
+                )
                 chosen = jnp.take_along_axis(
                     jax.nn.log_softmax(logits[:-1]), batch.action[..., None].astype(jnp.int32), -1
                 )
                 return -jnp.mean(chosen[..., 0] * advantage)
 
             value, gradient = jax.value_and_grad(loss)(state.params)
-            value, gradient, mean = jax.lax.pmean((value, gradient, jnp.mean(batch.reward)), axis_name)
+            value, gradient, mean = jax.lax.pmean(
+                (value, gradient, jnp.mean(batch.reward)), axis_name
+            )
             params = jax.tree.map(lambda p, g: p - LEARNING_RATE * g, state.params, gradient)
             baseline = 0.9 * state.baseline + 0.1 * mean
             new = state._replace(params=params, step=state.step + 1, baseline=baseline)

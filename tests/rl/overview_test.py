@@ -34,7 +34,9 @@ def overview_of(
         ([CPU], [CPU], ["cpu:0 (no GPU), which also acts"]),
     ],
 )
-def test_the_overview_says_which_devices_learn_and_act(learning: Any, acting: Any, places: list[str]) -> None:
+def test_the_overview_says_which_devices_learn_and_act(
+    learning: Any, acting: Any, places: list[str]
+) -> None:
     actors, *middle, _ = overview_of(learning, acting)
 
     assert actors == "2 actors x 6 environments of Recall-v0"
@@ -46,7 +48,10 @@ def test_the_overview_says_which_devices_learn_and_act(learning: Any, acting: An
     [
         ({}, "the task's reward alone"),
         ({"reward__extrinsic_coefficient": 0.0}, "no reward: both coefficients are 0"),
-        ({"reward__dir": "a"}, "the task's reward alone (the intrinsic reward of a is only logged)"),
+        (
+            {"reward__dir": "a"},
+            "the task's reward alone (the intrinsic reward of a is only logged)",
+        ),
         (MINE, "intrinsic reward of kind my:Reward"),
         (
             MINE | {"reward__intrinsic_coefficient": 0.0},

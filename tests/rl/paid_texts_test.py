@@ -84,7 +84,9 @@ def test_a_line_without_its_parts_is_named(tmp_path: Path) -> None:
 
 
 def a_training(steps_with_text: int, paid: float, of: float = 100.0) -> list[PaidRow]:
-    """Two rows: an early one that pays for keys, and one of 100 steps with a text on some of them."""
+    """Two rows: an early one that pays for keys, and one of 100 steps with a text on some of
+    them.
+    """
     key = PaidText("a key", 3, 30.0)
     return [
         PaidRow(900, 30.0, [key]),
@@ -110,7 +112,8 @@ def test_a_damaged_row_is_refused_before_a_training_resumes(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("coefficient", "exponent", "each_time"), [(0.1, 0.0, True), (0.1, 3.0, False), (0.0, 0.0, False)]
+    ("coefficient", "exponent", "each_time"),
+    [(0.1, 0.0, True), (0.1, 3.0, False), (0.0, 0.0, False)],
 )
 def test_only_rewards_that_pay_each_time_are_meant(
     coefficient: float, exponent: float, each_time: bool

@@ -1,4 +1,6 @@
-"""Runs that are stopped and continued: serial ones end like a run that was never stopped, bit for bit."""
+"""Runs that are stopped and continued: serial ones end like a run that was never stopped, bit for
+bit.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def drrn(tmp_path: Path) -> ConfigDict:
 
 
 def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) -> Any:
-    """The run's state and episodes when it has so many steps; `saves`: there are checkpoints on the way."""
+    """The run's state and episodes when it has so many steps; `saves`: there are checkpoints on the
+    way.
+    """
     config = config.copy_and_resolve_references()
     with config.unlocked():
         config.train_for_env_steps = steps
@@ -106,7 +110,9 @@ def continuous(tmp_path: Path) -> ConfigDict:
         pytest.param(drrn, 150, 220, marks=pytest.mark.extra),
     ],
 )
-def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, make: Any, half: int, steps: int) -> None:
+def test_a_resumed_run_ends_with_the_same_bits(
+    tmp_path: Path, make: Any, half: int, steps: int
+) -> None:
     config = make(tmp_path)
     undisturbed_folder = tmp_path / "undisturbed"
     resumed_folder = tmp_path / "resumed"
@@ -143,7 +149,9 @@ def flip_a_bit(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_episode_that_waited_is_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_episode_that_waited_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was reported before the checkpoint, and its line was written before the kill."""
     oni_runs.answer(monkeypatch)
     config = oni_runs.oni_config("retrieval", save_every_steps=100, keep_checkpoints=20)

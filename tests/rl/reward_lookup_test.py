@@ -72,7 +72,10 @@ def test_what_is_observed_of_a_text_is_its_own() -> None:
     reward = Alphabet()
     texts = np.zeros((5, 1, *spec.observation[spec.text_field].shape), np.uint8)
     texts[:, 0, 0] = list(b"adeea")
-    observation = {spec.text_field: texts, spec.count_field: np.array([2, 1, 1, 4, 1], np.int32)[:, None]}
+    observation = {
+        spec.text_field: texts,
+        spec.count_field: np.array([2, 1, 1, 4, 1], np.int32)[:, None],
+    }
     last = np.array([0, 1, 0, 0, 0], bool)[:, None]
 
     RewardLookup(spec, reward, 1.0, Meters(), 0).pay(observation, columns_of(last))

@@ -1,4 +1,6 @@
-"""Sentences are paid and counted apart: in a training, in the games that are rated, and in films."""
+"""Sentences are paid and counted apart: in a training, in the games that are rated, and in
+films.
+"""
 
 from __future__ import annotations
 
@@ -103,12 +105,17 @@ def test_a_new_episode_counts_anew() -> None:
 
     assert intrinsic[[0, 1, 3], 0].tolist() == [6, 3, 6]
     assert of_last is not None
-    assert of_last[:, 0].tolist() == [0, 2, 0, 0], "the final observation belongs to the episode before"
+    assert of_last[:, 0].tolist() == [0, 2, 0, 0], (
+        "the final observation belongs to the episode before"
+    )
 
 
 def test_a_final_text_without_pay_is_left_out() -> None:
     intrinsic, of_last, _ = pay(
-        sentence_lookup(last_text=False), [[WAKE], [WAKE], [WAKE]], episode=[[3], [4]], last=[[0], [1], [0]]
+        sentence_lookup(last_text=False),
+        [[WAKE], [WAKE], [WAKE]],
+        episode=[[3], [4]],
+        last=[[0], [1], [0]],
     )
 
     assert of_last is None
@@ -142,7 +149,8 @@ def test_messages_of_one_sentence_are_paid_as_by_message() -> None:
     drawn = rng.choice([HIT, WAKE, FAINT, ""], (30, 4))
     messages = drawn.tolist()
     counts = [
-        [(drawn[: row + 1, column] == drawn[row, column]).sum() for column in range(4)] for row in range(30)
+        [(drawn[: row + 1, column] == drawn[row, column]).sum() for column in range(4)]
+        for row in range(30)
     ]
 
     by_sentence, _, _ = pay(sentence_lookup(exponent=2.0), messages)
@@ -178,7 +186,9 @@ def test_games_are_rated_as_they_were_paid() -> None:
         text_count=np.ones(len(messages), np.int32),
     )
 
-    rated = EpisodeRater(lambda texts: TwoSentences().lookup(texts).values, 1.0, by=SENTENCE).rate(record)
+    rated = EpisodeRater(lambda texts: TwoSentences().lookup(texts).values, 1.0, by=SENTENCE).rate(
+        record
+    )
 
     np.testing.assert_allclose(rated.discounted, intrinsic[:, 0])
     assert rated.uncounted.tolist() == [10, 6, 6, 10, 0]

@@ -16,7 +16,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Sharding
 from motif_jax.glam.config import LanguagePolicy
 from motif_jax.glam.network_kinds import LanguageNetworkKind
-from motif_jax.rl import agent_networks, settings, train_agent, update_plan
+from motif_jax.rl import agent_networks, settings, train_agent, training_devices, update_plan
 from motif_jax.rl.config import Devices, agent_config
 from motif_jax.rl.intrinsic import RewardKind
 from tests.made_up_devices import MadeUpDevice
@@ -44,11 +44,15 @@ def test_an_extrinsic_coefficient_of_none_depends_on_the_task(
 
 
 def test_the_rewards_of_sentences_are_not_divided_by_counts_again() -> None:
-    config = load_config("train_agent", "", {"reward.count_exponent": 2.0, "reward.dir": "somewhere"})
+    config = load_config(
+        "train_agent", "", {"reward.count_exponent": 2.0, "reward.dir": "somewhere"}
+    )
     exponents = {}
     for by in ("message", "sentence"):
         config.reward.by = by
-        exponents[by] = update_plan.plan_of(settings.resolved(agent_config(config))).reward.count_exponent
+        exponents[by] = update_plan.plan_of(
+            settings.resolved(agent_config(config))
+        ).reward.count_exponent
 
     assert exponents == {"message": 2.0, "sentence": 0.0}
 
@@ -78,18 +82,20 @@ def test_fields_that_the_reward_reads_are_added_to_those_shown(
 
 
 @pytest.mark.parametrize("task", ["NetHackScore-v1", "Recall-v0"])
-def test_a_reward_of_the_text_needs_no_more_fields(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reward_of_the_text_needs_no_more_fields(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read_by_the_reward(monkeypatch, "message")
 
     assert settings.fields_option(task, {}, recall_training().reward) == {}
 
 
-def test_a_field_that_an_environment_cannot_show_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_field_that_an_environment_cannot_show_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     read_by_the_reward(monkeypatch, "message", "glyphs", "sign")
 
-    message = (
-        r"^config\.reward\.dir=None: must be a reward that reads what Recall-v0 shows, not message, glyphs$"
-    )
+    message = r"^config\.reward\.dir=None: must be a reward that reads what Recall-v0 shows, not message, glyphs$"
     with pytest.raises(UserError, match=message):
         settings.fields_option("Recall-v0", {}, recall_training().reward)
 
@@ -102,7 +108,12 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("eight_cores")
 def test_actors_of_hosts_and_devices_play_games_of_their_own() -> None:
     """Host 2 of 3, each of whose two devices has two of four actors of six environments."""
-    hosts = {"hosts__count": 3, "hosts__index": 2, "hosts__coordinator": "a:1", "batch_size": 96 * 3}
+    hosts = {
+        "hosts__count": 3,
+        "hosts__index": 2,
+        "hosts__coordinator": "a:1",
+        "batch_size": 96 * 3,
+    }
     cores = {"actors__workers": 4, "actors__cores": "7, 1,2,3"}
     config = settings.resolved(recall_training(**hosts, **cores, actors__warmup_steps=5))
 
@@ -179,8 +190,12 @@ def test_optimizer_steps_of_ppo_are_passes_over_minibatches() -> None:
     assert settings.optimizer_steps(agent_config(config)) == updates * 3 * 2
 
 
-@pytest.mark.parametrize(("changes", "off"), [({}, False), ({"reward__intrinsic_coefficient": 0.0}, True)])
-def test_published_counts_of_messages_need_an_intrinsic_reward(changes: dict[str, Any], off: bool) -> None:
+@pytest.mark.parametrize(
+    ("changes", "off"), [({}, False), ({"reward__intrinsic_coefficient": 0.0}, True)]
+)
+def test_published_counts_of_messages_need_an_intrinsic_reward(
+    changes: dict[str, Any], off: bool
+) -> None:
     config = agent_config(changed(load_config("train_agent", "faithful"), **changes))
 
     switches = settings.environment_options(config)["compat"]
@@ -200,16 +215,22 @@ def test_options_of_a_level_are_those_of_its_section() -> None:
     ("learner", "actor", "number"),
     [("0", "first", 0), ("0", "0,1", 1), ("0,1", "2,3", 2), ("all", "all", 0)],
 )
-def test_rewards_of_texts_use_a_device_that_only_acts(learner: str, actor: str, number: int) -> None:
+def test_rewards_of_texts_use_a_device_that_only_acts(
+    learner: str, actor: str, number: int
+) -> None:
     devices = Devices(learner=learner, actor=actor)
-    assert settings.lookup_device(devices) == jax.devices()[number]
+    assert training_devices.lookup_device(devices) == jax.devices()[number]
 
 
-def test_rewards_of_texts_are_computed_on_the_cpu_beside_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rewards_of_texts_are_computed_on_the_cpu_beside_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cpus = jax.devices()
     gpus = [MadeUpDevice(id=0), MadeUpDevice(id=1)]
-    monkeypatch.setattr(jax, "local_devices", lambda backend=None: cpus if backend == "cpu" else gpus)
-    assert settings.lookup_device(Devices(actor="0,1", learner="0")) == cpus[0]
+    monkeypatch.setattr(
+        jax, "local_devices", lambda backend=None: cpus if backend == "cpu" else gpus
+    )
+    assert training_devices.lookup_device(Devices(actor="0,1", learner="0")) == cpus[0]
 
 
 def test_without_a_cpu_rewards_of_texts_use_an_acting_gpu(
@@ -223,7 +244,7 @@ def test_without_a_cpu_rewards_of_texts_use_an_acting_gpu(
         return gpus
 
     monkeypatch.setattr(jax, "local_devices", without_cpu)
-    assert settings.lookup_device(Devices(actor="0,1", learner="0")) is gpus[1]
+    assert training_devices.lookup_device(Devices(actor="0,1", learner="0")) is gpus[1]
 
 
 def test_products_are_as_exact_as_the_config_says() -> None:
@@ -250,25 +271,37 @@ def test_the_cpu_is_split_into_the_devices_of_the_config(
     assert updates.get("jax_num_cpu_devices") == count
 
 
-def test_memory_for_slots_is_checked_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_for_slots_is_checked_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slots = recall_config(devices__actor="0,1", serial=True)
     parts = settings.actors_configs(settings.resolved(agent_config(slots)), 2)
     bytes_of_slots = sum(part.layout().size for part in parts)
     require_bytes(
-        slots, bytes_of_slots, "trajectory slots need .* lower config.actors.work", tmp_path, monkeypatch
+        slots,
+        bytes_of_slots,
+        "trajectory slots need .* lower config.actors.work",
+        tmp_path,
+        monkeypatch,
     )
 
 
-def test_memory_for_games_is_checked_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_for_games_is_checked_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     games = recall_config(actors__envs_per_worker=20)
     bytes_of_games = 2 * (capacity.WORKER_BYTES + 19 * capacity.GAME_BYTES)
-    require_bytes(games, bytes_of_games, "config.actors.workers=2: .* of memory", tmp_path, monkeypatch)
+    require_bytes(
+        games, bytes_of_games, "config.actors.workers=2: .* of memory", tmp_path, monkeypatch
+    )
 
 
 def require_bytes(
     config: ConfigDict, needed: int, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asserts that a config is accepted with `needed` bytes of memory, and refused with one less."""
+    """Asserts that a config is accepted with `needed` bytes of memory, and refused with one
+    less.
+    """
     monkeypatch.setattr(capacity, "available_memory", lambda: needed)
     train_agent.check(config, folder)
     monkeypatch.setattr(capacity, "available_memory", lambda: needed - 1)
@@ -335,15 +368,21 @@ def test_files_that_changed_since_the_training_are_refused(monkeypatch: pytest.M
 def test_workers_beside_a_gpu_have_four_groups(
     platform: str, changes: dict[str, Any], groups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "learner_devices", lambda devices: [MadeUpDevice(platform=platform)])
-    config = recall_training(**{"actors__envs_per_worker": 8, "actors__groups_per_worker": None, **changes})
+    monkeypatch.setattr(
+        settings, "learner_devices", lambda devices: [MadeUpDevice(platform=platform)]
+    )
+    config = recall_training(
+        **{"actors__envs_per_worker": 8, "actors__groups_per_worker": None, **changes}
+    )
     resolved = settings.resolved(config)
     assert resolved.actors.groups_per_worker == groups
     assert settings.actors_configs(resolved, 1)[0].groups_per_worker == groups
 
 
 @pytest.mark.parametrize(("envs", "has_remark"), [(8, False), (9, True)])
-def test_environments_that_fill_more_than_two_batches_have_a_remark(envs: int, has_remark: bool) -> None:
+def test_environments_that_fill_more_than_two_batches_have_a_remark(
+    envs: int, has_remark: bool
+) -> None:
     config = recall_training(
         rollout=16,
         batch_size=64,

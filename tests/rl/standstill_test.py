@@ -1,4 +1,6 @@
-"""A training whose reward pays for one text on every step: what it says of it at its end, and what its report does."""
+"""A training whose reward pays for one text on every step: what it says of it at its end, and what
+its report does.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ def always(**step: Any) -> str:
 
 @pytest.mark.extra
 def test_a_training_warns_of_a_text_that_pays_each_time(
-    trained: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trained: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reward = rewards.load(trained)
     values = reward.intrinsic(list(TEXTS), None).tolist()
@@ -47,8 +52,11 @@ def test_a_training_warns_of_a_text_that_pays_each_time(
     # The last steps of a group are no row of the log yet.
     assert int(shares[1]) > 60
     assert int(shares[2]) == 100
-    monkeypatch.setattr("motif_jax.display.charts.figure", lambda plot: plot.title)  # charts take seconds
-    page = run_stage("report", tmp_path / "page", "smoke", **{"agent.dir": str(run)}) / "report.html"
+    # charts take seconds
+    monkeypatch.setattr("motif_jax.display.charts.figure", lambda plot: plot.title)
+    page = (
+        run_stage("report", tmp_path / "page", "smoke", **{"agent.dir": str(run)}) / "report.html"
+    )
     assert page.read_text().count("he agent stays where one text comes again and again") >= 2, (
         "headline and section"
     )

@@ -1,4 +1,6 @@
-"""The parts of a system together: parameters for acting devices, behaviour and learner, and episodes at a stop."""
+"""The parts of a system together: parameters for acting devices, behaviour and learner, and
+episodes at a stop.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ from tests.sets import extra
 @pytest.mark.slow
 @pytest.mark.parametrize("acting", ["0", "0,1"])
 def test_frozen_parameters_are_once_on_each_acting_device(tmp_path: Path, acting: str) -> None:
-    """The learner shares its copy where only its device acts; other devices have one copy each, for the whole run."""
+    """The learner shares its copy where only its device acts; other devices have one copy each, for
+    the whole run.
+    """
     devices = [jax.local_devices()[int(number)] for number in acting.split(",")]
     config = language_training_test.config(tmp_path, **language_training_test.LORA)
     config.devices.actor = acting
@@ -55,7 +59,8 @@ def test_frozen_parameters_are_once_on_each_acting_device(tmp_path: Path, acting
         assert all(leaf.devices() == {device} for leaf in jax.tree.leaves((old, new)))
         for name, frozen in state.frozen.items():
             jax.tree.map(np.testing.assert_array_equal, old[name], frozen)
-            # What the learner shares it shares with every update: it is not in a publication without it.
+            # What the learner shares it shares with every update: it is not in a publication
+            # without it.
             assert (name in new) == (acting != "0")
             if name in new:
                 pairs = zip(jax.tree.leaves(old[name]), jax.tree.leaves(new[name]), strict=True)
@@ -109,9 +114,13 @@ def test_behaviour_is_what_the_learner_recomputes(mean: int, deviation: int) -> 
     logits, value, _ = system.network.apply(
         jax.device_get(state.params), rows.observation, rows.initial_state, rows.first
     )
-    log_prob = np.take_along_axis(jax.nn.log_softmax(logits[:-1]), rows.action[..., None], -1)[..., 0]
+    log_prob = np.take_along_axis(jax.nn.log_softmax(logits[:-1]), rows.action[..., None], -1)[
+        ..., 0
+    ]
     np.testing.assert_allclose(log_prob, rows.behaviour_log_prob, atol=1e-5)
-    np.testing.assert_allclose(rows.behaviour_value, value[:-1] * deviation + mean, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        rows.behaviour_value, value[:-1] * deviation + mean, rtol=1e-5, atol=1e-5
+    )
     assert np.abs(rows.initial_state).max() > 0.01
 
 
@@ -120,9 +129,13 @@ def test_behaviour_is_what_the_learner_recomputes(mean: int, deviation: int) -> 
 def test_a_stopped_serial_run_loses_no_episode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembered: bool
 ) -> None:
-    """Of some episodes the intrinsic return comes with a batch that the stopped run does not learn from any more."""
+    """Of some episodes the intrinsic return comes with a batch that the stopped run does not learn
+    from any more.
+    """
     (tmp_path / "table.json").write_text(json.dumps({"": 1.0}))
-    config = recall_config(serial=True, batch_size=32, rollout=16, train_for_env_steps=10**6).unlock()
+    config = recall_config(
+        serial=True, batch_size=32, rollout=16, train_for_env_steps=10**6
+    ).unlock()
     config.environment.name = "NetHackScore-v1"
     config.environment.max_episode_steps = 7
     config.network.encoder = "flat"
@@ -144,7 +157,9 @@ def test_a_stopped_serial_run_loses_no_episode(
         original_add(self, step, batch)
         stop.requested = True
 
-    def note_reports(self: EpisodeLog, step: int, reports: Any, returns: Any) -> list[dict[str, Any]]:
+    def note_reports(
+        self: EpisodeLog, step: int, reports: Any, returns: Any
+    ) -> list[dict[str, Any]]:
         reported.extend((report["env"], report["episode"]) for report in reports)
         return original_join(self, step, reports, returns)
 

@@ -1,4 +1,6 @@
-"""Trainings in this process: their files, a killed actor, a failing part; and what they are made of."""
+"""Trainings in this process: their files, a killed actor, a failing part; and what they are made
+of.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ from tests.rl.runs import episodes, saved, steps_of, train
 
 
 def outside_config(**changes: Any) -> ConfigDict:
-    """A serial run of an algorithm and a changing reward from outside the package, with a row of metrics for each update."""
+    """A serial run of an algorithm and a changing reward from outside the package, with a row of
+    metrics for each update.
+    """
     return recall_config(
         algorithm__name="tests.rl.outside_parts:Reinforce",
         reward__kind="tests.rl.outside_parts:RareTexts",
@@ -122,7 +126,9 @@ def test_a_resumed_run_of_outside_parts_equals_an_undisturbed_one(tmp_path: Path
 
 @pytest.mark.slow
 def test_the_learner_sees_the_rows_of_actors_and_inference(tmp_path: Path) -> None:
-    """While parameters stand still, each action has the probability with which it was drawn, memory and delay included."""
+    """While parameters stand still, each action has the probability with which it was drawn, memory
+    and delay included.
+    """
     config = recall_config(
         optimizer__learning_rate=1e-12,
         network__hidden_size=64,
@@ -133,7 +139,9 @@ def test_the_learner_sees_the_rows_of_actors_and_inference(tmp_path: Path) -> No
 
     rows = [row for row in read_metrics(tmp_path) if "policy/ratio_max" in row]
     assert len(rows) > 20
-    assert max(row["lag/max"] for row in rows) >= 1, "batches were played while others were learned from"
+    assert max(row["lag/max"] for row in rows) >= 1, (
+        "batches were played while others were learned from"
+    )
     for row in rows:
         assert row["policy/ratio_min"] == pytest.approx(1, abs=1e-5)
         assert row["policy/ratio_max"] == pytest.approx(1, abs=1e-5)
@@ -162,14 +170,17 @@ def test_training_goes_on_when_an_actor_is_killed(running: Any, tmp_path: Path) 
     def wait_for(condition: Callable[[], bool]) -> None:
         wait_until(condition, "what comes next", interval=0.05)
 
-    # Stopped first: killed at any moment, a group could be one that waits for a slot, and would have none to drop.
+    # Stopped first: killed at any moment, a group could be one that waits for a slot, and would
+    # have none to drop.
     actor = pool.pids()[0]
     os.kill(actor, signal.SIGSTOP)
     wait_for(lambda: psutil.Process(actor).status() == psutil.STATUS_STOPPED)
     stopped_at = pool.clock
 
     def is_owed_an_answer() -> bool:
-        """All that the actor had written by then has been read, and its group was told to continue."""
+        """All that the actor had written by then has been read, and its group was told to
+        continue.
+        """
         commanded_at = pool.commanded_at[0]
         return commanded_at is not None and pool.all_read_at > max(stopped_at, commanded_at)
 
@@ -185,7 +196,9 @@ def test_training_goes_on_when_an_actor_is_killed(running: Any, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_failing_part_ends_the_run_with_its_cause(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_part_ends_the_run_with_its_cause(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, _, future = running
     monkeypatch.setattr(run.system.batcher, "add", lambda finished: 1 / 0)
     with pytest.raises(ServiceFailedError, match="batcher thread failed: division by zero"):

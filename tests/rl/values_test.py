@@ -1,4 +1,6 @@
-"""Values of states against theory, where episodes end by their rules, by a limit, or by both at once."""
+"""Values of states against theory, where episodes end by their rules, by a limit, or by both at
+once.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class OneStep(gymnasium.Env):
     def __init__(self, ends: tuple[bool, bool]) -> None:
         self.ends = ends
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: Any = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         return np.ones(2, np.float32), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:

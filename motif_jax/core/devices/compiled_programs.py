@@ -1,7 +1,7 @@
 """Keeps compiled programs on disk, so that a second start of a command need not compile.
 
-`keep` is called once for every command (motif_jax.launch). It sets jax's own environment variables and imports no jax:
-commands that compute nothing start without it.
+`keep` is called once for every command (motif_jax.launch). It sets jax's own environment variables
+and imports no jax: commands that compute nothing start without it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def folder_of(value: str) -> Path | None:
 
 
 def keep(value: str) -> None:
-    """Makes jax keep the programs of this process, and of those that it starts, in the folder of `value` (`folder_of`)."""
+    """Makes jax keep the programs of this process, and of those that it starts, in the folder of
+    `value` (`folder_of`).
+    """
     folder = folder_of(value)
     if folder is None:
         return
@@ -52,11 +54,15 @@ def keep(value: str) -> None:
     if "jax" in sys.modules:
         config = sys.modules["jax"].config
         config.update("jax_compilation_cache_dir", str(folder))
-        config.update("jax_persistent_cache_min_compile_time_secs", float(os.environ[_SECONDS_VARIABLE]))
+        config.update(
+            "jax_persistent_cache_min_compile_time_secs", float(os.environ[_SECONDS_VARIABLE])
+        )
 
 
 def compile_together(lowered: Sequence[Any]) -> None:
-    """Compiles lowered programs (`jax.stages.Lowered`) in parallel threads, for later calls of the same programs."""
+    """Compiles lowered programs (`jax.stages.Lowered`) in parallel threads, for later calls of the
+    same programs.
+    """
     threads = min(len(lowered), os.cpu_count() or 1)
     with concurrent.futures.ThreadPoolExecutor(max(1, threads)) as pool:
         compilations = [pool.submit(program.compile) for program in lowered]
@@ -65,7 +71,9 @@ def compile_together(lowered: Sequence[Any]) -> None:
 
 
 class ReusedPrograms:
-    """Counts the programs that came from disk, and the seconds of compilation that this saved; thread safe."""
+    """Counts the programs that came from disk, and the seconds of compilation that this saved;
+    thread safe.
+    """
 
     def __init__(self) -> None:
         self.programs = 0
@@ -99,9 +107,11 @@ class ReusedPrograms:
 
 
 def remove_torn(folder: Path) -> None:
-    """Removes programs that a killed process wrote in part: jax warns of each at every start and never rewrites it.
+    """Removes programs that a killed process wrote in part: jax warns of each at every start and
+    never rewrites it.
 
-    A kill ends a write at the end of a page, so only files of whole pages are read. What cannot be read or removed stays.
+    A kill ends a write at the end of a page, so only files of whole pages are read. What cannot be
+    read or removed stays.
     """
     for path in folder.glob("*-cache"):
         with contextlib.suppress(OSError):
@@ -110,7 +120,9 @@ def remove_torn(folder: Path) -> None:
 
 
 def _is_complete(content: bytes) -> bool:
-    """Whether an entry in zlib's format is complete; True for other formats (zstd, where installed)."""
+    """Whether an entry in zlib's format is complete; True for other formats (zstd, where
+    installed).
+    """
     if content and not content.startswith(_ZLIB):
         return True
     stream = zlib.decompressobj()

@@ -1,6 +1,7 @@
 """Counts the floating-point operations of a program's matrix products and convolutions.
 
-That is how model FLOPs are counted in the literature: everything else a program does counts as free.
+That is how model FLOPs are counted in the literature: everything else a program does counts as
+free.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from jax.extend.core import Literal
 
 
 def product_flops(jaxpr: Any, differentiated: Sequence[bool]) -> tuple[float, float]:
-    """Operations of all products, and of those with a factor that does not depend on a differentiated input.
+    """Operations of all products, and of those with a factor that does not depend on a
+    differentiated input.
 
     Args:
       jaxpr: the program (`jax.core.Jaxpr`).
@@ -31,14 +33,18 @@ def product_flops(jaxpr: Any, differentiated: Sequence[bool]) -> tuple[float, fl
 def gradient_flops(jaxpr: Any, differentiated: Sequence[bool]) -> float:
     """Operations of a function and its gradient.
 
-    A product costs as much again for each factor that has a gradient. Operations that the gradient repeats to save memory
-    (rematerialisation) do not count. Arguments are those of `product_flops`.
+    A product costs as much again for each factor that has a gradient. Operations that the gradient
+    repeats to save memory (rematerialisation) do not count. Arguments are those of `product_flops`.
     """
-    return sum(operations * (1 + factors) for operations, factors in _products(jaxpr, differentiated))
+    return sum(
+        operations * (1 + factors) for operations, factors in _products(jaxpr, differentiated)
+    )
 
 
 def _products(jaxpr: Any, differentiated: Sequence[bool]) -> Iterator[tuple[float, int]]:
-    """Yields (operations, number of its two factors that depend on a differentiated input) of each product."""
+    """Yields (operations, number of its two factors that depend on a differentiated input) of each
+    product.
+    """
     for equation, depends in _equations(jaxpr, differentiated):
         operations = _operations(equation)
         if operations:
@@ -47,25 +53,33 @@ def _products(jaxpr: Any, differentiated: Sequence[bool]) -> Iterator[tuple[floa
         programs = _programs(equation, depends)
         if equation.primitive.name == "cond":
             # One of the branches runs: the dearest counts.
-            programs = [max(programs, key=lambda program: sum(cost for cost, _ in _products(*program)))]
+            programs = [
+                max(programs, key=lambda program: sum(cost for cost, _ in _products(*program)))
+            ]
         for program in programs:
             for operations, factors in _products(*program):
                 yield repeats * operations, factors
 
 
 def _equations(jaxpr: Any, differentiated: Sequence[bool]) -> Iterator[tuple[Any, list[bool]]]:
-    """Yields each equation, and which of its inputs depend on a differentiated one. All results of an equation that has one do."""
+    """Yields each equation, and which of its inputs depend on a differentiated one. All results of
+    an equation that has one do.
+    """
     inputs = zip(jaxpr.invars, differentiated, strict=True)
     dependent = {variable for variable, is_differentiated in inputs if is_differentiated}
     for equation in jaxpr.eqns:
-        depends = [not isinstance(value, Literal) and value in dependent for value in equation.invars]
+        depends = [
+            not isinstance(value, Literal) and value in dependent for value in equation.invars
+        ]
         if any(depends):
             dependent.update(equation.outvars)
         yield equation, depends
 
 
 def _programs(equation: Any, depends: list[bool]) -> list[tuple[Any, list[bool]]]:
-    """The programs inside an equation, and which of their inputs depend: a scan's body, a jitted function, branches of a condition."""
+    """The programs inside an equation, and which of their inputs depend: a scan's body, a jitted
+    function, branches of a condition.
+    """
     if equation.primitive.name == "scan":
         body = equation.params["jaxpr"].jaxpr
         return [(body, _in_all_turns(body, depends, *_scan_inputs(equation.params)))]
@@ -95,7 +109,9 @@ def _scan_inputs(params: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _in_all_turns(body: Any, depends: list[bool], constants: int, carried: int) -> list[bool]:
-    """Which inputs of a scan's body depend in any turn: what it carries may depend from the second one on."""
+    """Which inputs of a scan's body depend in any turn: what it carries may depend from the second
+    one on.
+    """
     depends = list(depends)
     while True:
         dependent = set()
@@ -116,7 +132,9 @@ def _in_all_turns(body: Any, depends: list[bool], constants: int, carried: int) 
 
 
 def _operations(equation: Any) -> float:
-    """Multiplications and additions of one equation, two for each pair of factors; 0 where it is not a product."""
+    """Multiplications and additions of one equation, two for each pair of factors; 0 where it is
+    not a product.
+    """
     shapes = [value.aval.shape for value in equation.invars if hasattr(value.aval, "shape")]
     result = math.prod(equation.outvars[0].aval.shape) if equation.outvars else 0
     if equation.primitive.name == "dot_general":

@@ -1,4 +1,6 @@
-"""Several hosts in one run, each a process with its own devices (`jax.distributed`): how they connect, agree and end."""
+"""Several hosts in one run, each a process with its own devices (`jax.distributed`): how they
+connect, agree and end.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,13 @@ from motif_jax.core.locks import FolderLock
 from motif_jax.core.sections import ClusterHosts
 
 Value = TypeVar("Value")
-# Smallest padded message in bytes; larger ones are padded to its doubles, so that few programs are compiled.
+# Smallest padded message in bytes; larger ones are padded to its doubles, so that few programs are
+# compiled.
 _SMALLEST_MESSAGE = 256
 # The first host waits after an error: its end cuts off the others, which report the error first.
 _LAST_WORDS_SECONDS = 5.0
-_FOLDER_SECONDS = 20.0  # longest time in which a network file system shows one host what another has written
+# longest time in which a network file system shows one host what another has written
+_FOLDER_SECONDS = 20.0
 _CLOSED = "closed by peer"  # in XLA's messages about a connection that another host closed
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -41,8 +45,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 def connected(hosts: ClusterHosts) -> Iterator[None]:
     """Joins the hosts of a run, before jax's first computation; does nothing in a run of one host.
 
-    If the block raises, the process ends at once with the exit code of `motif_jax.launch`: an orderly end would deadlock
-    with the other hosts. They miss its heartbeats and end, too.
+    If the block raises, the process ends at once with the exit code of `motif_jax.launch`: an
+    orderly end would deadlock with the other hosts. They miss its heartbeats and end, too.
     """
     position = hosts.position()
     if position.count == 1:
@@ -54,13 +58,16 @@ def connected(hosts: ClusterHosts) -> Iterator[None]:
 
 
 def join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
-    """Connects this process with the other hosts by `jax.distributed`; ends the process if they do not meet in time."""
+    """Connects this process with the other hosts by `jax.distributed`; ends the process if they do
+    not meet in time.
+    """
     slurm = here.coordinator == cluster.SLURM
     seconds = hosts.connect_timeout_seconds
     host, _, port = str(here.coordinator).rpartition(":")
     if here.index == 0 and not slurm:
         try:
-            socket.create_server(("", int(port))).close()  # jaxlib may crash at a port that is taken
+            # jaxlib may crash at a port that is taken
+            socket.create_server(("", int(port))).close()
         except OSError as error:
             raise UserError(
                 f"config.hosts.coordinator={here.coordinator}: port {port} cannot be used here ({error.strerror}): choose another"
@@ -96,7 +103,9 @@ def join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
 
 
 class Hosts:
-    """The hosts of a run. Collective calls: every host makes them in the same order, from its main thread."""
+    """The hosts of a run. Collective calls: every host makes them in the same order, from its main
+    thread.
+    """
 
     def __init__(self) -> None:
         self.index = jax.process_index()
@@ -135,7 +144,9 @@ class Hosts:
         return self.sum([int(value)])[0] > 0
 
     def on_first(self, work: Callable[[], Value]) -> Value:
-        """Does `work` on the first host while the others wait; its JSON-able result, or its UserError, reaches all."""
+        """Does `work` on the first host while the others wait; its JSON-able result, or its
+        UserError, reaches all.
+        """
         if self.count == 1:
             return work()
         message = None
@@ -165,30 +176,40 @@ class Hosts:
                 raise UserError(f"{message}: host 0 sees {values[0]}, host {number} sees {other}")
 
     def require_alike(self, config: Mapping[str, Any]) -> None:
-        """Raises UserError, on all hosts, unless they have equal configs and equally many devices."""
+        """Raises UserError, on all hosts, unless they have equal configs and equally many
+        devices.
+        """
         plain = run_folder.as_plain(config)
         plain["hosts"].pop("index")
         configs = self.gather(plain)
         for number, other in enumerate(configs):
             # 'seed: 1 before, 2 now' becomes 'seed: 1 on host 0, 2 on host 1'.
             changes = "; ".join(run_folder.differences(configs[0], other, plain))
-            differences = changes.replace(" before, ", " on host 0, ").replace(" now", f" on host {number}")
+            differences = changes.replace(" before, ", " on host 0, ").replace(
+                " now", f" on host {number}"
+            )
             if differences:
                 raise UserError(f"the hosts of a run need the same config: {differences}")
         self.require_equal(jax.local_device_count(), "the hosts of a run need equally many devices")
 
     def require_shared(self, folder: Path, seconds: float = _FOLDER_SECONDS) -> None:
-        """Waits until every host sees in the run's `folder` a file of the first host; UserError after `seconds`."""
+        """Waits until every host sees in the run's `folder` a file of the first host; UserError
+        after `seconds`.
+        """
         if self.count == 1:
             return
         # A name that `run_folder.prepare` removes, should this process be killed.
         path = folder / self.gather(f".hosts-{secrets.token_hex(8)}.tmp")[0]
         self.on_first(lambda: atomic_write_text(path, ""))
-        reports = self.gather([f"{folder.absolute()} on {socket.gethostname()}", appears(path, seconds)])
+        reports = self.gather(
+            [f"{folder.absolute()} on {socket.gethostname()}", appears(path, seconds)]
+        )
         if self.is_first:
             path.unlink()
         names = [f"host {number} ({location})" for number, (location, _) in enumerate(reports)]
-        blind = [name for name, (_, is_visible) in zip(names, reports, strict=True) if not is_visible]
+        blind = [
+            name for name, (_, is_visible) in zip(names, reports, strict=True) if not is_visible
+        ]
         if blind:
             raise UserError(
                 f"--workdir must lie on a file system that all hosts share: {' and '.join(blind)} cannot see what {names[0]} writes"
@@ -208,7 +229,9 @@ def appears(path: Path, seconds: float) -> bool:
 
 @contextlib.contextmanager
 def leave_at_once_on_error(index: int) -> Iterator[None]:
-    """Ends the process of host `index` where the block raises, with the line and exit code of `motif_jax.launch`."""
+    """Ends the process of host `index` where the block raises, with the line and exit code of
+    `motif_jax.launch`.
+    """
     try:
         yield
     except BaseException as error:
@@ -220,9 +243,7 @@ def leave_at_once_on_error(index: int) -> Iterator[None]:
             line = f"error: {' '.join(problem.split())}"
         elif isinstance(error, jax.errors.JaxRuntimeError) and _CLOSED in str(error):
             code = 1
-            line = (
-                "error: another host of the run has ended: its log says why; the same command resumes the run"
-            )
+            line = "error: another host of the run has ended: its log says why; the same command resumes the run"
         elif isinstance(error, KeyboardInterrupt):
             code = interruption.INTERRUPTED_CODE
             line = interruption.INTERRUPTED

@@ -16,10 +16,12 @@ _NEVER = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Makes this process's heap keep freed blocks for the next allocation; returns whether it could (glibc only).
+    """Makes this process's heap keep freed blocks for the next allocation; returns whether it could
+    (glibc only).
 
-    By default glibc returns large blocks to the system, which clears every page again: a quarter of the time of an update of the
-    published network. Call it before jax starts its threads: heaps that they already have do not change.
+    By default glibc returns large blocks to the system, which clears every page again: a quarter of
+    the time of an update of the published network. Call it before jax starts its threads: heaps
+    that they already have do not change.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -29,15 +31,21 @@ def keep_freed_memory() -> bool:
 
 
 def accelerator_possible(platforms: str | None) -> bool:
-    """Whether jax may find an accelerator among `platforms` (empty: any), without starting its backends."""
+    """Whether jax may find an accelerator among `platforms` (empty: any), without starting its
+    backends.
+    """
     if platforms:
         return platforms != "cpu"
     plugins = importlib.metadata.entry_points(group="jax_plugins")
-    return bool(plugins) or any(importlib.util.find_spec(name) for name in ("jax_plugins", "libtpu"))
+    return bool(plugins) or any(
+        importlib.util.find_spec(name) for name in ("jax_plugins", "libtpu")
+    )
 
 
 def in_use(device: Any) -> str | None:
-    """A jax device's memory in use and in all, as '3.1 GB of 80'; None where it reports none, as no CPU does."""
+    """A jax device's memory in use and in all, as '3.1 GB of 80'; None where it reports none, as no
+    CPU does.
+    """
     stats = device.memory_stats() or {}
     used = stats.get("bytes_in_use")
     if used is None:
@@ -50,5 +58,7 @@ def in_use(device: Any) -> str | None:
 
 
 def return_freed_memory() -> bool:
-    """Returns freed blocks to the system once, such as the compiler's 370 MB; returns whether it could."""
+    """Returns freed blocks to the system once, such as the compiler's 370 MB; returns whether it
+    could.
+    """
     return platform.libc_ver()[0] == "glibc" and ctypes.CDLL(None).malloc_trim(0) == 1

@@ -91,7 +91,9 @@ class Reading(NamedTuple):
 
 
 def system_metrics(reading: Reading, inference_threads: int = 1) -> dict[str, float]:
-    """Throughput and shares of time of one process; the shares of inference are means over its threads."""
+    """Throughput and shares of time of one process; the shares of inference are means over its
+    threads.
+    """
     inference_phases = ("wait", "device", "host", "act")
     batcher_phases = ("wait", "blocked", "assemble", "lookup", "put")
     return {
@@ -116,7 +118,9 @@ def system_metrics(reading: Reading, inference_threads: int = 1) -> dict[str, fl
 
 
 def of_all_hosts(hosts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Joins the `system_metrics` of all hosts: sums of rates, the largest of maxima, means of the others."""
+    """Joins the `system_metrics` of all hosts: sums of rates, the largest of maxima, means of the
+    others.
+    """
     combined: dict[str, float] = {}
     for name in hosts[0]:
         values = [host[name] for host in hosts]

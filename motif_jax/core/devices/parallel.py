@@ -1,7 +1,8 @@
 """Data parallelism over devices.
 
-A core is a function `core(state, batch) -> (state, output)` of ONE device's part of a batch, which reduces over `AXIS`.
-The state is replicated, the batch split. Tests run the same core under `jax.vmap(core, (None, 0), axis_name=AXIS)`.
+A core is a function `core(state, batch) -> (state, output)` of ONE device's part of a batch, which
+reduces over `AXIS`. The state is replicated, the batch split. Tests run the same core under
+`jax.vmap(core, (None, 0), axis_name=AXIS)`.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ AXIS = "device"
 class DataParallel:
     """Runs cores on several devices, each with a copy of the state and its share of the batch.
 
-    With several processes (jax.distributed), `devices` lists those of all processes in the same order everywhere. Each
-    process passes and receives its local part only; reductions go over all of them.
+    With several processes (jax.distributed), `devices` lists those of all processes in the same
+    order everywhere. Each process passes and receives its local part only; reductions go over all
+    of them.
     """
 
     def __init__(self, devices: Sequence[jax.Device]) -> None:
         self.devices = tuple(devices)
-        self.local_devices = tuple(d for d in self.devices if d.process_index == jax.process_index())
+        self.local_devices = tuple(
+            d for d in self.devices if d.process_index == jax.process_index()
+        )
         self._mesh = Mesh(np.array(self.local_devices), (AXIS,))
 
     @property
@@ -43,11 +47,14 @@ class DataParallel:
         """Devices of all processes: the parts into which the global batch is split."""
         return len(self.devices)
 
-    def wrap(self, core: Callable[[Any, Any], Any], donate_state: bool = False) -> Callable[[Any, Any], Any]:
-        """Returns `fn(state, batch)` that runs `core` on every device, for a replicated state and a batch of `put_batch`.
+    def wrap(
+        self, core: Callable[[Any, Any], Any], donate_state: bool = False
+    ) -> Callable[[Any, Any], Any]:
+        """Returns `fn(state, batch)` that runs `core` on every device, for a replicated state and a
+        batch of `put_batch`.
 
-        The core's results must be equal on all devices (reduce over `AXIS`): one device's are kept. With `donate_state` the state
-        passed in is gone after the call.
+        The core's results must be equal on all devices (reduce over `AXIS`): one device's are kept.
+        With `donate_state` the state passed in is gone after the call.
         """
         program = jax.pmap(
             core,
@@ -62,13 +69,17 @@ class DataParallel:
     def replicate(self, tree: Any) -> Any:
         """Places a copy of `tree` on every local device."""
         if self.platform == "cpu":
-            # `device_put` shares a numpy array's memory even where it is told not to, and a program cannot reuse it
-            # when it is donated (https://github.com/jax-ml/jax/issues/37830).
-            tree = jax.tree.map(lambda leaf: jnp.array(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)
+            # `device_put` shares a numpy array's memory even where it is told not to, and a program
+            # cannot reuse it when it is donated (https://github.com/jax-ml/jax/issues/37830).
+            tree = jax.tree.map(
+                lambda leaf: jnp.array(leaf) if isinstance(leaf, np.ndarray) else leaf, tree
+            )
         return jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec()), may_alias=False)
 
     def replicate_freeing(self, trees: list[Any]) -> Any:
-        """As `replicate`, of the only item of a list: takes it out, and frees its host arrays one by one."""
+        """As `replicate`, of the only item of a list: takes it out, and frees its host arrays one
+        by one.
+        """
         leaves, structure = jax.tree.flatten(trees.pop())
         leaves.reverse()
         replicated: list[Any] = []
@@ -81,11 +92,14 @@ class DataParallel:
         return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
 
     def put_batch(self, tree: Any, batch_axis: Any) -> Any:
-        """Splits this process's batch over its devices and starts the transfers; leaves become [devices, ...].
+        """Splits this process's batch over its devices and starts the transfers; leaves become
+        [devices, ...].
 
         Args:
-          tree: numpy or jax arrays. Do not write to numpy arrays afterwards: on CPU they may be aliased.
-          batch_axis: the axis to split, one for all leaves or a pytree prefix of `tree`; it is shortened to a device's share.
+          tree: numpy or jax arrays. Do not write to numpy arrays afterwards: on CPU they may be
+              aliased.
+          batch_axis: the axis to split, one for all leaves or a pytree prefix of `tree`; it is
+              shortened to a device's share.
 
         Raises ValueError: an axis does not divide evenly over the devices.
         """
@@ -99,15 +113,18 @@ class DataParallel:
         if len(processes) > 1:
             part = processes.index(jax.process_index())
             axes = jax.tree.broadcast(batch_axis, tree)
-            tree = jax.tree.map(lambda x, axis: split_axis(x, axis, len(processes))[part], tree, axes)
+            tree = jax.tree.map(
+                lambda x, axis: split_axis(x, axis, len(processes))[part], tree, axes
+            )
         return self.put_batch(tree, batch_axis)
 
 
 def in_turn(program: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Makes each call of `program` wait for the end of the one before.
 
-    A launch blocks a CPU device's thread when too many of its programs wait (32 in jax 0.10). The program that the other
-    devices' reductions wait for then never starts, and XLA ends the process after a minute.
+    A launch blocks a CPU device's thread when too many of its programs wait (32 in jax 0.10). The
+    program that the other devices' reductions wait for then never starts, and XLA ends the process
+    after a minute.
     """
     running: Any = None
 
@@ -122,7 +139,9 @@ def in_turn(program: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def split_axis(x: Any, axis: int, parts: int) -> Any:
-    """Cuts `axis` of an array [..., parts * share, ...] into equal runs: [parts, ..., share, ...] (numpy or jax)."""
+    """Cuts `axis` of an array [..., parts * share, ...] into equal runs: [parts, ..., share, ...]
+    (numpy or jax).
+    """
     size = x.shape[axis]
     if size % parts:
         raise ValueError(f"a batch axis of {size} does not divide over {parts} devices")

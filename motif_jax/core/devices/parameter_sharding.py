@@ -1,8 +1,9 @@
 """Splits parameters over devices by a table of their names.
 
-The mesh has three axes. Batches are split over `data` and `fsdp`. Parameters, gradients and optimiser states are split over `fsdp` (Zhao
-et al. 2023: each device holds a part and gathers a layer while computing it) and over `tensor` (Shoeybi et al. 2019: each device computes
-its heads and its part of the feed-forward width). Devices along `data` hold copies.
+The mesh has three axes. Batches are split over `data` and `fsdp`. Parameters, gradients and
+optimiser states are split over `fsdp` (Zhao et al. 2023: each device holds a part and gathers a
+layer while computing it) and over `tensor` (Shoeybi et al. 2019: each device computes its heads and
+its part of the feed-forward width). Devices along `data` hold copies.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ AXES = (DATA, FSDP, TENSOR)
 BATCH = (DATA, FSDP)
 _QKV = ("query", "key", "value")
 
-# A mesh axis or None for each axis of the parameters whose path ends like a pattern. The first that matches counts; parameters
-# without one (norms, small biases) are whole on every device.
+# A mesh axis or None for each axis of the parameters whose path ends like a pattern. The first that
+# matches counts; parameters without one (norms, small biases) are whole on every device.
 TABLE: dict[str, tuple[str | None, ...]] = {
     **{f"*attention/{part}/kernel": (FSDP, TENSOR) for part in _QKV},  # [width, heads * head_width]
     "*attention/output/kernel": (TENSOR, FSDP),
@@ -44,7 +45,8 @@ TABLE: dict[str, tuple[str | None, ...]] = {
 def spec_of(path: Sequence[str], shape: Sequence[int], sizes: Mapping[str, int]) -> PartitionSpec:
     """The partition of one array over a mesh.
 
-    An axis is not split where its mesh axis does not divide it (GPT-2's 50,257 tokens: `vocabulary.extend` adds rows).
+    An axis is not split where its mesh axis does not divide it (GPT-2's 50,257 tokens:
+    `vocabulary.extend` adds rows).
 
     Args:
       path: names of the array in the tree of parameters; only the end counts.
@@ -58,7 +60,9 @@ def spec_of(path: Sequence[str], shape: Sequence[int], sizes: Mapping[str, int])
     axes = _table_axes("/" + "/".join(names))
     if len(axes) != len(shape):
         return PartitionSpec()
-    divisible = (axis if axis and size % sizes[axis] == 0 else None for axis, size in zip(axes, shape))
+    divisible = (
+        axis if axis and size % sizes[axis] == 0 else None for axis, size in zip(axes, shape)
+    )
     return PartitionSpec(*divisible)
 
 

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 
 class Peak(NamedTuple):
-    """Dense floating-point operations a second, in units of 1e12, by the products' factors; sums are float32.
+    """Dense floating-point operations a second, in units of 1e12, by the products' factors; sums
+    are float32.
 
-    `float32` are exact products, `rounded` those of float32 whose factors the device rounds by default (TF32 on GPUs since Ampere,
-    bfloat16 on TPUs). None: the device has no units for it.
+    `float32` are exact products, `rounded` those of float32 whose factors the device rounds by
+    default (TF32 on GPUs since Ampere, bfloat16 on TPUs). None: the device has no units for it.
     """
 
     bfloat16: float | None
@@ -17,7 +18,8 @@ class Peak(NamedTuple):
     float32: float
 
 
-# By a part of jax's `device_kind`; the first that fits counts. From the makers' data sheets, without sparsity.
+# By a part of jax's `device_kind`; the first that fits counts. From the makers' data sheets,
+# without sparsity.
 PEAKS = {
     "B200": Peak(2250.0, 1100.0, 75.0),
     "H200": Peak(989.0, 494.0, 67.0),
@@ -41,7 +43,8 @@ PEAKS = {
 
 
 def peak_flops(device: Any, dtype: str, precision: str) -> float | None:
-    """Operations a second of products on a jax device; None where its kind is not known, as on every CPU.
+    """Operations a second of products on a jax device; None where its kind is not known, as on
+    every CPU.
 
     Args:
       dtype: of the computation, 'float32' or 'bfloat16'.
@@ -60,7 +63,9 @@ def peak_flops(device: Any, dtype: str, precision: str) -> float | None:
 
 
 def _peak_of(device_kind: str) -> Peak | None:
-    """The first entry of `PEAKS` whose name is a whole word of `device_kind`: an A100 is not an A10."""
+    """The first entry of `PEAKS` whose name is a whole word of `device_kind`: an A100 is not an
+    A10.
+    """
     padded = f" {device_kind} "
     for kind, peak in PEAKS.items():
         start = padded.find(kind)

@@ -6,5 +6,7 @@ import jax
 
 
 def set_matmul_precision(precision: str) -> None:
-    """Sets 'default', which lets recent GPUs round factors to TF32 (10 bits), or 'highest' for this process."""
+    """Sets 'default', which lets recent GPUs round factors to TF32 (10 bits), or 'highest' for this
+    process.
+    """
     jax.config.update("jax_default_matmul_precision", None if precision == "default" else precision)

@@ -14,7 +14,9 @@ class ServiceFailedError(RuntimeError):
 
 
 class Services:
-    """Threads, and the first error; `stopping` is set when they should end, on request or because one failed."""
+    """Threads, and the first error; `stopping` is set when they should end, on request or because
+    one failed.
+    """
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
@@ -22,7 +24,9 @@ class Services:
         self._failed: list[tuple[str, BaseException]] = []
 
     def start(self, name: str, work: Callable[[], None]) -> None:
-        """Calls `work` repeatedly in a thread until the services stop; it must return now and then."""
+        """Calls `work` repeatedly in a thread until the services stop; it must return now and
+        then.
+        """
 
         def loop() -> None:
             try:
@@ -46,7 +50,9 @@ class Services:
             raise ServiceFailedError(f"the {name} thread failed: {error}") from error
 
     def stop(self, timeout: float = 600.0) -> None:
-        """Asks all threads to end and waits for them; one may be compiling a large program. Raises RuntimeError: one did not end."""
+        """Asks all threads to end and waits for them; one may be compiling a large program. Raises
+        RuntimeError: one did not end.
+        """
         self.stopping.set()
         deadline = time.monotonic() + timeout
         for thread in self._threads:

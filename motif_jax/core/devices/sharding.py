@@ -1,7 +1,7 @@
 """Models that do not fit one device: parameters and optimiser split over a mesh of devices.
 
-Cores are those of `core.devices.parallel`, and `Sharded` replaces `DataParallel`. A core sees the whole batch as on one
-device; the compiler splits arrays and work (Xu et al. 2021).
+Cores are those of `core.devices.parallel`, and `Sharded` replaces `DataParallel`. A core sees the
+whole batch as on one device; the compiler splits arrays and work (Xu et al. 2021).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from motif_jax.core.training.config import DatasetConfig
 
 
 def check_config(config: DatasetConfig, available: int, hosts: int = 1) -> None:
-    """Raises UserError where `num_devices`, `sharding`, `batch_size` and `accumulate` do not fit the devices.
+    """Raises UserError where `num_devices`, `sharding`, `batch_size` and `accumulate` do not fit
+    the devices.
 
     Args:
       available: devices of each host.
@@ -33,13 +34,19 @@ def check_config(config: DatasetConfig, available: int, hosts: int = 1) -> None:
     """
     devices = config.num_devices or available
     sizes = config.sharding or Sharding()
-    checks.require(devices <= available, "num_devices", devices, f"at most the {available} of this machine")
+    checks.require(
+        devices <= available, "num_devices", devices, f"at most the {available} of this machine"
+    )
     allowed = f"sizes whose product divides the {devices} devices"
-    checks.require(devices % (sizes.fsdp * sizes.tensor) == 0, "sharding", dataclasses.asdict(sizes), allowed)
+    checks.require(
+        devices % (sizes.fsdp * sizes.tensor) == 0, "sharding", dataclasses.asdict(sizes), allowed
+    )
     # Devices along `tensor` work on the same rows.
     parts = hosts * devices // sizes.tensor
     divisor = parts * config.accumulate
-    allowed = f"a multiple of {divisor}: {config.accumulate} micro-batches on each of {parts} devices"
+    allowed = (
+        f"a multiple of {divisor}: {config.accumulate} micro-batches on each of {parts} devices"
+    )
     checks.require(config.batch_size % divisor == 0, "batch_size", config.batch_size, allowed)
 
 
@@ -50,15 +57,17 @@ def training_devices(count: int | None) -> list[jax.Device]:
 
 
 def mesh_of(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Mesh:
-    """A mesh over `devices` with `sizes` along `AXES`; those along `tensor`, which communicate most, are neighbours."""
+    """A mesh over `devices` with `sizes` along `AXES`; those along `tensor`, which communicate
+    most, are neighbours.
+    """
     return Mesh(np.array(devices).reshape([sizes[axis] for axis in AXES]), AXES)
 
 
 class Sharded(DataParallel):
     """Runs cores on a mesh of devices over which the state is split.
 
-    `sizes` are devices along `data`, `fsdp` and `tensor`; their product is the number of devices. Raises UserError: `tensor` is
-    wider than a host.
+    `sizes` are devices along `data`, `fsdp` and `tensor`; their product is the number of devices.
+    Raises UserError: `tensor` is wider than a host.
     """
 
     def __init__(self, sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> None:
@@ -89,7 +98,9 @@ class Sharded(DataParallel):
 
         return jax.tree_util.tree_map_with_path(leaf_sharding, tree)
 
-    def wrap(self, core: Callable[[Any, Any], Any], donate_state: bool = False) -> Callable[[Any, Any], Any]:
+    def wrap(
+        self, core: Callable[[Any, Any], Any], donate_state: bool = False
+    ) -> Callable[[Any, Any], Any]:
         """As `DataParallel.wrap`; the returned state is split as the one passed in."""
 
         @functools.cache
@@ -106,7 +117,9 @@ class Sharded(DataParallel):
     def program(
         self, core: Callable[[Any, Any], Any], shardings: Any, donate_state: bool = False
     ) -> jax.stages.Wrapped:
-        """The jitted program of a core for a state split by `shardings`; it can be lowered for shapes, too."""
+        """The jitted program of a core for a state split by `shardings`; it can be lowered for
+        shapes, too.
+        """
 
         def on_whole_batch(state: Any, batch: Any) -> Any:
             # One part, the whole batch: reductions over `AXIS` do nothing.
@@ -124,7 +137,9 @@ class Sharded(DataParallel):
         return jax.jit(on_whole_batch, donate_argnums=(0,) if donate_state else ())
 
     def replicate(self, tree: Any) -> Any:
-        """Places `tree` on the devices, each array split by its path; every process passes the whole tree."""
+        """Places `tree` on the devices, each array split by its path; every process passes the
+        whole tree.
+        """
 
         def put(leaf: Any, sharding: NamedSharding) -> jax.Array:
             if isinstance(leaf, jax.Array):  # from device to device, as from another mesh
@@ -148,7 +163,9 @@ class Sharded(DataParallel):
 
     @property
     def everywhere(self) -> NamedSharding:
-        """Replicates over all devices of this process; inputs of acting with a split model need it."""
+        """Replicates over all devices of this process; inputs of acting with a split model need
+        it.
+        """
         return NamedSharding(self._own_mesh, PartitionSpec())
 
     def acting(self, tree: Any) -> Any:
@@ -164,7 +181,9 @@ class Sharded(DataParallel):
         return jax.tree.map(on_own_mesh, tree)
 
     def put_batch(self, tree: Any, batch_axis: Any) -> Any:
-        """As `DataParallel.put_batch`, but leaves are [1, ...]: the split axis keeps its length, a multiple of the parts."""
+        """As `DataParallel.put_batch`, but leaves are [1, ...]: the split axis keeps its length, a
+        multiple of the parts.
+        """
 
         def put(x: Any, axis: int) -> jax.Array:
             size = x.shape[axis]
@@ -172,6 +191,8 @@ class Sharded(DataParallel):
             if size % parts:
                 raise ValueError(f"a batch axis of {size} does not divide over {parts} parts")
             spec = PartitionSpec(None, *[None] * axis, BATCH)
-            return jax.make_array_from_process_local_data(NamedSharding(self.mesh, spec), np.asarray(x)[None])
+            return jax.make_array_from_process_local_data(
+                NamedSharding(self.mesh, spec), np.asarray(x)[None]
+            )
 
         return jax.tree.map(put, tree, jax.tree.broadcast(batch_axis, tree))

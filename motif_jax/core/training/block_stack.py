@@ -1,13 +1,16 @@
-"""Parameters of equal blocks, a tree for each block or stacked: the second form lets a program run all blocks in one loop.
+"""Parameters of equal blocks, a tree for each block or stacked: the second form lets a program run
+all blocks in one loop.
 
-Networks name their blocks `block_0`, `block_1`, ... Checkpoints, optimisers and exports hold a tree for each block. A program stacks the
-trees of L blocks to leaves [L, ...] under the name `blocks_0_L`, and takes the stack apart at its end:
+Networks name their blocks `block_0`, `block_1`, ... Checkpoints, optimisers and exports hold a tree
+for each block. A program stacks the trees of L blocks to leaves [L, ...] under the name
+`blocks_0_L`, and takes the stack apart at its end:
 
     {"decoder": {"block_0": {"kernel": [4, 4]}, "block_1": {"kernel": [4, 4]}, "final_norm": ...}}
     {"decoder": {"blocks_0_2": {"kernel": [2, 4, 4]}, "final_norm": ...}}
 
-Blocks that differ in structure, shapes or dtypes fall into several stacks of successive equal ones. Low-rank additions and quantised kernels,
-whose keys are whole paths ("decoder/block_1/attention/query"), are stacked in the same way.
+Blocks that differ in structure, shapes or dtypes fall into several stacks of successive equal ones.
+Low-rank additions and quantised kernels, whose keys are whole paths
+("decoder/block_1/attention/query"), are stacked in the same way.
 """
 
 from __future__ import annotations
@@ -26,26 +29,31 @@ _STACK = re.compile(r"blocks_(\d+)_(\d+)")
 
 
 def looped(chosen: bool | None = None) -> bool:
-    """Whether programs that are traced now run equal blocks in one loop. Only this function decides it by platform.
+    """Whether programs that are traced now run equal blocks in one loop. Only this function decides
+    it by platform.
 
-    A GPU's compiler takes minutes for the blocks of a large model one by one (Flan-T5-large: over 100 s), and a loop costs little there. On
-    a CPU compilation is quick, and a loop's slices of parameters cost time: there blocks stay apart. It is the platform of
-    `platforms.traced`.
+    A GPU's compiler takes minutes for the blocks of a large model one by one (Flan-T5-large: over
+    100 s), and a loop costs little there. On a CPU compilation is quick, and a loop's slices of
+    parameters cost time: there blocks stay apart. It is the platform of `platforms.traced`.
     """
     return platforms.traced() != platforms.CPU if chosen is None else chosen
 
 
 def stacked_for_loop(tree: Any) -> Any:
-    """The state of a training as its step's program works on it: with stacked blocks where these run in a loop.
+    """The state of a training as its step's program works on it: with stacked blocks where these
+    run in a loop.
 
-    Then gradients, optimiser and targets are stacked too. A step stacks its state once and ends with `unstacked`. The stacks are temporary
-    copies: of a GPT-2 (8 layers, width 256) with Adam they took 3.1 times the bytes of the parameters by the CPU compiler's account.
+    Then gradients, optimiser and targets are stacked too. A step stacks its state once and ends
+    with `unstacked`. The stacks are temporary copies: of a GPT-2 (8 layers, width 256) with Adam
+    they took 3.1 times the bytes of the parameters by the CPU compiler's account.
     """
     return stacked(tree) if looped() else tree
 
 
 def stacked(tree: Any) -> Any:
-    """Stacks the blocks in a tree of dicts, lists and (named) tuples; what is stacked already stays."""
+    """Stacks the blocks in a tree of dicts, lists and (named) tuples; what is stacked already
+    stays.
+    """
     return _mapped(tree, _stack_blocks)
 
 
@@ -55,7 +63,9 @@ def unstacked(tree: Any) -> Any:
 
 
 def runs(tree: Mapping[str, Any]) -> dict[tuple[int, int], Any]:
-    """The stacks of one network's blocks, by (first block, last block + 1); empty without a stack."""
+    """The stacks of one network's blocks, by (first block, last block + 1); empty without a
+    stack.
+    """
     stacks: dict[tuple[int, int], Any] = {}
     for name, part in tree.items():
         match = _STACK.fullmatch(name)
@@ -114,7 +124,9 @@ def _unstack_blocks(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split(path: Any, pattern: re.Pattern[str]) -> tuple[str, re.Match[str] | None, str]:
-    """Splits a path at its first name that matches: (path before it, match, path after it); ('', None, '') without one."""
+    """Splits a path at its first name that matches: (path before it, match, path after it); ('',
+    None, '') without one.
+    """
     names = str(path).split("/")
     for index, name in enumerate(names):
         match = pattern.fullmatch(name)
@@ -141,7 +153,8 @@ def _equal_runs(blocks: Mapping[int, Any]) -> list[tuple[int, int]]:
     return intervals
 
 
-# Functions of their own in the program, one for each shape: its length does not grow with the number of leaves.
+# Functions of their own in the program, one for each shape: its length does not grow with the
+# number of leaves.
 @jax.jit
 def _stack(*leaves: jax.Array) -> jax.Array:
     return jnp.stack(leaves)

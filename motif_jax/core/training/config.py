@@ -1,4 +1,6 @@
-"""What the configs of all trainings from datasets share; each method's own config stands in its folder."""
+"""What the configs of all trainings from datasets share; each method's own config stands in its
+folder.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The training state and the optimiser step of a model, or of an ensemble of independent members."""
+"""The training state and the optimiser step of a model, or of an ensemble of independent
+members.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ import optax
 
 
 class EnsembleState(NamedTuple):
-    """Parameters, float32, and the optimiser's state; an ensemble has a leading axis of members in both."""
+    """Parameters, float32, and the optimiser's state; an ensemble has a leading axis of members in
+    both.
+    """
 
     params: Any
     opt_state: Any
@@ -19,7 +23,9 @@ class EnsembleState(NamedTuple):
 def init_state(
     network: Any, optimizer: optax.GradientTransformation, key: jax.Array, members: int = 1
 ) -> EnsembleState:
-    """A fresh state; the members of an ensemble differ in their initial parameters, which `key` decides."""
+    """A fresh state; the members of an ensemble differ in their initial parameters, which `key`
+    decides.
+    """
     if members == 1:
         params = network.init(key)
         return EnsembleState(params, optimizer.init(params))
@@ -33,7 +39,8 @@ def make_train_step(
     members: int = 1,
     axis_name: str | None = None,
 ) -> Callable[..., tuple[EnsembleState, dict[str, jax.Array]]]:
-    """Returns `step(state, *inputs) -> (state, metrics)`, the metrics of the loss and `gradient_norm`.
+    """Returns `step(state, *inputs) -> (state, metrics)`, the metrics of the loss and
+    `gradient_norm`.
 
     Args:
       loss: (params, *inputs) -> (value summed over members, metrics).

@@ -29,8 +29,8 @@ class OfflineRun:
     Attributes:
       task: the task to train.
       about: lines to log before the first step, about the model and its data.
-      finish: writes the result after the last step and returns its path, or a line to log. None: the checkpoints are the
-        result.
+      finish: writes the result after the last step and returns its path, or a line to log. None:
+        the checkpoints are the result.
     """
 
     task: Task
@@ -87,8 +87,10 @@ def run(
     Args:
       config: the config as the trainer reads it.
       plain_config: the config as its file and flags set it, for the run folder.
-      identity: keys with which a run continues, as of `run_files.prepared`; `free` and `files` are its arguments, too.
-      build: makes missing files in `workdir` and the run, or returns None after a request to stop, which its argument tells.
+      identity: keys with which a run continues, as of `run_files.prepared`; `free` and `files` are
+          its arguments, too.
+      build: makes missing files in `workdir` and the run, or returns None after a request to stop,
+          which its argument tells.
     """
     hosts = Hosts()
     offline_run: OfflineRun | None = None

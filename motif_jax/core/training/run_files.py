@@ -1,4 +1,6 @@
-"""The files of an offline training: a checkpoint for each evaluation, one inside an epoch, and a summary."""
+"""The files of an offline training: a checkpoint for each evaluation, one inside an epoch, and a
+summary.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,12 @@ _POSITION_KEYS = {"epoch", "step", "step_in_epoch", "sums", "skipped", "digests"
 
 
 class RunFiles(contextlib.ExitStack):
-    """The files of one run folder. All hosts save checkpoints; the first one writes the other files.
+    """The files of one run folder. All hosts save checkpoints; the first one writes the other
+    files.
 
-    A checkpoint holds the task's items of the state, and `position` and `curve`; that of an evaluation also the evaluation's
-    items. For `keep`, `save_every_seconds` and `config` see `TrainerSettings`.
+    A checkpoint holds the task's items of the state, and `position` and `curve`; that of an
+    evaluation also the evaluation's items. For `keep`, `save_every_seconds` and `config` see
+    `TrainerSettings`.
     """
 
     def __init__(
@@ -54,14 +58,18 @@ class RunFiles(contextlib.ExitStack):
         self._save_every_seconds = save_every_seconds
         self._criterion = task.criterion.replace("/", "_")
         self._evaluations = self.enter_context(
-            Checkpoints(workdir / CHECKPOINTS, keep=keep, keep_best=self._criterion, best_mode="min")
+            Checkpoints(
+                workdir / CHECKPOINTS, keep=keep, keep_best=self._criterion, best_mode="min"
+            )
         )
         self._resume = self.enter_context(Checkpoints(workdir / RESUME, keep=1))
         self._saved_at = time.monotonic()
         self._hosts = Hosts()
 
     def restore(self, state: Any) -> tuple[Any, TrainingPosition] | None:
-        """The newest state in the folder, of the shapes in `state`, and its position; None in a new folder."""
+        """The newest state in the folder, of the shapes in `state`, and its position; None in a new
+        folder.
+        """
         newest = _newest(self._workdir, (self._evaluations, self._resume))
         if newest is None:
             return None
@@ -104,12 +112,16 @@ class RunFiles(contextlib.ExitStack):
         self._resume.save(position.step, self._items(state, position))
         self._saved_at = time.monotonic()
 
-    def save_evaluation(self, state: Any, position: TrainingPosition, evaluation: Evaluation) -> None:
+    def save_evaluation(
+        self, state: Any, position: TrainingPosition, evaluation: Evaluation
+    ) -> None:
         """Saves the evaluation that `position` ends with, then the task's own files."""
         score = position.rows[-1][self._task.criterion]
         items = {**self._items(state, position), **evaluation.items, **self._config_item}
         # Of equal evaluations the first one is the best, and stays.
-        is_best = best_row(position.rows, self._task.criterion) == position.epoch and not math.isnan(score)
+        is_best = best_row(
+            position.rows, self._task.criterion
+        ) == position.epoch and not math.isnan(score)
         metrics = {self._criterion: score} if self._keep is None or is_best else {}
         self._evaluations.save(position.epoch, items, metrics=metrics)
         self._saved_at = time.monotonic()
@@ -120,7 +132,9 @@ class RunFiles(contextlib.ExitStack):
             self._task.write(self._workdir, rows)
 
     def write_summary(self, position: TrainingPosition, use_best: bool) -> None:
-        """Writes summary.json: the last evaluation, the best one, and which of them is the default."""
+        """Writes summary.json: the last evaluation, the best one, and which of them is the
+        default.
+        """
         self._evaluations.wait()
         if not self._hosts.is_first:
             return
@@ -146,13 +160,16 @@ def prepared(
     files: Iterable[str],
     free: Iterable[str] = (),
 ) -> Iterator[None]:
-    """Makes the run folder, which is locked, or resumes it; `config`, `identity` and `free` are of `run_folder.prepare`.
+    """Makes the run folder, which is locked, or resumes it; `config`, `identity` and `free` are of
+    `run_folder.prepare`.
 
-    If the body raises UserError, a run with checkpoints gets back its config, and a folder without checkpoints is cleared of
-    the `files` that the body writes, but for those that were there before the first start.
+    If the body raises UserError, a run with checkpoints gets back its config, and a folder without
+    checkpoints is cleared of the `files` that the body writes, but for those that were there before
+    the first start.
     """
     is_resumed = (workdir / run_folder.CONFIG).exists()
-    # Files of the user's, which were in the folder before the first start. Later starts cannot tell them from the run's.
+    # Files of the user's, which were in the folder before the first start. Later starts cannot tell
+    # them from the run's.
     user_files_path = workdir / _USER_FILES
     user_files: set[str] = set()
     if user_files_path.exists():
@@ -161,7 +178,8 @@ def prepared(
         user_files = {path.name for path in workdir.iterdir()}
         if user_files & set(files):
             atomic_write_json(user_files_path, sorted(user_files))
-    # The files that bind the folder to its run go last: after a kill in between, the next start removes the rest.
+    # The files that bind the folder to its run go last: after a kill in between, the next start
+    # removes the rest.
     binding = [workdir / name for name in (run_folder.VERSIONS, run_folder.CONFIG)]
     contents = {path: path.read_bytes() for path in binding if path.exists()}
     run_folder.prepare(workdir, config, identity, free=free)
@@ -187,14 +205,18 @@ def export(
     wanted: Mapping[str, Any],
     write: Callable[[dict[str, Any], dict[str, Any]], None],
 ) -> Path:
-    """Writes the folder of `description` from the evaluation chosen in summary.json, unless it exists; returns that folder.
+    """Writes the folder of `description` from the evaluation chosen in summary.json, unless it
+    exists; returns that folder.
 
-    All hosts of a run call it, and the first one calls `write` with the items that are `wanted` and entries for the description,
-    a JSON file that names the evaluation of its folder, at the top or under `trained`.
+    All hosts of a run call it, and the first one calls `write` with the items that are `wanted` and
+    entries for the description, a JSON file that names the evaluation of its folder, at the top or
+    under `trained`.
     """
     hosts = Hosts()
     keys = ("used_evaluation", "used")
-    summary = hosts.on_first(lambda: read_json(workdir / "summary.json", "give the command again", keys=keys))
+    summary = hosts.on_first(
+        lambda: read_json(workdir / "summary.json", "give the command again", keys=keys)
+    )
     trained = {"evaluation": summary["used_evaluation"], **summary["used"]}
 
     def is_written() -> bool:
@@ -212,19 +234,28 @@ def export(
 
 
 def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) -> None:
-    """Refuses to resume the run in `workdir` on other data, whose names the error has; a new folder is always accepted."""
+    """Refuses to resume the run in `workdir` on other data, whose names the error has; a new folder
+    is always accepted.
+    """
     folders = [workdir / name for name in (CHECKPOINTS, RESUME)]
     existing = [folder for folder in folders if folder.is_dir()]
     with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(Checkpoints(folder, keep=None, read_only=True)) for folder in existing]
+        opened = [
+            stack.enter_context(Checkpoints(folder, keep=None, read_only=True))
+            for folder in existing
+        ]
         newest = _newest(workdir, opened)
     if newest is not None:
         _, _, stored = newest
         _refuse_other_data(workdir, stored["digests"], digests, source)
 
 
-def _refuse_other_data(workdir: Path, before: Mapping[str, str], now: Mapping[str, str], source: str) -> None:
-    """Raises UserError unless the digests `before`, of the checkpoint, and `now`, of the task, are equal."""
+def _refuse_other_data(
+    workdir: Path, before: Mapping[str, str], now: Mapping[str, str], source: str
+) -> None:
+    """Raises UserError unless the digests `before`, of the checkpoint, and `now`, of the task, are
+    equal.
+    """
     devices_before = before.get(DEVICES)
     devices_now = now.get(DEVICES)
     if None not in (devices_before, devices_now) and devices_before != devices_now:
@@ -240,8 +271,11 @@ def _refuse_other_data(workdir: Path, before: Mapping[str, str], now: Mapping[st
         )
 
 
-def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints, int, dict[str, Any]] | None:
-    """The intact checkpoint with the most steps: its folder, its number and its item `position`; None without checkpoints.
+def _newest(
+    workdir: Path, folders: Sequence[Checkpoints]
+) -> tuple[Checkpoints, int, dict[str, Any]] | None:
+    """The intact checkpoint with the most steps: its folder, its number and its item `position`;
+    None without checkpoints.
 
     Raises UserError: all are damaged, or one is of an unknown layout.
     """

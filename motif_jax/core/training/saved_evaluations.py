@@ -16,8 +16,8 @@ _reported: set[tuple[Path, int]] = set()
 def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:
     """The intact evaluation that is used where no step is given; None if there is none yet.
 
-    It is the newest one; in a run that stops early, whose newest is `patience` evaluations too late, the best one, which is
-    reported once in a process.
+    It is the newest one; in a run that stops early, whose newest is `patience` evaluations too
+    late, the best one, which is reported once in a process.
     """
     newest = checkpoints.latest()
     if newest is None or not config.get("early_stopping", {}).get("patience", 0):

@@ -15,12 +15,15 @@ from motif_jax.core.sections import DecayingOptimizer, Optimizer
 from motif_jax.core.training import block_stack
 
 Array = jax.Array
-# Two int32 count the steps of a run: multiples of 2^30, and the rest. One would overflow after 2.1 billion.
+# Two int32 count the steps of a run: multiples of 2^30, and the rest. One would overflow after 2.1
+# billion.
 _UNIT_BITS = 30
 
 
 class RateState(NamedTuple):
-    """Optimiser steps taken, int32 scalar, and the learning rate of the newest, float32 scalar (0 before the first)."""
+    """Optimiser steps taken, int32 scalar, and the learning rate of the newest, float32 scalar (0
+    before the first).
+    """
 
     steps: Array
     rate: Array
@@ -68,12 +71,16 @@ def learning_rate(optimizer: Optimizer, count: Any, share: Any) -> Array:
     rate = optimizer.learning_rate * (final + (1.0 - final) * remaining)
     if optimizer.warmup_steps:
         # The first step already moves: its factor is 1 / warmup_steps, not 0.
-        rate = rate * jnp.minimum((jnp.asarray(count, jnp.float32) + 1.0) / optimizer.warmup_steps, 1.0)
+        rate = rate * jnp.minimum(
+            (jnp.asarray(count, jnp.float32) + 1.0) / optimizer.warmup_steps, 1.0
+        )
     return rate
 
 
 def make_schedule(optimizer: Optimizer, total_steps: int) -> optax.Schedule:
-    """The learning rate as a function of the optimiser steps taken, of `total_steps` in all; it falls after the warm-up."""
+    """The learning rate as a function of the optimiser steps taken, of `total_steps` in all; it
+    falls after the warm-up.
+    """
     warmup = optimizer.warmup_steps or 0
     decay_steps = max(total_steps - warmup, 1)
     return lambda count: learning_rate(optimizer, count, (count - warmup) / decay_steps)
@@ -95,9 +102,10 @@ def make_optimizer(
     """Adam (Kingma and Ba 2015) after a clip of the global gradient norm.
 
     Args:
-      total_steps: optimiser steps of the whole run. None: `update(..., share=...)` receives the share that is over.
-      decays: returns which parameters of a tree decay by `optimizer.weight_decay` times the learning rate (Loshchilov and Hutter
-        2019); None for no decay.
+      total_steps: optimiser steps of the whole run. None: `update(..., share=...)` receives the
+          share that is over.
+      decays: returns which parameters of a tree decay by `optimizer.weight_decay` times the
+        learning rate (Loshchilov and Hutter 2019); None for no decay.
 
     Returns:
       An optimiser; the last part of its state is a `RateState`.
@@ -112,12 +120,18 @@ def make_optimizer(
     def update(
         updates: Any, state: RateState, params: Any = None, *, share: Any = None, **extra: Any
     ) -> tuple[Any, RateState]:
-        rate = learning_rate(optimizer, state.steps, share) if schedule is None else schedule(state.steps)
+        rate = (
+            learning_rate(optimizer, state.steps, share)
+            if schedule is None
+            else schedule(state.steps)
+        )
         updates = jax.tree.map(lambda x: -rate * x, updates)
         return updates, RateState(optax.safe_increment(state.steps), rate)
 
     scale = optax.GradientTransformationExtraArgs(init, update)
     adam = optax.scale_by_adam(optimizer.b1, optimizer.b2, optimizer.eps)
     if decays is not None and isinstance(optimizer, DecayingOptimizer) and optimizer.weight_decay:
-        return optax.chain(clip, adam, optax.add_decayed_weights(optimizer.weight_decay, decays), scale)
+        return optax.chain(
+            clip, adam, optax.add_decayed_weights(optimizer.weight_decay, decays), scale
+        )
     return optax.chain(clip, adam, scale)

@@ -79,7 +79,9 @@ def over_devices(tree: Any, axis: str) -> Any:
 
 
 def named(spreads: Mapping[str, Spread]) -> dict[str, jax.Array]:
-    """The metrics NAME_mean, NAME_min and NAME_max of each spread; zeros where it has no numbers."""
+    """The metrics NAME_mean, NAME_min and NAME_max of each spread; zeros where it has no
+    numbers.
+    """
     metrics: dict[str, jax.Array] = {}
     for name, numbers in spreads.items():
         is_empty = numbers.entries == 0

@@ -77,8 +77,9 @@ class Evaluation:
 class Task(Protocol):
     """A dataset, a loss and an evaluation, for `OfflineTrainer`; inherit from it for the defaults.
 
-    An epoch is the part between two evaluations: a pass over the data, or a fixed number of steps. Results must depend on the
-    seed, the data and the step's number alone, so that a resumed run ends with the same bits.
+    An epoch is the part between two evaluations: a pass over the data, or a fixed number of steps.
+    Results must depend on the seed, the data and the step's number alone, so that a resumed run
+    ends with the same bits.
     """
 
     parallel: DataParallel
@@ -86,14 +87,18 @@ class Task(Protocol):
     unit: str  # of progress, in the plural, such as 'pairs'
     steps: int
     steps_per_epoch: int  # from one evaluation to the next; the last epoch may be shorter
-    chunk_steps: int  # steps of one program; their batches are made at once, while the previous chunk runs
+    # steps of one program; their batches are made at once, while the previous chunk runs
+    chunk_steps: int
     criterion: str  # name in an evaluation's row; the smallest value is the best
-    digests: Mapping[str, str]  # of all data that decide results, by name; a run resumes only with equal ones
+    # of all data that decide results, by name; a run resumes only with equal ones
+    digests: Mapping[str, str]
     source: str  # place of the data, for messages
     remedy: str  # advice after divergence; follows 'start it in another --workdir with'
 
     def init_state(self) -> Any:
-        """The state before the first step, on the host: a NamedTuple of trees, a function of the seed. Called once."""
+        """The state before the first step, on the host: a NamedTuple of trees, a function of the
+        seed. Called once.
+        """
 
     def shared(self) -> Any:
         """Arrays for every device that do not change (tables, frozen parameters), or None."""
@@ -102,35 +107,47 @@ class Task(Protocol):
     def step(self, state: Any, shared: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
         """One step of one device with its part of a batch: (new state, metrics). Pure; traced once.
 
-        Both must be equal on all devices: reduce over `core.devices.parallel.AXIS`. Metrics are scalars, such as the loss and the
-        gradient's norm. A step whose metrics are not finite is not applied.
+        Both must be equal on all devices: reduce over `core.devices.parallel.AXIS`. Metrics are
+        scalars, such as the loss and the gradient's norm. A step whose metrics are not finite is
+        not applied.
         """
 
     def guarded_step(
         self, state: Any, shared: Any, batch: Any, may_apply: jax.Array
     ) -> tuple[Any, dict[str, Any], jax.Array]:
-        """`step` applied only if `may_apply` (bool scalar) and its metrics are finite: (state, metrics, whether they are)."""
+        """`step` applied only if `may_apply` (bool scalar) and its metrics are finite: (state,
+        metrics, whether they are).
+        """
         new, metrics = self.step(state, shared, batch)
-        # Metrics, not the new state, which overwrites the old one: the gradient's norm is not finite if one of its numbers is not.
+        # Metrics, not the new state, which overwrites the old one: the gradient's norm is not
+        # finite if one of its numbers is not.
         finite = all_finite(metrics)
         return keep_if(finite & may_apply, new, state), metrics, finite
 
     def batches(self, first: int, count: int) -> Any:
-        """Batches of steps `first` to `first + count` of one epoch: numpy leaves [count, ...], of equal shapes.
+        """Batches of steps `first` to `first + count` of one epoch: numpy leaves [count, ...], of
+        equal shapes.
 
-        It is called for whole chunks, also when a run resumes within one, so shapes may depend on the chunk.
+        It is called for whole chunks, also when a run resumes within one, so shapes may depend on
+        the chunk.
         """
 
     def first_chunks(self) -> list[int]:
-        """First steps of chunks whose batches have different shapes, where these are known before; else empty."""
+        """First steps of chunks whose batches have different shapes, where these are known before;
+        else empty.
+        """
         return []
 
     def batches_for(self, state: Any, shared: Any, first: int, count: int) -> Any:
-        """As `batches`, for tasks whose data depend on the state, such as an agent's own episodes; `chunk_steps` must be 1."""
+        """As `batches`, for tasks whose data depend on the state, such as an agent's own episodes;
+        `chunk_steps` must be 1.
+        """
         return self.batches(first, count)
 
     def batch_axes(self, batches: Any) -> Any:
-        """The axis of each leaf of `batches` that is split over the devices, one for all or a tree prefix."""
+        """The axis of each leaf of `batches` that is split over the devices, one for all or a tree
+        prefix.
+        """
         return 1
 
     def evaluate(self, state: Any, shared: Any, position: TrainingPosition) -> Evaluation:
@@ -146,11 +163,15 @@ class Task(Protocol):
         return {"steps": len(next(iter(metrics.values()))), **sums}
 
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
-        """A row to log between evaluations, from the `metrics` [n] of the n steps since the last row; by default empty."""
+        """A row to log between evaluations, from the `metrics` [n] of the n steps since the last
+        row; by default empty.
+        """
         return {}
 
     def computation(self) -> tuple[str, str] | None:
-        """Dtype and precision of the products that count in `throughput/mfu`; None: nothing counts."""
+        """Dtype and precision of the products that count in `throughput/mfu`; None: nothing
+        counts.
+        """
         return None
 
     def counted_loss(self, state: Any, shared: Any, batch: Any) -> jax.Array:
@@ -165,7 +186,9 @@ class Task(Protocol):
         return {"loss": sums["loss"] / sums["steps"]} if sums.get("steps") else {}
 
     def items(self, state: Any) -> dict[str, Any]:
-        """The state as items of a checkpoint, by name; also for a state of `jax.ShapeDtypeStruct`."""
+        """The state as items of a checkpoint, by name; also for a state of
+        `jax.ShapeDtypeStruct`.
+        """
         return state._asdict()
 
     def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:

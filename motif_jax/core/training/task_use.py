@@ -1,4 +1,6 @@
-"""The share of the devices' peak that an offline training uses: model FLOPs utilisation (`throughput/mfu`)."""
+"""The share of the devices' peak that an offline training uses: model FLOPs utilisation
+(`throughput/mfu`).
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ from motif_jax.core.training.task import Task
 
 
 class TaskUse:
-    """Counts the model FLOPs of a task's steps; on devices whose peak is not known nothing is counted or traced.
+    """Counts the model FLOPs of a task's steps; on devices whose peak is not known nothing is
+    counted or traced.
 
-    A task says what counts (`Task.counted_loss`). Padding counts, as the devices multiply it; what a gradient computes again does not.
+    A task says what counts (`Task.counted_loss`). Padding counts, as the devices multiply it; what
+    a gradient computes again does not.
     """
 
     def __init__(self, task: Task, parallel: DataParallel) -> None:
@@ -44,7 +48,9 @@ class TaskUse:
         return {"throughput/mfu": flops_per_second / (self._peak * self._devices)}
 
     def _step_flops(self, state: Any, shared: Any, batches: Any) -> float:
-        """Model FLOPs of one step over all devices, of batches with leaves [chunk, micro-batches, ...]."""
+        """Model FLOPs of one step over all devices, of batches with leaves [chunk, micro-batches,
+        ...].
+        """
         leaves, structure = jax.tree.flatten(batches)
         key = structure, tuple(leaf.shape[1:] for leaf in leaves)
         if key not in self._flops_by_shape:

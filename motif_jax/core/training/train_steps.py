@@ -29,10 +29,12 @@ class Carry(NamedTuple):
 def make_train_steps(
     guarded_step: Callable[[Any, Any, Any, jax.Array], tuple[Any, dict[str, Any], jax.Array]],
 ) -> Callable[[Carry, Any], tuple[Carry, dict[str, jax.Array]]]:
-    """Returns `train(carry, batches) -> (carry, metrics)`, which takes a `Task.guarded_step` for each batch.
+    """Returns `train(carry, batches) -> (carry, metrics)`, which takes a `Task.guarded_step` for
+    each batch.
 
-    Batches and metrics have a leading axis of steps; metrics are those of the step and `FINITE`. A step that is not finite
-    changes nothing; after more of these than `carry.skips_left` no later step changes anything either.
+    Batches and metrics have a leading axis of steps; metrics are those of the step and `FINITE`. A
+    step that is not finite changes nothing; after more of these than `carry.skips_left` no later
+    step changes anything either.
     """
 
     def guarded(carry: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:

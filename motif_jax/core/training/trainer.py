@@ -71,15 +71,18 @@ class TrainerSettings:
 class OfflineTrainer:
     """The programs of one training; `run` trains all epochs.
 
-    A program runs a chunk of `task.chunk_steps` steps (on CPU one step), and the host reads the metrics of a chunk while the
-    next one runs.
+    A program runs a chunk of `task.chunk_steps` steps (on CPU one step), and the host reads the
+    metrics of a chunk while the next one runs.
     """
 
-    def __init__(self, task: Task, parallel: DataParallel, settings: TrainerSettings | None = None) -> None:
+    def __init__(
+        self, task: Task, parallel: DataParallel, settings: TrainerSettings | None = None
+    ) -> None:
         self.task = task
         self.parallel = parallel
         self.settings = settings or TrainerSettings()
-        # On CPU XLA computes convolutions inside a loop about ten times slower: there every step is a call of its own.
+        # On CPU XLA computes convolutions inside a loop about ten times slower: there every step is
+        # a call of its own.
         self.steps_per_call = 1 if parallel.platform == "cpu" else None
         self.train = parallel.wrap(make_train_steps(task.guarded_step), donate_state=True)
 
@@ -92,7 +95,9 @@ class OfflineTrainer:
         return Carry(state, skips_left, self.task.shared())
 
     def compile_ahead(self, carry: Carry) -> None:
-        """Compiles the programs of batches of several shapes together, where the shapes are known; steps take them from memory."""
+        """Compiles the programs of batches of several shapes together, where the shapes are known;
+        steps take them from memory.
+        """
         first_steps = self.task.first_chunks()
         lower = getattr(self.train, "lower", None)
         if len(first_steps) < 2 or lower is None:
@@ -101,7 +106,9 @@ class OfflineTrainer:
         for first in first_steps:
             batches = self.task.batches(first, self.task.chunk_steps)
             batches = jax.tree.map(lambda leaf: leaf[: self.steps_per_call], batches)
-            lowered.append(lower(carry, self.parallel.put_whole(batches, self.task.batch_axes(batches))))
+            lowered.append(
+                lower(carry, self.parallel.put_whole(batches, self.task.batch_axes(batches)))
+            )
         compiled_programs.compile_together(lowered)
 
     def train_chunk(
@@ -110,9 +117,11 @@ class OfflineTrainer:
         batches: Any,
         should_continue: Callable[[list[dict[str, jax.Array]]], bool] = lambda started: True,
     ) -> tuple[Carry, list[dict[str, jax.Array]]]:
-        """Starts the steps of batches [steps, ...]; returns (new carry, metrics [steps] of each call) without waiting for them.
+        """Starts the steps of batches [steps, ...]; returns (new carry, metrics [steps] of each
+        call) without waiting for them.
 
-        `should_continue` gets the metrics of the calls so far, and says whether to start the next call.
+        `should_continue` gets the metrics of the calls so far, and says whether to start the next
+        call.
         """
         steps = len(jax.tree.leaves(batches)[0])
         steps_per_call = self.steps_per_call or steps
@@ -122,19 +131,26 @@ class OfflineTrainer:
                 break
             call_steps = slice(start, start + steps_per_call)
             part = jax.tree.map(lambda leaf: leaf[call_steps], batches)  # noqa: B023
-            carry, metrics = self.train(carry, self.parallel.put_whole(part, self.task.batch_axes(part)))
+            carry, metrics = self.train(
+                carry, self.parallel.put_whole(part, self.task.batch_axes(part))
+            )
             call_metrics.append(metrics)
         return carry, call_metrics
 
     def run(self, workdir: Path) -> bool:
-        """Trains to the end, resuming from the run folder: True when done, False after a request to stop, with all saved."""
+        """Trains to the end, resuming from the run folder: True when done, False after a request to
+        stop, with all saved.
+        """
         task = self.task
         settings = self.settings
         hosts = Hosts()
-        # `RunFiles` ends first: a second signal must not end the process while the last checkpoint is written.
+        # `RunFiles` ends first: a second signal must not end the process while the last checkpoint
+        # is written.
         with (
             Interruption() as stop,
-            RunFiles(workdir, task, settings.keep, settings.save_every_seconds, settings.config) as files,
+            RunFiles(
+                workdir, task, settings.keep, settings.save_every_seconds, settings.config
+            ) as files,
         ):
             state = task.init_state()
             state, position = files.restore(shapes_of(state)) or (state, TrainingPosition())
@@ -143,12 +159,21 @@ class OfflineTrainer:
                 metrics = None
                 if hosts.is_first:
                     resumed_step = position.step if position.rows else None
-                    metrics = stack.enter_context(MetricsWriter(workdir, resumed_step, settings.wandb))
+                    metrics = stack.enter_context(
+                        MetricsWriter(workdir, resumed_step, settings.wandb)
+                    )
                 output = None if hosts.is_first else io.StringIO()  # the other hosts print nothing
                 progress = stack.enter_context(
-                    Progress(task.units(task.steps), task.unit, task.title, task.units(position.step), output)
+                    Progress(
+                        task.units(task.steps),
+                        task.unit,
+                        task.title,
+                        task.units(position.step),
+                        output,
+                    )
                 )
-                # The list holds the only reference, so that each host array is freed once it is on the devices.
+                # The list holds the only reference, so that each host array is freed once it is on
+                # the devices.
                 host_carry = [self._carry(state, position.skipped)]
                 del state
                 carry = self.parallel.replicate_freeing(host_carry)

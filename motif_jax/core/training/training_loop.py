@@ -1,6 +1,7 @@
 """The loop of one training: chunks of steps, metrics, evaluations, saves, early stop.
 
-The host starts a chunk on the devices, and then reads the metrics of the chunk before, so that neither waits for the other.
+The host starts a chunk on the devices, and then reads the metrics of the chunk before, so that
+neither waits for the other.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class TrainingLoop:
     stop: Interruption
     hosts: Hosts
     # Chunks whose metrics are not read yet: first step, batches, metrics.
-    waiting: deque[tuple[int, Any, list[dict[str, jax.Array]]]] = dataclasses.field(default_factory=deque)
+    waiting: deque[tuple[int, Any, list[dict[str, jax.Array]]]] = dataclasses.field(
+        default_factory=deque
+    )
     # Metrics of the steps since the last row of `Task.logged`, and its time.
     unlogged: list[Mapping[str, np.ndarray]] = dataclasses.field(default_factory=list)
     logged_at: float = dataclasses.field(default_factory=time.monotonic)
@@ -63,7 +66,9 @@ class TrainingLoop:
         self.use = TaskUse(self.trainer.task, self.trainer.parallel)
 
     def to_the_end(self) -> bool:
-        """Trains and evaluates until the last step; False after a request to stop, with all saved."""
+        """Trains and evaluates until the last step; False after a request to stop, with all
+        saved.
+        """
         steps = self.trainer.task.steps
         if not self.position.rows:
             self._evaluate_and_save()
@@ -91,14 +96,17 @@ class TrainingLoop:
         epoch_end = min(epoch_start + task.steps_per_epoch, task.steps)
         step = self.position.step
         while step < epoch_end:
-            # A resumed run keeps the chunks of an uninterrupted one, and so the batches' shapes, on which dropout depends.
+            # A resumed run keeps the chunks of an uninterrupted one, and so the batches' shapes, on
+            # which dropout depends.
             done_in_chunk = (step - epoch_start) % task.chunk_steps
             chunk_start = step - done_in_chunk
             self.profiler.step(step // task.chunk_steps)
             count = min(task.chunk_steps, epoch_end - chunk_start)
             chunk = task.batches_for(self.carry.state, self.carry.shared, chunk_start, count)
             batches = jax.tree.map(lambda leaf: leaf[done_in_chunk:], chunk)  # noqa: B023
-            self.carry, call_metrics = self.trainer.train_chunk(self.carry, batches, self.should_continue)
+            self.carry, call_metrics = self.trainer.train_chunk(
+                self.carry, batches, self.should_continue
+            )
             self.waiting.append((step, batches, call_metrics))
             started = sum(len(metrics[FINITE]) for metrics in call_metrics)
             self.use.add(self.carry.state, self.carry.shared, batches, started)
@@ -136,7 +144,8 @@ class TrainingLoop:
         position.sums = {}
         values = {name: value for name, value in row.items() if "/" in name}
         self._write(position.step, values | use | {"evaluation/seconds": time.monotonic() - start})
-        # Metrics first: a resumed run writes again the steps that are in no checkpoint, and no others.
+        # Metrics first: a resumed run writes again the steps that are in no checkpoint, and no
+        # others.
         self.files.save_evaluation(self.carry.state, position, evaluation)
         self.progress.log(evaluation.text)
         # An evaluation is not part of the next steps' time.
@@ -148,12 +157,16 @@ class TrainingLoop:
             self._read()
 
     def _read(self) -> None:
-        """Waits for the oldest chunk, and counts, logs and shows its metrics. Raises UserError: the training diverged."""
+        """Waits for the oldest chunk, and counts, logs and shows its metrics. Raises UserError: the
+        training diverged.
+        """
         first, batches, device_metrics = self.waiting.popleft()
         call_metrics = jax.device_get(device_metrics)
 
         now = time.monotonic()
-        self.step_seconds = (now - self.read_at) / sum(len(metrics[FINITE]) for metrics in call_metrics)
+        self.step_seconds = (now - self.read_at) / sum(
+            len(metrics[FINITE]) for metrics in call_metrics
+        )
         self.read_at = now
 
         for metrics in call_metrics:
@@ -167,7 +180,9 @@ class TrainingLoop:
         self.progress.update(task.units(self.position.step), **fields)
 
     def _count(self, first: int, batches: Any, metrics: dict[str, np.ndarray]) -> None:
-        """Moves the position over the steps of one call, whose metrics are arrays [steps]; `first` is the chunk's step."""
+        """Moves the position over the steps of one call, whose metrics are arrays [steps]; `first`
+        is the chunk's step.
+        """
         task = self.trainer.task
         position = self.position
         finite = metrics.pop(FINITE)
@@ -176,7 +191,8 @@ class TrainingLoop:
         # The device applied no step from the one on that exceeded the budget.
         end = int(nonfinite[skips_left]) if len(nonfinite) > skips_left else len(finite)
         messages = [
-            self._save_batch(first, batches, metrics, int(index)) for index in nonfinite[: skips_left + 1]
+            self._save_batch(first, batches, metrics, int(index))
+            for index in nonfinite[: skips_left + 1]
         ]
 
         applied = np.flatnonzero(finite[:end])
@@ -201,7 +217,9 @@ class TrainingLoop:
         seconds = time.monotonic() - self.logged_at
         self.unlogged.append(metrics)
         if seconds >= every:
-            joined = {name: np.concatenate([part[name] for part in self.unlogged]) for name in metrics}
+            joined = {
+                name: np.concatenate([part[name] for part in self.unlogged]) for name in metrics
+            }
             self._write(step, {**self.trainer.task.logged(joined, seconds), **self.use.read()})
             self.unlogged = []
             self.logged_at = time.monotonic()
@@ -210,8 +228,12 @@ class TrainingLoop:
         if self.metrics is not None:
             self.metrics.write(step, values)
 
-    def _save_batch(self, first: int, batches: Any, metrics: Mapping[str, np.ndarray], offset: int) -> str:
-        """Writes the batch of the step `offset` steps after the position; returns the error message."""
+    def _save_batch(
+        self, first: int, batches: Any, metrics: Mapping[str, np.ndarray], offset: int
+    ) -> str:
+        """Writes the batch of the step `offset` steps after the position; returns the error
+        message.
+        """
         step = self.position.step + offset
         numbers = {name: values[offset] for name, values in metrics.items()}
         wrong = [name for name, number in numbers.items() if not np.isfinite(number)]

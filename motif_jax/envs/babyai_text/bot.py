@@ -9,13 +9,17 @@ NO_ANSWER = 255
 
 
 class Bot:
-    """The bot of one episode, made from a level after its reset; another player may choose the actions."""
+    """The bot of one episode, made from a level after its reset; another player may choose the
+    actions.
+    """
 
     def __init__(self, world: RoomGridLevel) -> None:
         self._bot: BabyAIBot | None = BabyAIBot(world)
 
     def action(self, played: int | None) -> int:
-        """The bot's next action after `played` (None at the start); `NO_ANSWER` once it has failed."""
+        """The bot's next action after `played` (None at the start); `NO_ANSWER` once it has
+        failed.
+        """
         if self._bot is None:
             return NO_ANSWER
         try:

@@ -1,4 +1,6 @@
-"""Names of levels, kinds of task, actions and held-out pairs; importing this imports no minigrid."""
+"""Names of levels, kinds of task, actions and held-out pairs; importing this imports no
+minigrid.
+"""
 
 from __future__ import annotations
 
@@ -43,18 +45,24 @@ class LevelRecipe(NamedTuple):
 
 
 def _sequence(second: str, *orders: str) -> LevelRecipe:
-    return LevelRecipe("SequenceLocal", {"second": second, "orders": orders, "excluded": _TRAIN_EXCLUDED})
+    return LevelRecipe(
+        "SequenceLocal", {"second": second, "orders": orders, "excluded": _TRAIN_EXCLUDED}
+    )
 
 
 def _go_to(rooms: tuple[int, int], doors_open: bool) -> LevelRecipe:
     options = {"num_rows": rooms[0], "num_cols": rooms[1], "doors_open": doors_open}
-    return LevelRecipe("ColoredLevel", {**options, "instr_kinds": ("action",), "action_kinds": ("goto",)})
+    return LevelRecipe(
+        "ColoredLevel", {**options, "instr_kinds": ("action",), "action_kinds": ("goto",)}
+    )
 
 
 # Levels of the published fork's experiments that minigrid lacks.
 LEVELS: dict[str, LevelRecipe] = {
     "BabyAI-MixedTrainLocal-v0": LevelRecipe(
-        "MixedLocal", {"doors": _TRAIN_DOORS, "names_door": False, "excluded": _TRAIN_EXCLUDED}, KINDS
+        "MixedLocal",
+        {"doors": _TRAIN_DOORS, "names_door": False, "excluded": _TRAIN_EXCLUDED},
+        KINDS,
     ),
     "BabyAI-MixedTestLocal-v0": LevelRecipe(
         "MixedLocal", {"doors": _TEST_DOORS, "names_door": True, "excluded": _TEST_EXCLUDED}, KINDS
@@ -64,9 +72,12 @@ LEVELS: dict[str, LevelRecipe] = {
     "BabyAI-GoToAfterPickUpLocal-v0": _sequence("goto", "after"),
     "BabyAI-PickUpSeqPickUpLocal-v0": _sequence("pickup", "before", "after"),
     "BabyAI-GoToFrench-v0": LevelRecipe("BabyAI-GoToLocal-v0", {}, language=FRENCH),
-    "BabyAI-GoToLocalS8N16-v0": LevelRecipe("BabyAI-GoToLocal-v0", {"room_size": 8, "num_dists": 16}),
+    "BabyAI-GoToLocalS8N16-v0": LevelRecipe(
+        "BabyAI-GoToLocal-v0", {"room_size": 8, "num_dists": 16}
+    ),
     "BabyAI-GoToLocal2-v0": LevelRecipe(
-        "ColoredLevel", {"num_rows": 1, "num_cols": 1, "instr_kinds": ("and",), "action_kinds": ("goto",)}
+        "ColoredLevel",
+        {"num_rows": 1, "num_cols": 1, "instr_kinds": ("and",), "action_kinds": ("goto",)},
     ),
     "BabyAI-GoToMedium-v0": _go_to((1, 2), doors_open=False),
     "BabyAI-GoToMediumOpen-v0": _go_to((1, 2), doors_open=True),
@@ -93,7 +104,9 @@ def find(name: str) -> LevelRecipe | None:
 
 
 def options_elsewhere(options: Mapping[str, Any], level: str, other: str) -> dict[str, Any]:
-    """The options of `level` for the environment `other`, without those that other levels may lack."""
+    """The options of `level` for the environment `other`, without those that other levels may
+    lack.
+    """
     if level == other or not level.startswith(PREFIX):
         return dict(options)
     return {key: value for key, value in options.items() if key not in OF_ONE_LEVEL}

@@ -1,8 +1,9 @@
 """Changes of a prompt for tests of an agent: other words for things, colours and goals.
 
-The names are those of the generalisation tests in Carta et al. 2023 (GLAM). Here whole words are replaced, in the published code
-any letters. English prompts are the same either way; in French "grise" contains "gris", and the key of "fermée à clef" (locked)
-is no thing. Action names stay (`prompts.Window.prompt`).
+The names are those of the generalisation tests in Carta et al. 2023 (GLAM). Here whole words are
+replaced, in the published code any letters. English prompts are the same either way; in French
+"grise" contains "gris", and the key of "fermée à clef" (locked) is no thing. Action names stay
+(`prompts.Window.prompt`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from motif_jax.envs.babyai_text.prompts import GOALS
 from motif_jax.envs.babyai_text.sentences import COLORS, FRENCH_COLORS
 
 NONE = "no_modification_test"
-# Ours, not published: another episode's mission, or its whole prompts, so that the text says nothing about the reward.
+# Ours, not published: another episode's mission, or its whole prompts, so that the text says
+# nothing about the reward.
 OTHER_MISSION = "other_mission"
 OTHER_EPISODE = "other_episode"
 EXCHANGED = {OTHER_MISSION: "with another mission", OTHER_EPISODE: "with another episode's prompts"}
@@ -53,7 +55,9 @@ CHANGES: dict[str, Mapping[str, Words]] = {
     "adj_synonym": _replacements(_COLORS, _ENGLISH_SYNONYMS, _FRENCH_SYNONYMS),
     "no_meaning_nouns": _NOUNS,
     "no_meaning_adj": _ADJECTIVES,
-    "no_meaning_words": {language: {**_NOUNS[language], **_ADJECTIVES[language]} for language in LANGUAGES},
+    "no_meaning_words": {
+        language: {**_NOUNS[language], **_ADJECTIVES[language]} for language in LANGUAGES
+    },
     "change_intro_first_personne_speaker": {
         ENGLISH: {GOALS[ENGLISH]: "I would like the agent to"},
         FRENCH: {GOALS[FRENCH]: "Je voudrais que l'agent puisse"},
@@ -66,7 +70,9 @@ CHANGES: dict[str, Mapping[str, Words]] = {
 
 
 class PromptChange:
-    """Rewrites goals and observations in `language`; `name` is one of `CHANGES`, or '' for no change."""
+    """Rewrites goals and observations in `language`; `name` is one of `CHANGES`, or '' for no
+    change.
+    """
 
     def __init__(self, name: str, language: str = ENGLISH) -> None:
         # What another episode shows is exchanged elsewhere; its prompts keep their words.

@@ -1,4 +1,6 @@
-"""BabyAI levels as environments, observed as codes, as sentences, and as the prompt of a language model."""
+"""BabyAI levels as environments, observed as codes, as sentences, and as the prompt of a language
+model.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ MISSION_BYTES = 256
 TEXT_BYTES = 3072
 PROMPT_BYTES = 8192  # for every three observations in a prompt
 MAX_DISTRACTORS = 20  # with more, every object is reachable in few rooms only
-_OPTIONAL = {"bot_action": ArraySpec((), "uint8"), INSTRUCTION: ArraySpec((instructions.LENGTH,), "uint8")}
+_OPTIONAL = {
+    "bot_action": ArraySpec((), "uint8"),
+    INSTRUCTION: ArraySpec((instructions.LENGTH,), "uint8"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,13 +50,16 @@ class LevelOptions:
       language: of clauses and prompts; '' for the level's default.
       observations: number of observations in a prompt.
       actions: their names in a prompt; actions after the sixth change nothing.
-      tokenizer: a tokenizer.json for the field `tokens` int32 [prompt_tokens], the prompt padded with -1; '' for none.
+      tokenizer: a tokenizer.json for the field `tokens` int32 [prompt_tokens], the prompt padded
+          with -1; '' for none.
       change: one of `changes.CHANGES` or `changes.EXCHANGED`, '' for none.
       distractors: number of objects that the mission does not need; None for the level's default.
       special_tokens: whether the tokenizer's special tokens enclose a prompt.
-      joint_actions: whether the actions are tokenised together with each prompt, into the fields `candidates` int32 [actions,
-        tokens], padded with -1, and `candidate_starts` int32 [actions] (`prompts.PromptTokens`).
-      prompt_turn: what a chat model's template writes before a prompt and after it, where the answer begins; () for none.
+      joint_actions: whether the actions are tokenised together with each prompt, into the fields
+        `candidates` int32 [actions, tokens], padded with -1, and `candidate_starts` int32 [actions]
+        (`prompts.PromptTokens`).
+      prompt_turn: what a chat model's template writes before a prompt and after it, where the
+          answer begins; () for none.
     """
 
     max_episode_steps: int | None = None
@@ -114,7 +122,9 @@ def make_spec(name: str, *, fields: Iterable[str] = (), **options: Any) -> Envir
         optional_fields=optional,
         quirks=(FRENCH_GOAL, NO_FIRST_OBSERVATION, FIXED_KIND),
         section=SECTION,
-        keeps_place=bool((chosen.compat or {}).get(FIXED_KIND)) and bool(level.kinds) and not chosen.kind,
+        keeps_place=bool((chosen.compat or {}).get(FIXED_KIND))
+        and bool(level.kinds)
+        and not chosen.kind,
         renderer="motif_jax.envs.babyai_text.renderer:GridRenderer",
     )
 
@@ -150,13 +160,19 @@ def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> Non
     language = chosen.language
     actions = chosen.actions
     if kind and kind not in level.kinds:
-        others = f" (drawn for each episode) or one of {', '.join(level.kinds)}" if level.kinds else ""
+        others = (
+            f" (drawn for each episode) or one of {', '.join(level.kinds)}" if level.kinds else ""
+        )
         _refuse("kind", kind, f"''{others} in {name}")
     if language and language not in catalogue.LANGUAGES:
-        _refuse("language", language, f"'' (the level's own) or one of {', '.join(catalogue.LANGUAGES)}")
+        _refuse(
+            "language", language, f"'' (the level's own) or one of {', '.join(catalogue.LANGUAGES)}"
+        )
     if chosen.observations < 1:
         _refuse("observations", chosen.observations, "a positive number")
-    are_names = not isinstance(actions, str) and all(isinstance(name, str) and name for name in actions)
+    are_names = not isinstance(actions, str) and all(
+        isinstance(name, str) and name for name in actions
+    )
     if not (are_names and actions and len(set(actions)) == len(actions)):
         _refuse("actions", actions, "names of actions, each different and not empty")
     # The tokens of the text task are the bytes of latin-1.
@@ -177,17 +193,19 @@ def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> Non
 class BabyAIText:
     """A BabyAI level.
 
-    Observation: `image` uint8 [7, 7, 3], the view in codes (column, row, then object, colour and state; the agent stands
-    at column 3, row 6); `mission` uint8 [256]; `text` uint8 [3072], a clause per line; `text_count` int32, how often it was
-    seen in this episode. Texts are UTF-8, padded with zeros.
+    Observation: `image` uint8 [7, 7, 3], the view in codes (column, row, then object, colour and
+    state; the agent stands at column 3, row 6); `mission` uint8 [256]; `text` uint8 [3072], a
+    clause per line; `text_count` int32, how often it was seen in this episode. Texts are UTF-8,
+    padded with zeros.
 
-    Optional fields: `prompt` uint8 [8192 for every three observations], input of a language model; `bot_action` uint8,
-    the action of minigrid's bot (255: no answer); `instruction` uint8 [80], the mission by `instructions`; `grid`, `lit`
-    and `pose`, for renderers.
+    Optional fields: `prompt` uint8 [8192 for every three observations], input of a language model;
+    `bot_action` uint8, the action of minigrid's bot (255: no answer); `instruction` uint8 [80], the
+    mission by `instructions`; `grid`, `lit` and `pose`, for renderers.
 
-    Level, kind of task and seed determine an episode, with the draws of the published fork. The reward is 1 - 0.9 t / limit
-    for success after t steps, else 0; success on the last step counts. `episode_info` adds success (0, 1), kind (its index)
-    and limit (the level's, in steps). `place`, a number in the run, draws the kind under `glam_fixed_kind_per_env`.
+    Level, kind of task and seed determine an episode, with the draws of the published fork. The
+    reward is 1 - 0.9 t / limit for success after t steps, else 0; success on the last step counts.
+    `episode_info` adds success (0, 1), kind (its index) and limit (the level's, in steps). `place`,
+    a number in the run, draws the kind under `glam_fixed_kind_per_env`.
     """
 
     make_spec = staticmethod(make_spec)
@@ -234,7 +252,8 @@ class BabyAIText:
         self._counts = collections.Counter[str]()
 
         mission = self._world.mission
-        # Of the largest levels one in 160,000 is longer: this field has its beginning, the prompt all of it.
+        # Of the largest levels one in 160,000 is longer: this field has its beginning, the prompt
+        # all of it.
         self._mission = encoded(mission[:MISSION_BYTES], MISSION_BYTES, "a mission")
         if INSTRUCTION in self._fields:
             self._instruction = instructions.numbered(mission)
@@ -274,7 +293,9 @@ class BabyAIText:
         return float(reward), TRUNCATED if truncated or at_limit else RUNNING
 
     def prompt(self) -> str:
-        """The prompt of a language model for the newest observation, with the change of the options."""
+        """The prompt of a language model for the newest observation, with the change of the
+        options.
+        """
         if self._exchange is not None and self._exchange.prompts:
             return self._exchange.other.prompt()
         return self._window.prompt(self.goal, self._actions, self.language, self._change)
@@ -304,7 +325,11 @@ class BabyAIText:
         return clauses(observation["image"], thing, self.language)
 
     def _write(
-        self, image: np.ndarray, sentences: list[str], out: Mapping[str, np.ndarray], played: int | None
+        self,
+        image: np.ndarray,
+        sentences: list[str],
+        out: Mapping[str, np.ndarray],
+        played: int | None,
     ) -> None:
         text = "\n".join(sentences)
         self._counts[text] += 1
@@ -329,7 +354,9 @@ class BabyAIText:
 
 
 def encoded(text: str, size: int, name: str) -> np.ndarray:
-    """`text` as uint8 [size], UTF-8, padded with zeros; ValueError, which calls it `name`, if it is longer."""
+    """`text` as uint8 [size], UTF-8, padded with zeros; ValueError, which calls it `name`, if it is
+    longer.
+    """
     data = text_bytes.encode(text)
     if len(data) > size:
         raise ValueError(f"{name} has {len(data)} bytes, more than {size}: {text[:80]!r}")

@@ -1,4 +1,5 @@
-"""Shows another episode's mission, or its prompts, played with the same actions, instead of the episode's own.
+"""Shows another episode's mission, or its prompts, played with the same actions, instead of the
+episode's own.
 
 The return of an agent that reads falls; the rest of its return does not depend on the mission.
 """
@@ -16,7 +17,9 @@ MAX_TRIES = 100
 
 
 class Exchange:
-    """Plays episodes of `other`, a `BabyAIText` of the same level and options; `prompts`: replaces whole prompts."""
+    """Plays episodes of `other`, a `BabyAIText` of the same level and options; `prompts`: replaces
+    whole prompts.
+    """
 
     def __init__(self, change: str, other: Any) -> None:
         self.prompts = change == OTHER_EPISODE
@@ -24,7 +27,9 @@ class Exchange:
         self._unread = empty_observation(other.spec)
 
     def begin(self, seed: int, goal: str) -> None:
-        """Begins another episode for the episode `seed`. Raises UserError: no other episode has a goal besides `goal`."""
+        """Begins another episode for the episode `seed`. Raises UserError: no other episode has a
+        goal besides `goal`.
+        """
         self._seed = seed
         self._number = 0
         self._reset()
@@ -36,7 +41,9 @@ class Exchange:
             self._reset()
 
     def add(self, played: int, name: str) -> None:
-        """Plays the action in the other episode, where its prompts are shown; after its end a further one begins."""
+        """Plays the action in the other episode, where its prompts are shown; after its end a
+        further one begins.
+        """
         if not self.prompts:
             return
         _, end = self.other.play(played, name, self._unread)

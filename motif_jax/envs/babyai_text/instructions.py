@@ -1,6 +1,8 @@
-"""Missions as word numbers from a fixed list of BabyAI's words, for networks without a language model.
+"""Missions as word numbers from a fixed list of BabyAI's words, for networks without a language
+model.
 
-Published agents number words in the order they see them, so runs differ; here all runs have the same numbers.
+Published agents number words in the order they see them, so runs differ; here all runs have the
+same numbers.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ import re
 
 import numpy as np
 
-LENGTH = 80  # most words of a mission; minigrid's largest levels reach 60, with four tasks and a place each
-# Numbered from 1, since 0 is padding. New words are appended, so that trained agents' numbers stay valid.
+# most words of a mission; minigrid's largest levels reach 60, with four tasks and a place each
+LENGTH = 80
+# Numbered from 1, since 0 is padding. New words are appended, so that trained agents' numbers stay
+# valid.
 WORDS = (
     "go", "to", "the", "a", "an", "red", "green", "blue", "purple", "yellow", "grey", "ball", "box", "key", "door", "object",
     "open", "pick", "up", "put", "next", "then", "after", "you", "and", "in", "front", "of", "behind", "on", "your", "left",
@@ -23,7 +27,9 @@ _WORD = re.compile(r"[a-z]+")
 
 
 def numbered(mission: str) -> np.ndarray:
-    """The words of `mission` (letters a to z, as published) as uint8 [LENGTH], padded with 0. Raises ValueError: too many."""
+    """The words of `mission` (letters a to z, as published) as uint8 [LENGTH], padded with 0.
+    Raises ValueError: too many.
+    """
     words = _WORD.findall(mission.lower())
     if len(words) > LENGTH:
         raise ValueError(f"a mission has {len(words)} words, more than {LENGTH}: {mission[:80]!r}")

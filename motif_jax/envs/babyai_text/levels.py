@@ -1,7 +1,8 @@
 """The levels of BabyAI-Text that minigrid lacks, drawn in the published fork's order.
 
-Source: the fork of gym-minigrid and BabyAI in github.com/flowersteam/Grounding_LLMs_with_online_RL (MIT), and minigrid 3.2,
-whose classes these extend. A level draws from numpy's PCG64 seeded by `reset(seed=)`, so the order of draws is fixed.
+Source: the fork of gym-minigrid and BabyAI in github.com/flowersteam/Grounding_LLMs_with_online_RL
+(MIT), and minigrid 3.2, whose classes these extend. A level draws from numpy's PCG64 seeded by
+`reset(seed=)`, so the order of draws is fixed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _About = Callable[[ObjDesc], verifier.ActionInstr]
 
 
 class LocalLevel(RoomGridLevel):
-    """One room of 8 x 8 cells with objects that the mission does not need, redrawn until it has no `excluded` text."""
+    """One room of 8 x 8 cells with objects that the mission does not need, redrawn until it has no
+    `excluded` text.
+    """
 
     def __init__(
         self, *, excluded: Collection[str], distractors: int = 8, num_cols: int = 1, **options: Any
@@ -42,7 +45,9 @@ class LocalLevel(RoomGridLevel):
         super().__init__(room_size=8, num_rows=1, num_cols=num_cols, **options)
 
     def _redraw_until_allowed(self, attempt: Callable[[], Instr]) -> Instr:
-        """Redraws the rooms until every object is reachable and the mission has no excluded text."""
+        """Redraws the rooms until every object is reachable and the mission has no excluded
+        text.
+        """
         while True:
             RoomGrid._gen_grid(self, self.width, self.height)
             instruction = attempt()
@@ -62,7 +67,9 @@ class LocalLevel(RoomGridLevel):
         return instruction(_described(self._rand_elem(self._scatter(1))))
 
     def _draw_two(self, objects: list[WorldObj]) -> tuple[WorldObj, WorldObj]:
-        """Draws two objects; redraws the second while it is the first, unless another object looks the same."""
+        """Draws two objects; redraws the second while it is the first, unless another object looks
+        the same.
+        """
         first = self._rand_elem(objects)
         second = self._rand_elem(objects)
         alike = sum((thing.type, thing.color) == (first.type, first.color) for thing in objects)
@@ -76,7 +83,9 @@ class LocalLevel(RoomGridLevel):
         return verifier.PutNextInstr(_described(first), _described(second))
 
     def _sequence(self, first: _About, second: _About, orders: tuple[str, ...]) -> Instr:
-        """The mission to do `first`, then `second`, worded by one of `orders`: 'before' (A, then B) or 'after' (B after you A)."""
+        """The mission to do `first`, then `second`, worded by one of `orders`: 'before' (A, then B)
+        or 'after' (B after you A).
+        """
         first_object, second_object = self._draw_two(self._scatter(2))
         before = first(_described(first_object))
         after = second(_described(second_object))
@@ -87,9 +96,13 @@ class LocalLevel(RoomGridLevel):
 
 
 class MixedLocal(LocalLevel):
-    """A level of one of `catalogue.KINDS`; `doors` are colours of the locked one of `open`, `names_door`: it is named."""
+    """A level of one of `catalogue.KINDS`; `doors` are colours of the locked one of `open`,
+    `names_door`: it is named.
+    """
 
-    def __init__(self, *, kind: str, doors: tuple[str, ...], names_door: bool, **options: Any) -> None:
+    def __init__(
+        self, *, kind: str, doors: tuple[str, ...], names_door: bool, **options: Any
+    ) -> None:
         self.kind = kind
         self._doors = doors
         self._names_door = names_door
@@ -103,12 +116,16 @@ class MixedLocal(LocalLevel):
             "pickup": lambda: self._one_object(PickupInstr),
             "open": self._open,
             "putnext": self._put_next,
-            "pick up seq go to": lambda: self._sequence(PickupInstr, GoToInstr, ("before", "after")),
+            "pick up seq go to": lambda: self._sequence(
+                PickupInstr, GoToInstr, ("before", "after")
+            ),
         }
         self.instrs = self._redraw_until_allowed(attempts[self.kind])
 
     def _open(self) -> Instr:
-        """The mission to open the locked door; with its colour, or in half of the Train missions without."""
+        """The mission to open the locked door; with its colour, or in half of the Train missions
+        without.
+        """
         color = self._rand_elem(self._doors)
         locked_room, (column, row) = self._lock_room(color)
         self.connect_all()
@@ -122,7 +139,9 @@ class MixedLocal(LocalLevel):
         return verifier.OpenInstr(ObjDesc("door", door_color))
 
     def _lock_room(self, color: str) -> tuple[Room, tuple[int, int]]:
-        """Locks a room with a door of `color`; returns it, and the (column, row) of the other room that has the key."""
+        """Locks a room with a door of `color`; returns it, and the (column, row) of the other room
+        that has the key.
+        """
         while True:
             column = self._rand_int(0, self.num_cols)
             row = self._rand_int(0, self.num_rows)
@@ -141,7 +160,9 @@ class MixedLocal(LocalLevel):
 
 
 class SequenceLocal(LocalLevel):
-    """Missions to pick up an object and then go to another ('goto') or pick it up; `orders`: see `LocalLevel._sequence`."""
+    """Missions to pick up an object and then go to another ('goto') or pick it up; `orders`: see
+    `LocalLevel._sequence`.
+    """
 
     def __init__(self, *, second: str, orders: tuple[str, ...], **options: Any) -> None:
         instructions: dict[str, _About] = {"goto": GoToInstr, "pickup": PickupInstr}
@@ -156,7 +177,9 @@ class SequenceLocal(LocalLevel):
 
 
 class ColoredLevel(LevelGen):
-    """minigrid's generator without locked rooms; every description names a colour, `doors_open`: of open doors alone."""
+    """minigrid's generator without locked rooms; every description names a colour, `doors_open`: of
+    open doors alone.
+    """
 
     def __init__(self, *, distractors: int = 8, doors_open: bool = False, **options: Any) -> None:
         self._doors_open = doors_open
@@ -175,9 +198,14 @@ class ColoredLevel(LevelGen):
             self.open_all_doors()
 
     def rand_obj(
-        self, types: Sequence[str] = OBJ_TYPES, colors: Sequence[str] = COLOR_NAMES, max_tries: int = 100
+        self,
+        types: Sequence[str] = OBJ_TYPES,
+        colors: Sequence[str] = COLOR_NAMES,
+        max_tries: int = 100,
     ) -> ObjDesc:
-        """The colour and type of some object. Raises RecursionError (minigrid catches it): none after `max_tries`."""
+        """The colour and type of some object. Raises RecursionError (minigrid catches it): none
+        after `max_tries`.
+        """
         for _ in range(max_tries):
             description = ObjDesc(self._rand_elem(types), self._rand_elem(colors))
             if description.find_matching_objs(self)[0]:
@@ -186,7 +214,9 @@ class ColoredLevel(LevelGen):
 
 
 def build(level: LevelRecipe, kind: str | None, distractors: int | None = None) -> RoomGridLevel:
-    """Makes the level, of a `kind` if it has kinds; `distractors` replaces its default, if `distractors_of` has one."""
+    """Makes the level, of a `kind` if it has kinds; `distractors` replaces its default, if
+    `distractors_of` has one.
+    """
     options = dict(level.options) if kind is None else {**level.options, "kind": kind}
     if distractors is not None:
         option_and_default = distractors_of(level)
@@ -196,7 +226,9 @@ def build(level: LevelRecipe, kind: str | None, distractors: int | None = None) 
     maker = _MAKERS.get(level.maker)
     if maker is not None:
         return maker(**options)
-    return cast(RoomGridLevel, gymnasium.make(level.maker, disable_env_checker=True, **options).unwrapped)
+    return cast(
+        RoomGridLevel, gymnasium.make(level.maker, disable_env_checker=True, **options).unwrapped
+    )
 
 
 def distractors_of(level: LevelRecipe) -> tuple[str, int] | None:
@@ -256,7 +288,9 @@ def grid_fields(width: int, height: int) -> dict[str, ArraySpec]:
 
 
 def draw(world: RoomGridLevel, fields: Collection[str], out: Mapping[str, np.ndarray]) -> None:
-    """Writes those of the `grid_fields` that are in `fields`, with zeros outside a smaller world."""
+    """Writes those of the `grid_fields` that are in `fields`, with zeros outside a smaller
+    world.
+    """
     shape = (slice(0, world.width), slice(0, world.height))
     if "grid" in fields:
         out["grid"][...] = 0

@@ -29,8 +29,8 @@ _THING = re.compile(
 def in_french(mission: str, published: bool = False) -> str:
     """A mission of minigrid in French. Raises ValueError: another text.
 
-    With `published` (`compat.glam_french_goal`) it is always "aller à" the first thing named, with the article "une" if the
-    text has a letter a.
+    With `published` (`compat.glam_french_goal`) it is always "aller à" the first thing named, with
+    the article "une" if the text has a letter a.
     """
     if published:
         thing = _THING.search(mission)

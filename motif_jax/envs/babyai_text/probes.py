@@ -33,8 +33,12 @@ class Probe:
     actions: tuple[str, ...]
     right: str = ""
 
-    def prompt(self, actions: Sequence[str], language: str, left_out: tuple[int, int] | None = None) -> str:
-        """The prompt of the situation in `language`, without the clause `left_out`, an element of `clause_indices`."""
+    def prompt(
+        self, actions: Sequence[str], language: str, left_out: tuple[int, int] | None = None
+    ) -> str:
+        """The prompt of the situation in `language`, without the clause `left_out`, an element of
+        `clause_indices`.
+        """
         window = Window(len(self.observations))
         for index, clauses in enumerate(self.observations):
             rest = [text for number, text in enumerate(clauses) if (index, number) != left_out]
@@ -52,7 +56,9 @@ class Probe:
 
 
 def read(prompts: str | os.PathLike[str]) -> list[Probe]:
-    """Reads probes (`config.probes.prompts`) from a JSON list of objects with the fields of `Probe`, 'own' the built-in ones; raises UserError."""
+    """Reads probes (`config.probes.prompts`) from a JSON list of objects with the fields of
+    `Probe`, 'own' the built-in ones; raises UserError.
+    """
     path = resources.path(_FILE) if prompts == PACKAGE_PROBES else prompts
     remedy = "give a list of objects with name, goal, observations and actions, like configs/probes/babyai_text.json"
     if not os.path.isfile(path):

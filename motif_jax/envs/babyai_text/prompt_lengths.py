@@ -16,8 +16,12 @@ TRIED_EPISODES = 16
 _TRIED_STEPS = 8
 
 
-def longest_prompt(environment: str, options: Mapping[str, Any], episode_seeds: Sequence[int]) -> int:
-    """The tokens of the longest prompt in the beginnings of the first episodes, played at random."""
+def longest_prompt(
+    environment: str, options: Mapping[str, Any], episode_seeds: Sequence[int]
+) -> int:
+    """The tokens of the longest prompt in the beginnings of the first episodes, played at
+    random.
+    """
     # No prompt has more tokens than bytes.
     game = registry.make(environment, **{**options, "prompt_tokens": PROMPT_BYTES})
     longest = 0
@@ -37,10 +41,14 @@ def require_room(
     remedy: str,
     subject: str = "a prompt",
 ) -> None:
-    """Raises UserError where a prompt has more tokens than `options` allow; it names `key`, the `subject` that is too long, and the remedy."""
+    """Raises UserError where a prompt has more tokens than `options` allow; it names `key`, the
+    `subject` that is too long, and the remedy.
+    """
     if "tokenizer" not in options:
         return
     room = options["prompt_tokens"]
     longest = longest_prompt(environment, options, episode_seeds)
     if longest > room:
-        raise UserError(f"config.{key}: {subject} has {longest} tokens, and {room} are allowed: {remedy}")
+        raise UserError(
+            f"config.{key}: {subject} has {longest} tokens, and {room} are allowed: {remedy}"
+        )

@@ -1,6 +1,7 @@
 """Prompts of a language model: possible actions, goal, and the last observations and actions.
 
-The format equals lamorel's and BabyAI-Text's to the blank, since pretrained agents and trajectories depend on it; see NOTICE.
+The format equals lamorel's and BabyAI-Text's to the blank, since pretrained agents and trajectories
+depend on it; see NOTICE.
 """
 
 from __future__ import annotations
@@ -27,16 +28,21 @@ _LINE = " \n "
 TOKENS = "tokens"
 CANDIDATES = "candidates"
 CANDIDATE_STARTS = "candidate_starts"
-# Room for the end of a prompt in the tokens of its actions, where a tokenizer divides it otherwise before them.
+# Room for the end of a prompt in the tokens of its actions, where a tokenizer divides it otherwise
+# before them.
 _SPARE_TOKENS = 8
 GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
 
 
 class Window:
-    """The newest `observations` observations of an episode and the actions between them, oldest first."""
+    """The newest `observations` observations of an episode and the actions between them, oldest
+    first.
+    """
 
     def __init__(self, observations: int) -> None:
-        self._observations: collections.deque[Sequence[str]] = collections.deque(maxlen=observations)
+        self._observations: collections.deque[Sequence[str]] = collections.deque(
+            maxlen=observations
+        )
         self._actions: collections.deque[str] = collections.deque(maxlen=observations - 1)
 
     def start(self, clauses: Sequence[str] | None) -> None:
@@ -60,13 +66,17 @@ class Window:
     ) -> str:
         """The prompt up to the next action; `goal` is in `language`.
 
-        `change` rewrites the goal and the observations. The names of actions stay: they are what the agent chooses among.
+        `change` rewrites the goal and the observations. The names of actions stay: they are what
+        the agent chooses among.
         """
 
         def changed(text: str) -> str:
             return text if change is None else change(text)
 
-        parts = [f"{_HEADS[language]} {', '.join(actions)}", changed(f" \n {GOALS[language]} {goal}")]
+        parts = [
+            f"{_HEADS[language]} {', '.join(actions)}",
+            changed(f" \n {GOALS[language]} {goal}"),
+        ]
         for number, clauses in enumerate(self._observations):
             parts += [changed(observed(number, clauses)), action_prefix(number)]
             if number < len(self._actions):
@@ -82,7 +92,9 @@ def with_goal(prompt: str, goal: str) -> str:
 
 
 def sighting(rest: str) -> str:
-    """The text for where the goal object is: `rest` is what an observation says after its name. Only hindsight data has it."""
+    """The text for where the goal object is: `rest` is what an observation says after its name.
+    Only hindsight data has it.
+    """
     return f"{_LINE}Goal:\n{rest}"
 
 
@@ -106,13 +118,15 @@ def _backend(file: str, changed: int) -> Tokenizer:
 class PromptTokens:
     """Tokenizes prompts of at most `length` tokens by a tokenizer.json.
 
-    With `actions` each is tokenised together with the prompt, for models that read both as one text: the prompt ends before its
-    last blank, and every action begins with one (`core.joint_tokens`).
+    With `actions` each is tokenised together with the prompt, for models that read both as one
+    text: the prompt ends before its last blank, and every action begins with one
+    (`core.joint_tokens`).
 
     Args:
-      special: with the tokenizer's special tokens (T5's end token); with `actions` only those in front.
-      turn: what a chat model's template writes before a prompt and after it, special tokens among it; then the tokenizer adds
-        none, and an action begins the answer without a blank.
+      special: with the tokenizer's special tokens (T5's end token); with `actions` only those in
+          front.
+      turn: what a chat model's template writes before a prompt and after it, special tokens among
+        it; then the tokenizer adds none, and an action begins the answer without a blank.
     """
 
     def __init__(
@@ -139,7 +153,8 @@ class PromptTokens:
             }
 
     def write(self, prompt: str, out: Mapping[str, np.ndarray]) -> None:
-        """Writes `fields`: `tokens` int32 [length] of the prompt and `candidates` int32 [actions, tokens], padded with -1.
+        """Writes `fields`: `tokens` int32 [length] of the prompt and `candidates` int32 [actions,
+        tokens], padded with -1.
 
         Of each candidate the first `candidate_starts` int32 [actions] tokens are the prompt's.
 
@@ -151,12 +166,16 @@ class PromptTokens:
             self._fill(prompt, self._encode(text, self._special), out[TOKENS])
             return
         prompt = in_turn(prompt, self._turn)
-        texts = [self._encode(prompt + action, self._special, closed=False) for action in self._actions]
+        texts = [
+            self._encode(prompt + action, self._special, closed=False) for action in self._actions
+        ]
         alone = self._encode(prompt, self._special, closed=False)
         joint = joint_tokens.split(prompt, self._actions, alone, texts)
         self._fill(prompt, joint.prompt, out[TOKENS])
         out[CANDIDATE_STARTS][...] = joint.starts
-        for action, tokens, row in zip(self._actions, joint.candidates, out[CANDIDATES], strict=True):
+        for action, tokens, row in zip(
+            self._actions, joint.candidates, out[CANDIDATES], strict=True
+        ):
             if len(tokens) > len(row):
                 raise UserError(
                     f"the action {action!r} changes the tokens of the prompt before it ({len(tokens)} tokens, and {len(row)} are allowed): "
@@ -181,12 +200,16 @@ class PromptTokens:
 
 
 def in_turn(prompt: str, turn: Sequence[str]) -> str:
-    """A prompt that ends before its last blank, between the two texts of a chat model's turn, or alone where there are none."""
+    """A prompt that ends before its last blank, between the two texts of a chat model's turn, or
+    alone where there are none.
+    """
     before, after = turn or ("", "")
     return before + prompt.rstrip(" ") + after
 
 
 def after_prompt(action: str, begins_answer: bool = False) -> str:
-    """An action as the text of a prompt goes on: one blank, and the action; in a chat model's answer the action alone."""
+    """An action as the text of a prompt goes on: one blank, and the action; in a chat model's
+    answer the action alone.
+    """
     name = action.strip(" ")
     return name if begins_answer else f" {name}"

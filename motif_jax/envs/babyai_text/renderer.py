@@ -1,4 +1,6 @@
-"""A grid world as minigrid draws it, and as text: a letter for each cell, in the colours of a terminal."""
+"""A grid world as minigrid draws it, and as text: a letter for each cell, in the colours of a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class GridRenderer(Renderer):
         notes = self.notes(observation)
         return Frame(chars, shades.repeat(2, axis=1), (y, 2 * x), notes=notes, picture=picture)
 
-    def _picture(self, grid: np.ndarray, lit: np.ndarray, x: int, y: int, direction: int) -> np.ndarray:
+    def _picture(
+        self, grid: np.ndarray, lit: np.ndarray, x: int, y: int, direction: int
+    ) -> np.ndarray:
         from minigrid.core.grid import Grid
 
         # With several kinds of task the arrays have the size of the largest grid.

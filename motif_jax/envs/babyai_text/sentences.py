@@ -1,7 +1,8 @@
 """Describes an agent's view in clauses: the text of BabyAI-Text, in English and in French.
 
-Source: the published environment's description, as facts; see NOTICE. Each clause is about one thing. The carried object
-comes first, then the walls ahead, left and right, then all else by column and row of the view.
+Source: the published environment's description, as facts; see NOTICE. Each clause is about one
+thing. The carried object comes first, then the walls ahead, left and right, then all else by column
+and row of the view.
 """
 
 from __future__ import annotations
@@ -12,7 +13,19 @@ import numpy as np
 
 from motif_jax.envs.babyai_text.catalogue import ENGLISH, FRENCH
 
-OBJECTS = ("unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "goal", "lava", "agent")
+OBJECTS = (
+    "unseen",
+    "empty",
+    "wall",
+    "floor",
+    "door",
+    "key",
+    "ball",
+    "box",
+    "goal",
+    "lava",
+    "agent",
+)
 COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
 VIEW = 7
 _EMPTY = OBJECTS.index("empty")
@@ -21,11 +34,18 @@ _WALL = OBJECTS.index("wall")
 _COLUMN = VIEW // 2
 _ROW = VIEW - 1
 # In English and French, and the step in (column, row).
-_DIRECTIONS = (("forward", "devant", (0, -1)), ("left", "à gauche", (-1, 0)), ("right", "à droite", (1, 0)))
+_DIRECTIONS = (
+    ("forward", "devant", (0, -1)),
+    ("left", "à gauche", (-1, 0)),
+    ("right", "à droite", (1, 0)),
+)
 
 
-def clauses(image: np.ndarray, carried: tuple[str, str] | None, language: str = ENGLISH) -> list[str]:
-    """The clauses of the view `image` uint8 [7, 7, 3], [column, row, (object, colour, state of a door)].
+def clauses(
+    image: np.ndarray, carried: tuple[str, str] | None, language: str = ENGLISH
+) -> list[str]:
+    """The clauses of the view `image` uint8 [7, 7, 3], [column, row, (object, colour, state of a
+    door)].
 
     `carried` is the type and colour of what the agent carries.
     """
@@ -77,11 +97,14 @@ def _wall_distance(cells: list, step: tuple[int, int]) -> int:
 
 
 def _things(cells: list) -> Iterator[tuple[str, str, int, int, int]]:
-    """(type, colour, state, steps right, steps forward) of everything but walls; left is negative."""
+    """(type, colour, state, steps right, steps forward) of everything but walls; left is
+    negative.
+    """
     for column in range(VIEW):
         for row in range(VIEW):
             kind, color, state = cells[column][row]
-            # Skips the agent's cell, which shows the carried object, or the open door around the agent.
+            # Skips the agent's cell, which shows the carried object, or the open door around the
+            # agent.
             if kind > _WALL and (column, row) != (_COLUMN, _ROW):
                 yield OBJECTS[kind], COLORS[color], state, column - _COLUMN, _ROW - row
 

@@ -1,4 +1,6 @@
-"""Captions of steps: one sentence for each event, two spaces between them, and '' for a step without one."""
+"""Captions of steps: one sentence for each event, two spaces between them, and '' for a step
+without one.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,8 @@ class Before(NamedTuple):
     """What a caption needs to know of the state before a step.
 
     Attributes:
-      material: of the cell that the action is about: in front of the player, or where a move leads; None outside the world.
+      material: of the cell that the action is about: in front of the player, or where a move leads;
+          None outside the world.
       thing: the object in this cell, or None.
       objects: all objects of the world; the step may remove some of them.
       utilities: the materials next to the player.
@@ -121,7 +124,9 @@ def caption(action: str, before: Before, game: CrafterGame) -> str:
 
 def _sentences(action: str, before: Before, game: CrafterGame) -> Iterator[str]:
     player = game.player
-    achieved = [name for name, count in player.achievements.items() if count > before.achievements[name]]
+    achieved = [
+        name for name, count in player.achievements.items() if count > before.achievements[name]
+    ]
     yield from (ACHIEVED[name] for name in achieved)
     # A sleeper does nothing else; a player who wakes up rested acts in the same step.
     acts = not before.sleeping or "wake_up" in achieved
@@ -187,7 +192,11 @@ def _unplaced(name: str, before: Before) -> Iterator[str]:
     for item, amount in constants.place[name]["uses"].items():
         if before.inventory[item] < amount:
             lack = "no" if amount == 1 else "too little"
-            yield f"You have {lack} {item} for a {name}." if item != name else f"You have no {item} to place."
+            yield (
+                f"You have {lack} {item} for a {name}."
+                if item != name
+                else f"You have no {item} to place."
+            )
             return
     yield f"There is no room for a {name}."
 
@@ -217,7 +226,9 @@ def _health(before: Before, player: Any) -> Iterator[str]:
         yield "A zombie hits you."
         if player.sleeping:
             yield "You are attacked in your sleep."
-    if any(arrow.removed and tuple(arrow.pos + arrow.facing) == _position(player) for arrow in arrows):
+    if any(
+        arrow.removed and tuple(arrow.pos + arrow.facing) == _position(player) for arrow in arrows
+    ):
         lost -= _ARROW_DAMAGE
         yield "An arrow hits you."
     if lost > 0:

@@ -14,13 +14,21 @@ from motif_jax.core.text_bytes import cut, encode
 from motif_jax.envs.crafter import catalogue
 from motif_jax.envs.crafter.captions import before_step, caption
 from motif_jax.envs.crafter.game import CrafterGame
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, Environment, EnvironmentSpec
+from motif_jax.envs.spec import (
+    RUNNING,
+    TERMINATED,
+    TRUNCATED,
+    ArraySpec,
+    Environment,
+    EnvironmentSpec,
+)
 
 TEXT_BYTES = 128
 # Cells that the player sees, as in the package's picture.
 COLUMNS = 9
 ROWS = 7
-# The package's numbers of materials (0: outside the world) and objects, and one more for a plant that is ripe.
+# The package's numbers of materials (0: outside the world) and objects, and one more for a plant
+# that is ripe.
 _MATERIALS = 1 + len(constants.materials)
 _OBJECTS = 6
 _RIPE = _MATERIALS + _OBJECTS
@@ -47,7 +55,9 @@ def make_spec(
     max_episode_steps: int = _MAX_STEPS,
     kwargs: Mapping[str, Any] | None = None,
 ) -> EnvironmentSpec:
-    """The spec of `Crafter` with these options. Raises UserError: `kwargs` has another key than area, or no area."""
+    """The spec of `Crafter` with these options. Raises UserError: `kwargs` has another key than
+    area, or no area.
+    """
     _area(name, kwargs)
     optional = {_FRAME: ArraySpec((_FRAME_SIDE, _FRAME_SIDE, 3), "uint8")}
     if unknown := sorted(set(fields) - set(optional)):
@@ -87,7 +97,9 @@ def _area(name: str, kwargs: Mapping[str, Any] | None) -> tuple[int, int]:
     options = dict(kwargs or {})
     area = options.pop("area", _AREA)
     if options:
-        raise UserError(f"config.environment.kwargs: {name} has no {', '.join(sorted(options))}, but area")
+        raise UserError(
+            f"config.environment.kwargs: {name} has no {', '.join(sorted(options))}, but area"
+        )
     is_pair = isinstance(area, Sequence) and not isinstance(area, str) and len(area) == len(_AREA)
     if not is_pair or not all(type(side) is int and side >= _LEAST_SIDE for side in area):
         raise UserError(
@@ -99,16 +111,19 @@ def _area(name: str, kwargs: Mapping[str, Any] | None) -> tuple[int, int]:
 
 
 class Crafter(Environment):
-    """Crafter's game, with its rewards: 1 for each achievement that is new in the episode, 0.1 for a point of health.
+    """Crafter's game, with its rewards: 1 for each achievement that is new in the episode, 0.1 for
+    a point of health.
 
-    Observation of `Crafter-v1`: `view` uint8 [1260], the 9 x 7 cells around the player, one-hot [column, row, 13 materials + 6
-    objects + ripe plant]; `inventory` float32 [16], health, needs and items divided by 9; `facing` uint8 [4], one-hot;
-    `condition` float32 [2], whether the player sleeps, and the daylight from 0 to 1. It shows the night, too, as bright as day.
-    Of `CrafterPixels-v1`: `picture` uint8 [64, 64, 3], the package's. Of both: `text` uint8 [128], the last step's caption, UTF-8
-    padded with zeros; `text_count` int32, how often it was seen in this episode; `frame` uint8 [360, 360, 3] on request.
+    Observation of `Crafter-v1`: `view` uint8 [1260], the 9 x 7 cells around the player, one-hot
+    [column, row, 13 materials + 6 objects + ripe plant]; `inventory` float32 [16], health, needs
+    and items divided by 9; `facing` uint8 [4], one-hot; `condition` float32 [2], whether the player
+    sleeps, and the daylight from 0 to 1. It shows the night, too, as bright as day. Of
+    `CrafterPixels-v1`: `picture` uint8 [64, 64, 3], the package's. Of both: `text` uint8 [128], the
+    last step's caption, UTF-8 padded with zeros; `text_count` int32, how often it was seen in this
+    episode; `frame` uint8 [360, 360, 3] on request.
 
-    An episode ends with the player's death. `episode_info` adds 1 for each achievement that the episode reached, and their
-    number as `achievements`.
+    An episode ends with the player's death. `episode_info` adds 1 for each achievement that the
+    episode reached, and their number as `achievements`.
 
     Attributes:
       game: the game, whose world and player a test or a script may change between steps.
@@ -163,7 +178,9 @@ class Crafter(Environment):
             out["picture"][...] = game.picture(_PICTURE_SIDE)
         else:
             out["view"][...] = _ONE_HOT[self._cells()].reshape(-1)
-            out["inventory"][...] = np.array(list(player.inventory.values()), np.float32) / _MAX_OF_AN_ITEM
+            out["inventory"][...] = (
+                np.array(list(player.inventory.values()), np.float32) / _MAX_OF_AN_ITEM
+            )
             out["facing"][...] = _FACING_ONE_HOT[_FACINGS.index(tuple(player.facing))]
             out["condition"][...] = player.sleeping, game.world.daylight
         if _FRAME in self.spec.observation:
@@ -174,7 +191,9 @@ class Crafter(Environment):
         out["text_count"][...] = self._counts[data]
 
     def _cells(self) -> np.ndarray:
-        """What the player sees, as numbers of `CHANNELS`: uint8 [COLUMNS, ROWS], the player in the middle."""
+        """What the player sees, as numbers of `CHANNELS`: uint8 [COLUMNS, ROWS], the player in the
+        middle.
+        """
         world = self.game.semantic
         for thing in self.game.world.objects:
             if isinstance(thing, objects.Plant) and thing.ripe:
@@ -186,5 +205,7 @@ class Crafter(Environment):
         inside = world[max(left, 0) : left + COLUMNS, max(top, 0) : top + ROWS]
         first_column = max(-left, 0)
         first_row = max(-top, 0)
-        cells[first_column : first_column + inside.shape[0], first_row : first_row + inside.shape[1]] = inside
+        cells[
+            first_column : first_column + inside.shape[0], first_row : first_row + inside.shape[1]
+        ] = inside
         return cells

@@ -1,7 +1,8 @@
 """Crafter's game as a function of its seed and actions, which the package alone is not.
 
-Two things are mended. The package chooses the creature that leaves a chunk from a set, whose order is that of memory addresses. And
-its pictures draw the noise of the night from the game's random numbers, so that to look changes the game.
+Two things are mended. The package chooses the creature that leaves a chunk from a set, whose order
+is that of memory addresses. And its pictures draw the noise of the night from the game's random
+numbers, so that to look changes the game.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from motif_jax.envs.crafter import worlds
 
 
 class OrderedObjects(dict[Any, None]):
-    """The objects of a chunk in the order in which they came there, in place of the package's set."""
+    """The objects of a chunk in the order in which they came there, in place of the package's
+    set.
+    """
 
     def add(self, thing: Any) -> None:
         self[thing] = None
@@ -30,8 +33,8 @@ class OrderedObjects(dict[Any, None]):
 class CrafterGame(crafter.Env):
     """A game that has no limit of steps.
 
-    `world` and `player` are the package's objects. `semantic`: what is in each cell, a material's or an object's number: uint8
-    [width, height].
+    `world` and `player` are the package's objects. `semantic`: what is in each cell, a material's
+    or an object's number: uint8 [width, height].
     """
 
     def __init__(self, area: Sequence[int]) -> None:
@@ -57,7 +60,9 @@ class CrafterGame(crafter.Env):
         self.semantic: np.ndarray = self._sem_view()
 
     def play(self, action: int) -> float:
-        """Plays an action; returns the package's reward: 1 for a new achievement, 0.1 for each point of health that comes or goes."""
+        """Plays an action; returns the package's reward: 1 for a new achievement, 0.1 for each
+        point of health that comes or goes.
+        """
         _, reward, _, info = self.step(action)
         self.semantic = info["semantic"]
         return float(reward)
@@ -68,7 +73,9 @@ class CrafterGame(crafter.Env):
         return self._step
 
     def picture(self, size: int) -> np.ndarray:
-        """The package's picture: uint8 [size, size, 3]. The noise of the night is a function of seed and step."""
+        """The package's picture: uint8 [size, size, 3]. The noise of the night is a function of
+        seed and step.
+        """
         game_random = self.world.random
         self.world.random = np.random.RandomState((self._picture_seed, self._step))
         try:

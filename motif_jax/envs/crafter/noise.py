@@ -1,8 +1,10 @@
-"""OpenSimplex noise of three coordinates for whole grids at once; it replaces the package opensimplex in Crafter's world generator.
+"""OpenSimplex noise of three coordinates for whole grids at once; it replaces the package
+opensimplex in Crafter's world generator.
 
-opensimplex computes one point at a time in Python: 2 s for a world of 64 x 64 cells, more than its episode takes to play. Its
-values and these differ by less than 1e-4, as it leaves out the weakest contributions at some points.
-Source: K. Spencer, OpenSimplex noise (2014, public domain), in three dimensions.
+opensimplex computes one point at a time in Python: 2 s for a world of 64 x 64 cells, more than its
+episode takes to play. Its values and these differ by less than 1e-4, as it leaves out the weakest
+contributions at some points. Source: K. Spencer, OpenSimplex noise (2014, public domain), in three
+dimensions.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class Noise:
         self._permutation = _permutation(seed)
 
     def at(self, x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """The noise, in about -1 to 1, at points of these coordinates, float64 [N] each: float64 [N]."""
+        """The noise, in about -1 to 1, at points of these coordinates, float64 [N] each: float64
+        [N].
+        """
         stretch = (x + y + z) * _STRETCH
         cells = [np.floor(axis + stretch).astype(np.int64) for axis in (x, y, z)]
         squish = sum(cells) * _SQUISH
@@ -67,7 +71,9 @@ class Noise:
             )
             attenuation = attenuation[near]
             attenuation *= attenuation
-            values[near] += attenuation * attenuation * (gx * dx[near] + gy * dy[near] + gz * dz[near])
+            values[near] += (
+                attenuation * attenuation * (gx * dx[near] + gy * dy[near] + gz * dz[near])
+            )
         return values / _NORM
 
     def _gradients(self, lattice: list[np.ndarray]) -> np.ndarray:

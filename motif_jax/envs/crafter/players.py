@@ -1,4 +1,6 @@
-"""A scripted player that gathers and builds, so that a dataset has events that random play does not reach."""
+"""A scripted player that gathers and builds, so that a dataset has events that random play does not
+reach.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,11 @@ _MOVE_SHARE = 0.8
 
 @dataclasses.dataclass(frozen=True)
 class Gatherer:
-    """Walks to what it can use next in the player's view, takes it, and makes what it can; a share of its actions is random.
+    """Walks to what it can use next in the player's view, takes it, and makes what it can; a share
+    of its actions is random.
 
-    Its actions depend on the episode's seed and on the observation of Crafter-v1. Raises UserError: `spec` is of another environment.
+    Its actions depend on the episode's seed and on the observation of Crafter-v1. Raises UserError:
+    `spec` is of another environment.
     """
 
     spec: EnvironmentSpec
@@ -55,7 +59,9 @@ class Gatherer:
 
     def __post_init__(self) -> None:
         if not {"view", "inventory", "facing"} <= set(self.spec.observation):
-            raise UserError(f"the player Gatherer reads what {SYMBOLS} shows, and plays nothing else")
+            raise UserError(
+                f"the player Gatherer reads what {SYMBOLS} shows, and plays nothing else"
+            )
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
         """Returns what chooses the actions of the episode `seed`."""
@@ -95,7 +101,9 @@ def _is_free(cells: np.ndarray, cell: tuple[int, int]) -> bool:
     return int(cells[cell]) in _WALKABLE
 
 
-def _handiwork(cells: np.ndarray, inventory: Mapping[str, int], facing: tuple[int, int]) -> int | None:
+def _handiwork(
+    cells: np.ndarray, inventory: Mapping[str, int], facing: tuple[int, int]
+) -> int | None:
     """What can be made or placed at once; None for nothing."""
     column, row = _PLAYER
     near = cells[column - 1 : column + 2, row - 1 : row + 2]
@@ -126,7 +134,9 @@ def _wanted(inventory: Mapping[str, int]) -> list[int]:
         wanted.append(_COW)
     if inventory["drink"] < _LOW:
         wanted.append(_NUMBER["water"])
-    has_tools = inventory["wood_pickaxe"] and inventory["stone_pickaxe"] and inventory["stone_sword"]
+    has_tools = (
+        inventory["wood_pickaxe"] and inventory["stone_pickaxe"] and inventory["stone_sword"]
+    )
     if inventory["wood"] < _ENOUGH_WOOD and not has_tools:
         wanted.append(_NUMBER["tree"])
     if inventory["wood_pickaxe"] and inventory["stone"] < _ENOUGH_STONE:
@@ -144,7 +154,9 @@ def _wanted(inventory: Mapping[str, int]) -> list[int]:
 
 
 def _errand(cells: np.ndarray, wanted: list[int], facing: tuple[int, int]) -> int | None:
-    """The first action on the shortest way to a wanted cell, or the one that takes it; None without any in reach."""
+    """The first action on the shortest way to a wanted cell, or the one that takes it; None without
+    any in reach.
+    """
     first_steps: dict[tuple[int, int], tuple[int, int]] = {}
     waiting: deque[tuple[int, int]] = deque([_PLAYER])
     while waiting:

@@ -11,8 +11,8 @@ import numpy as np
 
 from motif_jax.envs.crafter.noise import Noise
 
-# What the generator asks of the noise for each cell: z, and the lengths by which it divides the cell's column and row in turn. A point
-# that is not among them is computed when it is asked for.
+# What the generator asks of the noise for each cell: z, and the lengths by which it divides the
+# cell's column and row in turn. A point that is not among them is computed when it is asked for.
 _MAPS = (
     (8, (3,), (3,)),  # where the player starts
     (3, (15,), (15,)),  # water
@@ -31,7 +31,9 @@ _MAPS = (
 
 
 class MapNoise:
-    """The noise of a seed as the generator asks for it: a point at a time, from values computed before."""
+    """The noise of a seed as the generator asks for it: a point at a time, from values computed
+    before.
+    """
 
     def __init__(self, seed: int, area: tuple[int, int]) -> None:
         self._noise = Noise(seed)
@@ -53,7 +55,9 @@ class MapNoise:
 
 
 def load_generator() -> types.ModuleType:
-    """A copy of the module crafter.worldgen of its own, so that other users of the package keep its noise."""
+    """A copy of the module crafter.worldgen of its own, so that other users of the package keep its
+    noise.
+    """
     spec = importlib.util.find_spec("crafter.worldgen")
     assert spec is not None
     assert spec.loader is not None
@@ -68,5 +72,6 @@ _GENERATOR = load_generator()
 def generate(world: Any, player: Any) -> None:
     """Fills an empty world around the player, by the random numbers of the world."""
     # The generator makes its noise by this name.
-    _GENERATOR.opensimplex = types.SimpleNamespace(OpenSimplex=lambda seed: MapNoise(seed, world.area))  # type: ignore[attr-defined]
+    noise = types.SimpleNamespace(OpenSimplex=lambda seed: MapNoise(seed, world.area))
+    _GENERATOR.opensimplex = noise  # type: ignore[attr-defined]
     _GENERATOR.generate_world(world, player)

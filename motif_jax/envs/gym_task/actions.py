@@ -1,8 +1,10 @@
-"""Turns gymnasium's action spaces into the actions of an `EnvironmentSpec`, and reads masks of them.
+"""Turns gymnasium's action spaces into the actions of an `EnvironmentSpec`, and reads masks of
+them.
 
-Numbered actions: several numbers are played together, every combination is an action. Continuous numbers may be played at a few values
-each (Tang and Agrawal 2020, "Discretizing Continuous Action Space for On-Policy Optimization"; Seyde et al. 2021, "Is Bang-Bang Control
-All You Need?"), or, where a space has no others, as they are.
+Numbered actions: several numbers are played together, every combination is an action. Continuous
+numbers may be played at a few values each (Tang and Agrawal 2020, "Discretizing Continuous Action
+Space for On-Policy Optimization"; Seyde et al. 2021, "Is Bang-Bang Control All You Need?"), or,
+where a space has no others, as they are.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class UnsupportedActionsError(ValueError):
 
 
 class ContinuousActions:
-    """What a gymnasium environment is given for numbers from -1 to 1: each is spread from its lower bound to its upper one.
+    """What a gymnasium environment is given for numbers from -1 to 1: each is spread from its lower
+    bound to its upper one.
 
     Attributes:
       count: 0; `size`: `EnvironmentSpec.num_actions` and `action_size`.
@@ -59,13 +62,15 @@ class ContinuousActions:
     def value(self, action: Sequence[float]) -> Any:
         """What the environment is given for `action`."""
         share = (np.asarray(action, np.float64) + 1) / 2
-        # Two products, since the distance of the bounds may overflow; their sum may be rounded beyond a bound.
+        # Two products, since the distance of the bounds may overflow; their sum may be rounded
+        # beyond a bound.
         numbers = np.clip((1 - share) * self._low + share * self._high, self._low, self._high)
         return _joined(self._space, iter(numbers.tolist()))
 
 
 def make_actions(space: gymnasium.Space, bins: int = 0) -> ContinuousActions | ActionTable:
-    """The actions of `space`: continuous where it has nothing but continuous numbers and `bins` is 0.
+    """The actions of `space`: continuous where it has nothing but continuous numbers and `bins` is
+    0.
 
     Raises UnsupportedActionsError, UserError: as `ContinuousActions` and `ActionTable`.
     """
@@ -83,14 +88,18 @@ class ActionTable:
 
     Args:
       space: the environment's action space.
-      bins: how many values are played of each continuous number, evenly from its lower bound to its upper one; 0: the space has none.
+      bins: how many values are played of each continuous number, evenly from its lower bound to its
+          upper one; 0: the space has none.
 
     Attributes:
       count, size: `EnvironmentSpec.num_actions` and `action_size`, which is 0.
-      names: the numbers of each action, joined by commas; () for a `Discrete` space, whose numbers say nothing.
+      names: the numbers of each action, joined by commas; () for a `Discrete` space, whose numbers
+          say nothing.
 
-    Raises UnsupportedActionsError: the space is of another kind, has no bounds, or gives more than `MAX_ACTIONS` actions; UserError:
-    `bins` does not fit the space.
+    Raises:
+      UnsupportedActionsError: the space is of another kind, has no bounds, or gives more than
+          `MAX_ACTIONS` actions.
+      UserError: `bins` does not fit the space.
     """
 
     size = 0
@@ -119,7 +128,9 @@ class ActionTable:
                 f"{space} gives {self.count:,} actions, more than {MAX_ACTIONS:,}{remedy}"
             )
         combinations = list(itertools.product(*factors))
-        self.names = tuple(", ".join(f"{number:.3g}" for number in numbers) for numbers in combinations)
+        self.names = tuple(
+            ", ".join(f"{number:.3g}" for number in numbers) for numbers in combinations
+        )
         self._values = [_joined(space, iter(numbers)) for numbers in combinations]
 
     def value(self, action: int) -> Any:
@@ -159,7 +170,9 @@ def _factors(space: gymnasium.Space, bins: int) -> list[list[float]]:
 def _binned(space: gymnasium.spaces.Box, bins: int) -> list[list[float]]:
     """`bins` values of each number of `space`, evenly from its lower bound to its upper one."""
     _require_bounds(space)
-    allowed = f"at least {_LEAST_BINS}, for {space} has continuous numbers: 5 plays five values of each"
+    allowed = (
+        f"at least {_LEAST_BINS}, for {space} has continuous numbers: 5 plays five values of each"
+    )
     checks.require(bins >= _LEAST_BINS, BINS, bins, allowed)
     factors = []
     for low, high in zip(space.low.flat, space.high.flat, strict=True):
@@ -172,7 +185,9 @@ def _binned(space: gymnasium.spaces.Box, bins: int) -> list[list[float]]:
 
 def _require_bounds(space: gymnasium.spaces.Box) -> None:
     if not space.is_bounded("both"):
-        raise UnsupportedActionsError(f"{space} has no bounds; a wrapper that bounds it makes it playable")
+        raise UnsupportedActionsError(
+            f"{space} has no bounds; a wrapper that bounds it makes it playable"
+        )
 
 
 def _joined(space: gymnasium.Space, numbers: Iterator[float]) -> Any:
@@ -204,7 +219,8 @@ class ActionMask:
     def read(self, step: captions.CaptionedStep) -> np.ndarray:
         """1 for each action that `step` allows, 0 for the others: uint8 [count].
 
-        Raises UserError: the mask is missing, has another size or other numbers, or allows nothing although the episode goes on.
+        Raises UserError: the mask is missing, has another size or other numbers, or allows nothing
+        although the episode goes on.
         """
         values = self._read(step)
         if values is None:
@@ -225,8 +241,12 @@ class ActionMask:
         )
 
 
-def action_names(environment: gymnasium.Env, table: ContinuousActions | ActionTable) -> tuple[str, ...]:
-    """Names of the actions in minigrid, Atari, or a wrapper with names of this kind; else the table's, which may be ()."""
+def action_names(
+    environment: gymnasium.Env, table: ContinuousActions | ActionTable
+) -> tuple[str, ...]:
+    """Names of the actions in minigrid, Atari, or a wrapper with names of this kind; else the
+    table's, which may be ().
+    """
     meanings = _attribute(environment, "get_action_meanings", None)
     if callable(meanings):
         names = list(meanings())

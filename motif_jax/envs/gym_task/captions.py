@@ -1,4 +1,5 @@
-"""Functions that put a step of an environment into words: for `config.environment.text` and for the wrappers.
+"""Functions that put a step of an environment into words: for `config.environment.text` and for the
+wrappers.
 
 Such a function takes what it needs of `ARGUMENTS` by name:
 
@@ -51,7 +52,9 @@ Caption = Callable[[CaptionedStep], Any]
 
 
 def make(text: str) -> Caption:
-    """Parses 'info:KEY', 'obs:KEY' (dots for nested keys) or 'module:function'; an object is made of a class. Raises UserError."""
+    """Parses 'info:KEY', 'obs:KEY' (dots for nested keys) or 'module:function'; an object is made
+    of a class. Raises UserError.
+    """
     if text.startswith(INFO):
         info_path = text.removeprefix(INFO)
         return lambda step: at_path(step.info, info_path, _parts_of_value)
@@ -67,10 +70,11 @@ def make(text: str) -> Caption:
 
 
 def of_function(function: Any, name: str) -> Caption:
-    """The caption function of a user's function, or of a class, which is made once so that it can remember.
+    """The caption function of a user's function, or of a class, which is made once so that it can
+    remember.
 
-    `name` begins the error. A function whose arguments have other names is called with observation, info, environment
-    and action, in this order, or with the observation if it takes one argument.
+    `name` begins the error. A function whose arguments have other names is called with observation,
+    info, environment and action, in this order, or with the observation if it takes one argument.
 
     Raises UserError: it is not a function of such arguments.
     """
@@ -93,7 +97,9 @@ def of_function(function: Any, name: str) -> Caption:
 
 
 def takes_observation_alone(function: Any) -> bool:
-    """Whether a function has one argument, whose name is not in `ARGUMENTS`, and none besides that a step fills in."""
+    """Whether a function has one argument, whose name is not in `ARGUMENTS`, and none besides that
+    a step fills in.
+    """
     parameters = _parameters(function)
     if parameters is None or _goes_by_name(parameters):
         return False
@@ -116,7 +122,9 @@ def _parameters(function: Any) -> list[inspect.Parameter] | None:
     """The parameters of a function, or of the objects of a class; None: unknown."""
     is_class = isinstance(function, type)
     try:
-        parameters = list(inspect.signature(function.__call__ if is_class else function).parameters.values())
+        parameters = list(
+            inspect.signature(function.__call__ if is_class else function).parameters.values()
+        )
     except (TypeError, ValueError):
         return None
     return parameters[1:] if is_class else parameters  # without `self`
@@ -184,11 +192,14 @@ def _named(parameters: Sequence[inspect.Parameter], step: CaptionedStep) -> dict
 
 
 def _count_by_order(parameters: Sequence[inspect.Parameter]) -> int | None:
-    """How many arguments a function takes in the order of `_BY_ORDER`; None: it cannot be called so."""
+    """How many arguments a function takes in the order of `_BY_ORDER`; None: it cannot be called
+    so.
+    """
     positional = _positional(parameters)
     required = _required(parameters)
     if any(
-        parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in ARGUMENTS for parameter in required
+        parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in ARGUMENTS
+        for parameter in required
     ):
         return None
     takes_several = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
@@ -202,9 +213,11 @@ def _count_by_order(parameters: Sequence[inspect.Parameter]) -> int | None:
 
 
 def at_path(values: Any, path: str, parts_of: Callable[[Any], Iterable[tuple[Any, Any]]]) -> Any:
-    """What lies at `path`, keys and indices joined with dots, as `spaces.Leaf.name` is; None where it leads nowhere.
+    """What lies at `path`, keys and indices joined with dots, as `spaces.Leaf.name` is; None where
+    it leads nowhere.
 
-    A key may itself hold dots. `parts_of` gives keys or indices with what lies there, nothing where there are no parts.
+    A key may itself hold dots. `parts_of` gives keys or indices with what lies there, nothing where
+    there are no parts.
     """
     for key, part in parts_of(values):
         if str(key) == path:
@@ -217,7 +230,9 @@ def at_path(values: Any, path: str, parts_of: Callable[[Any], Iterable[tuple[Any
 
 
 def _observed(observation: Any, field: str) -> Any:
-    """The part of an observation that `field` names (`spaces.Leaf.name`); None where there is none."""
+    """The part of an observation that `field` names (`spaces.Leaf.name`); None where there is
+    none.
+    """
     has_parts = isinstance(observation, Mapping | tuple | list)
     if field == SINGLE and not has_parts:
         return observation
@@ -236,7 +251,8 @@ def parts_of_space(space: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def text_bytes_of(text: Any) -> bytes:
-    """A text in UTF-8, with blanks for NUL characters; bytes and arrays uint8 as they are, up to their first zero; b"" for None.
+    """A text in UTF-8, with blanks for NUL characters; bytes and arrays uint8 as they are, up to
+    their first zero; b"" for None.
 
     Raises TypeError: `text` is not a text.
     """

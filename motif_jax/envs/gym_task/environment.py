@@ -30,7 +30,14 @@ from motif_jax.envs.gym_task.actions import (
     make_actions,
 )
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves, padded
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EngineError, EnvironmentSpec
+from motif_jax.envs.spec import (
+    RUNNING,
+    TERMINATED,
+    TRUNCATED,
+    ArraySpec,
+    EngineError,
+    EnvironmentSpec,
+)
 
 # Fields of the observation.
 TEXT = "caption"
@@ -39,7 +46,8 @@ FRAME = "frame"
 ACTION_MASK = "action_mask"
 # The number of captions of an episode that were too long.
 CUT = "captions_cut"
-# Numbers of an episode's row that are not from `info`; a number in `info` with such a name gets the prefix 'info_'.
+# Numbers of an episode's row that are not from `info`; a number in `info` with such a name gets the
+# prefix 'info_'.
 _RESERVED = frozenset({
     "return", "length", "seed", "index", "env", "episode", "step", "end", "end_reason", "truncated", "session",
     "session_seconds", "actions", "messages", "intrinsic_return", "intrinsic_return_uncounted", "player", CUT,
@@ -47,7 +55,8 @@ _RESERVED = frozenset({
 _KEY = "environment.name"
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 _MAX_NUMBERS = 32  # from `info` in an episode's row
-# Environments are reset with seeds below this: numpy's old generators take 32 bits, and those of C 31.
+# Environments are reset with seeds below this: numpy's old generators take 32 bits, and those of C
+# 31.
 SEEDS = 1 << 31
 _PROBED_STEPS = 200  # within which a text has to appear
 _COMPARED_STEPS = 3  # of every environment, whose observations are compared with their space
@@ -66,7 +75,8 @@ def make_spec(
     max_episode_steps: int | None = None,
     fields: Iterable[str] = (),
 ) -> EnvironmentSpec:
-    """The spec of `GymTask`, from an environment that is made once for it. Raises UserError: it is not supported.
+    """The spec of `GymTask`, from an environment that is made once for it. Raises UserError: it is
+    not supported.
 
     Args:
         name: 'gym:ID'.
@@ -82,7 +92,9 @@ def make_spec(
 
 
 class GymTask:
-    """A gymnasium environment, whose actions are numbered or real numbers from -1 to 1; `options` as of `make_spec`."""
+    """A gymnasium environment, whose actions are numbered or real numbers from -1 to 1; `options`
+    as of `make_spec`.
+    """
 
     make_spec = staticmethod(make_spec)
 
@@ -131,7 +143,9 @@ class GymTask:
         try:
             observation, reward, terminated, truncated, info = self._env.step(env_action)
         except Exception as error:
-            raise EngineError(f"{self._env} fails at step {self._steps} with action {env_action}") from error
+            raise EngineError(
+                f"{self._env} fails at step {self._steps} with action {env_action}"
+            ) from error
         self._steps += 1
         self._return += float(reward)
         truncated = bool(truncated) or self._steps >= self._limit
@@ -173,7 +187,9 @@ class GymTask:
         out[COUNT][...] = self._caption_counts[caption]
 
     def _compare(self, observation: Any) -> None:
-        """Raises UserError where an observation is not of its space: numpy would repeat or round it without a word."""
+        """Raises UserError where an observation is not of its space: numpy would repeat or round it
+        without a word.
+        """
         self._compared += 1
         for leaf in self._leaves:
             misfit = leaf.misfit(observation)
@@ -206,7 +222,9 @@ def _measure(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Reading:
-    """What is read of an environment's steps, and how its actions are numbered; the options of `make_spec`."""
+    """What is read of an environment's steps, and how its actions are numbered; the options of
+    `make_spec`.
+    """
 
     text: str
     text_bytes: int
@@ -219,7 +237,10 @@ class _Reading:
 def _spec_of(maker: making.GymMaker, reading: _Reading) -> EnvironmentSpec:
     size = reading.text_bytes
     checks.require(
-        0 < size <= REWARD_TEXT_BYTES, "environment.text_bytes", size, f"from 1 to {REWARD_TEXT_BYTES}"
+        0 < size <= REWARD_TEXT_BYTES,
+        "environment.text_bytes",
+        size,
+        f"from 1 to {REWARD_TEXT_BYTES}",
     )
     if unknown := [field for field in reading.fields if field != FRAME]:
         raise UserError(f"config.{_KEY}={maker.name}: it cannot show {', '.join(unknown)}")
@@ -245,15 +266,22 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
     observation = {leaf.name: leaf.field for leaf in space_leaves}
     if len(observation) < len(space_leaves):
         listed = ", ".join(sorted(leaf.name for leaf in space_leaves))
-        raise UserError(f"config.{_KEY}={name}: two fields of its observation have one name, of {listed}")
+        raise UserError(
+            f"config.{_KEY}={name}: two fields of its observation have one name, of {listed}"
+        )
     # Fields that serve as the text or as the mask are not shown twice.
     text_is_observed = _take(text, captions.KEY, observation)
     _take(reading.action_mask, MASK, observation)
     if clash := {TEXT, COUNT, FRAME, ACTION_MASK} & set(observation):
-        raise UserError(f"config.{_KEY}={name}: a field of its observation must not be called {min(clash)}")
+        raise UserError(
+            f"config.{_KEY}={name}: a field of its observation must not be called {min(clash)}"
+        )
     if text:
         captions.make(text)
-        observation |= {TEXT: ArraySpec((reading.text_bytes,), "uint8"), COUNT: ArraySpec((), "int32")}
+        observation |= {
+            TEXT: ArraySpec((reading.text_bytes,), "uint8"),
+            COUNT: ArraySpec((), "int32"),
+        }
     if reading.action_mask:
         allowed = "empty where actions are continuous numbers, which have no mask"
         checks.require(actions.size == 0, MASK, reading.action_mask, allowed)
@@ -276,7 +304,9 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
         count_field=COUNT if text else None,
         observed_text=text_is_observed,
         mask_field=ACTION_MASK if reading.action_mask else None,
-        image_fields=tuple(leaf.name for leaf in space_leaves if leaf.image and leaf.name in observation),
+        image_fields=tuple(
+            leaf.name for leaf in space_leaves if leaf.image and leaf.name in observation
+        ),
         episode_fields=(CUT,) if text else (),
         family="gymnasium",
         action_names=action_names(env, actions),
@@ -287,7 +317,9 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
 
 
 def _take(source: str, key: str, observation: dict[str, ArraySpec]) -> bool:
-    """Takes the field that 'obs:FIELD' names out of `observation`; False: `source` names none. Raises UserError: there is no such field."""
+    """Takes the field that 'obs:FIELD' names out of `observation`; False: `source` names none.
+    Raises UserError: there is no such field.
+    """
     name = _field_of(source)
     if not name:
         return False
@@ -299,7 +331,9 @@ def _take(source: str, key: str, observation: dict[str, ArraySpec]) -> bool:
 
 def _field_of(source: str) -> str:
     """The field that 'obs:FIELD' names; '' for any other source of a text or a mask."""
-    return source.removeprefix(captions.OBSERVATION) if source.startswith(captions.OBSERVATION) else ""
+    return (
+        source.removeprefix(captions.OBSERVATION) if source.startswith(captions.OBSERVATION) else ""
+    )
 
 
 def _frame_shape(env: gymnasium.Env, name: str) -> tuple[int, ...]:
@@ -311,7 +345,9 @@ def _frame_shape(env: gymnasium.Env, name: str) -> tuple[int, ...]:
 
 
 def check(name: str, options: Mapping[str, Any]) -> None:
-    """Plays a few steps before a training starts. Raises UserError: it cannot be made or played, or no text appears."""
+    """Plays a few steps before a training starts. Raises UserError: it cannot be made or played, or
+    no text appears.
+    """
     task = GymTask(name, **options)
     text = options.get("text", "")
     environment = CheckedEnvironment(name, task)

@@ -1,4 +1,6 @@
-"""Makes a gymnasium environment from what `config.environment` says of it: modules, arguments and wrappers."""
+"""Makes a gymnasium environment from what `config.environment` says of it: modules, arguments and
+wrappers.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class GymMaker:
         name: 'gym:ID'.
         modules: modules that register environments, separated by commas.
         kwargs: the environment's arguments, as a JSON object.
-        wrappers: each 'module:Class' or 'module:function', separated by commas; the first is the innermost.
+        wrappers: each 'module:Class' or 'module:function', separated by commas; the first is the
+            innermost.
     """
 
     name: str
@@ -112,7 +115,9 @@ class GymMaker:
 
 
 def maker(name: str, modules: str, kwargs: Mapping[str, Any] | None, wrappers: str) -> GymMaker:
-    """The `GymMaker` of an environment's options. Raises UserError: `kwargs` has what is not an argument of an environment."""
+    """The `GymMaker` of an environment's options. Raises UserError: `kwargs` has what is not an
+    argument of an environment.
+    """
     kwargs = dict(kwargs or {})
     try:
         text = json.dumps(kwargs, sort_keys=True)

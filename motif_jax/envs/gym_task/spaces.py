@@ -27,7 +27,8 @@ class UnsupportedSpaceError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-    """A space without subspaces; `path` are the keys and indices that lead to it, `encode` makes its `field`'s array.
+    """A space without subspaces; `path` are the keys and indices that lead to it, `encode` makes
+    its `field`'s array.
 
     `image`: it is a picture uint8 [height, width, channels].
     """
@@ -47,7 +48,9 @@ class Leaf:
         out[...] = self.encode(self._part(observation))
 
     def misfit(self, observation: Any) -> str:
-        """How the part of `observation` differs from its space such that numpy would bend it without an error; '' where it fits."""
+        """How the part of `observation` differs from its space such that numpy would bend it
+        without an error; '' where it fits.
+        """
         value = self._part(observation)
         space = self.space
         if isinstance(space, gymnasium.spaces.Discrete | gymnasium.spaces.MultiDiscrete):
@@ -74,7 +77,9 @@ class Leaf:
 
 
 def _plain(value: Any, space: gymnasium.Space) -> Any:
-    """A value of numbers of any type as `space.contains` takes them: an int, or an array of the space's dtype."""
+    """A value of numbers of any type as `space.contains` takes them: an int, or an array of the
+    space's dtype.
+    """
     array = np.asarray(value)
     if isinstance(space, gymnasium.spaces.Discrete):
         return int(array) if array.ndim == 0 else value
@@ -82,9 +87,11 @@ def _plain(value: Any, space: gymnasium.Space) -> Any:
 
 
 def leaves(space: gymnasium.Space, text_bytes: int, path: tuple[Any, ...] = ()) -> Iterator[Leaf]:
-    """The leaves of `space` in order; texts become bytes [text_bytes] divided by 255, discrete values one-hot.
+    """The leaves of `space` in order; texts become bytes [text_bytes] divided by 255, discrete
+    values one-hot.
 
-    Raises UnsupportedSpaceError: a space is not Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict or Tuple.
+    Raises UnsupportedSpaceError: a space is not Box, Discrete, MultiDiscrete, MultiBinary, Text,
+    Dict or Tuple.
     """
     if isinstance(space, gymnasium.spaces.Dict):
         for key, part in space.spaces.items():
@@ -103,8 +110,12 @@ def _encoding(space: gymnasium.Space, text_bytes: int, name: str) -> tuple:
     if isinstance(space, gymnasium.spaces.Discrete | gymnasium.spaces.MultiDiscrete):
         size = gymnasium.spaces.flatdim(space)
         if size > _MAX_VALUES:
-            raise UnsupportedSpaceError(f"{name} has {size:,} discrete values, more than {_MAX_VALUES:,}")
-        return ArraySpec((size,), "uint8"), lambda value: gymnasium.spaces.flatten(space, np.asarray(value))
+            raise UnsupportedSpaceError(
+                f"{name} has {size:,} discrete values, more than {_MAX_VALUES:,}"
+            )
+        return ArraySpec((size,), "uint8"), lambda value: gymnasium.spaces.flatten(
+            space, np.asarray(value)
+        )
     if isinstance(space, gymnasium.spaces.MultiBinary):
         return ArraySpec(tuple(space.shape), "uint8"), np.asarray
     # minigrid's mission is a text, but its space is not gymnasium.spaces.Text.
@@ -133,9 +144,11 @@ def _box(space: gymnasium.spaces.Box) -> tuple:
 
 
 def _arrangement(shape: tuple[int, ...]) -> Callable[[Any], np.ndarray] | None:
-    """What makes [height, width, channels] of a picture uint8 of `shape`; None: it is not a picture.
+    """What makes [height, width, channels] of a picture uint8 of `shape`; None: it is not a
+    picture.
 
-    Colours may come first, pictures without colours may have two axes, and several pictures may be stacked in front.
+    Colours may come first, pictures without colours may have two axes, and several pictures may be
+    stacked in front.
     """
     if len(shape) == 3 and _has_channels_first(shape):
         return lambda picture: np.moveaxis(np.asarray(picture), 0, -1)
@@ -148,12 +161,15 @@ def _arrangement(shape: tuple[int, ...]) -> Callable[[Any], np.ndarray] | None:
         return lambda pictures: np.moveaxis(np.asarray(pictures), 0, 2).reshape(height, width, -1)
     if len(shape) == 4 and shape[1] <= _MAX_COLOURS and min(shape[2:]) >= _LEAST_SIDE:
         height, width = shape[2:]
-        return lambda pictures: np.moveaxis(np.asarray(pictures), (0, 1), (2, 3)).reshape(height, width, -1)
+        return lambda pictures: np.moveaxis(np.asarray(pictures), (0, 1), (2, 3)).reshape(
+            height, width, -1
+        )
     return None
 
 
 def _has_channels_first(shape: tuple[int, ...]) -> bool:
-    """Whether three axes are [channels, height, width]: few channels, before a picture or before a board that is not small.
+    """Whether three axes are [channels, height, width]: few channels, before a picture or before a
+    board that is not small.
 
     Planes of a board, such as one-hot [7, 7, 20] and Go's [9, 9, 17], are many, and come last.
     """

@@ -1,4 +1,6 @@
-"""Finds the text of a step, and its count, in what gymnasium environments and vectors of them return."""
+"""Finds the text of a step, and its count, in what gymnasium environments and vectors of them
+return.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,18 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gymnasium_env import RegisteredEnv
 
-# A field of the observation, 'info:KEY', 'obs:KEY', 'module:function', or a function as in `captions.of_function`.
+# A field of the observation, 'info:KEY', 'obs:KEY', 'module:function', or a function as in
+# `captions.of_function`.
 TextSource = str | Callable[..., Any]
-# Steps without the key of 'info:KEY' until a warning: some environments have it in rare events alone.
+# Steps without the key of 'info:KEY' until a warning: some environments have it in rare events
+# alone.
 _STEPS_WITHOUT_KEY = 1000
 
 
 class TextReader:
-    """Reads text and count of single steps; UserError where the observations have no such field, or the function is none."""
+    """Reads text and count of single steps; UserError where the observations have no such field, or
+    the function is none.
+    """
 
     def __init__(self, text: TextSource, count: str | None, space: gymnasium.Space | None) -> None:
         self._count = count
@@ -74,9 +80,13 @@ class TextReader:
 
 
 class BatchReader:
-    """Reads the texts of a vector's columns; a function of one argument with a name of its own takes the batch of observations."""
+    """Reads the texts of a vector's columns; a function of one argument with a name of its own
+    takes the batch of observations.
+    """
 
-    def __init__(self, text: TextSource, count: str | None, env: gymnasium.vector.VectorEnv) -> None:
+    def __init__(
+        self, text: TextSource, count: str | None, env: gymnasium.vector.VectorEnv
+    ) -> None:
         self._space = env.single_observation_space
         self._environments: Sequence[Any] = getattr(env.unwrapped, "envs", ())
         self._of_batch: Any = text if captions.takes_observation_alone(text) else None
@@ -87,8 +97,11 @@ class BatchReader:
                 "text=: the function takes `environment`, and the environments of this vector run in other processes: take "
                 "a SyncVectorEnv, or a function without it"
             )
-        # One for each column: an object that is made of a class remembers the episode of one environment.
-        self._readers = [TextReader(source, count, env.observation_space) for _ in range(env.num_envs)]
+        # One for each column: an object that is made of a class remembers the episode of one
+        # environment.
+        self._readers = [
+            TextReader(source, count, env.observation_space) for _ in range(env.num_envs)
+        ]
 
     def texts(self, steps: Mapping[int, captions.CaptionedStep]) -> dict[int, Any]:
         """The texts of columns; the `environment` of their steps is filled in."""
@@ -102,7 +115,9 @@ class BatchReader:
         texts_by_column = {}
         for column, step in steps.items():
             environment = self._environments[column] if self._environments else None
-            texts_by_column[column] = self._readers[column].text(step._replace(environment=environment))
+            texts_by_column[column] = self._readers[column].text(
+                step._replace(environment=environment)
+            )
         return texts_by_column
 
     def count(self, observation: Any) -> int | None:
@@ -112,13 +127,15 @@ class BatchReader:
 def info_of(infos: Mapping[str, Any], column: int) -> dict[str, Any]:
     """One environment's `info` from a vector's infos.
 
-    A mask _KEY says which environments have KEY. Vectors of other libraries have none: there an array of a value for each is
-    of all of them.
+    A mask _KEY says which environments have KEY. Vectors of other libraries have none: there an
+    array of a value for each is of all of them.
     """
     info: dict[str, Any] = {}
     for name, values in infos.items():
         mask = infos.get(f"_{name}")
-        if mask is None and not (isinstance(values, np.ndarray) and values.ndim and column < len(values)):
+        if mask is None and not (
+            isinstance(values, np.ndarray) and values.ndim and column < len(values)
+        ):
             continue
         if mask is not None and not mask[column]:
             continue
@@ -127,14 +144,17 @@ def info_of(infos: Mapping[str, Any], column: int) -> dict[str, Any]:
 
 
 def pays_last_text(env: Any) -> bool:
-    """`EnvironmentSpec.last_text` of a gymnasium environment or a vector: False for NetHack, NLE's and this package's."""
+    """`EnvironmentSpec.last_text` of a gymnasium environment or a vector: False for NetHack, NLE's
+    and this package's.
+    """
     unwrapped = env.unwrapped
     # Of a vector the first environment, which is like the others.
     unwrapped = next(iter(getattr(unwrapped, "envs", ())), unwrapped).unwrapped
     if isinstance(unwrapped, RegisteredEnv):
         return unwrapped.shown.last_text
     if isinstance(unwrapped, AsyncVectorEnv):
-        # In other processes, of which a text comes back whatever they hold: "<TimeLimit<...<motif_jax/NetHackScore-v1>>>".
+        # In other processes, of which a text comes back whatever they hold:
+        # "<TimeLimit<...<motif_jax/NetHackScore-v1>>>".
         return re.search(r"[</]NetHack", unwrapped.call("__str__")[0]) is None
     identity = getattr(getattr(env, "spec", None), "id", "")
     name = identity.rpartition("/")[2]
@@ -147,7 +167,11 @@ def _is_field(fields: Any, name: str) -> bool:
 
 def _field(observation: Any, name: str) -> Any:
     if not _is_field(observation, name):
-        shown = ", ".join(observation) if isinstance(observation, Mapping) else type(observation).__name__
+        shown = (
+            ", ".join(observation)
+            if isinstance(observation, Mapping)
+            else type(observation).__name__
+        )
         raise UserError(
             f"the observation has no field {name!r} but {shown}: name the field with text=, or give a function of the "
             "observation"
@@ -156,7 +180,9 @@ def _field(observation: Any, name: str) -> Any:
 
 
 def require_path(space: gymnasium.Space | None, source: str) -> None:
-    """Raises UserError where the observations of `space` have nothing at the end of 'obs:KEY', see `captions.at_path`."""
+    """Raises UserError where the observations of `space` have nothing at the end of 'obs:KEY', see
+    `captions.at_path`.
+    """
     path = source.removeprefix(captions.OBSERVATION)
     parts = list(captions.parts_of_space(space))
     is_whole = path == captions.SINGLE and not parts

@@ -28,7 +28,8 @@ class GridCell(NamedTuple):
 def caption(action: int, before: GridCell, after: GridCell, moved: bool) -> str:
     """The caption of a step; '' without an event.
 
-    `before` and `after` are the cell in front of the agent; `moved` says whether the agent is in it now.
+    `before` and `after` are the cell in front of the agent; `moved` says whether the agent is in it
+    now.
     """
     thing = OBJECTS[before.kind]
     changed = before != after
@@ -41,7 +42,9 @@ def caption(action: int, before: GridCell, after: GridCell, moved: bool) -> str:
     if action == DROP and changed:
         return f"You drop a {after}."
     if action == TOGGLE and thing == "door":
-        return f"You {_TOGGLED[before.state]} the {before}." if changed else f"The {before} is locked."
+        return (
+            f"You {_TOGGLED[before.state]} the {before}." if changed else f"The {before} is locked."
+        )
     if action == TOGGLE and changed:
         return f"You open a {before}."
     return ""

@@ -17,7 +17,14 @@ from motif_jax.envs.babyai_text.levels import draw, grid_fields
 from motif_jax.envs.babyai_text.sentences import OBJECTS, VIEW
 from motif_jax.envs.minigrid_events import view
 from motif_jax.envs.minigrid_events.captions import FORWARD, GridCell, caption
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, Environment, EnvironmentSpec
+from motif_jax.envs.spec import (
+    RUNNING,
+    TERMINATED,
+    TRUNCATED,
+    ArraySpec,
+    Environment,
+    EnvironmentSpec,
+)
 
 TEXT_BYTES = 64
 _EMPTY = GridCell(OBJECTS.index("empty"), 0, 0)
@@ -65,11 +72,12 @@ class MiniGridEvents(Environment):
     """One of `catalogue.LEVELS`.
 
     Observation: `view` uint8 [980], minigrid's view of 7 x 7 cells with the carried object, one-hot
-    [column, row, object + colour + state]; `direction` uint8 [4], one-hot; `text` uint8 [64], the last step's caption,
-    UTF-8 padded with zeros; `text_count` int32, how often it was seen in this episode.
+    [column, row, object + colour + state]; `direction` uint8 [4], one-hot; `text` uint8 [64], the
+    last step's caption, UTF-8 padded with zeros; `text_count` int32, how often it was seen in this
+    episode.
 
-    The reward is minigrid's: 1 - 0.9 t / limit (the level's) for success after t steps, else 0. `episode_info` adds
-    success (0, 1) and through_door (1 if the agent stepped into a doorway).
+    The reward is minigrid's: 1 - 0.9 t / limit (the level's) for success after t steps, else 0.
+    `episode_info` adds success (0, 1) and through_door (1 if the agent stepped into a doorway).
     """
 
     make_spec = staticmethod(make_spec)
@@ -129,7 +137,9 @@ class MiniGridEvents(Environment):
         self._counts[text] += 1
         carried = view.EMPTY if world.carrying is None else view.code(*world.carrying.encode())
         column, row = world.agent_pos
-        out["view"][...] = view.agent_view(self._codes, column, row, world.agent_dir, carried).reshape(-1)
+        out["view"][...] = view.agent_view(
+            self._codes, column, row, world.agent_dir, carried
+        ).reshape(-1)
         out["direction"][...] = _DIRECTIONS[world.agent_dir]
         out["text"][...] = encoded(text, TEXT_BYTES, "a caption")
         out["text_count"][...] = self._counts[text]

@@ -13,7 +13,9 @@ from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS, VIEW
 PAD = VIEW  # how far a view may reach beyond the grid, in cells
 STATES = 3
 CHANNELS = len(OBJECTS) + len(COLORS) + STATES
-_UNSEEN, _EMPTY, _WALL, _DOOR = (OBJECTS.index(name) for name in ("unseen", "empty", "wall", "door"))
+_UNSEEN, _EMPTY, _WALL, _DOOR = (
+    OBJECTS.index(name) for name in ("unseen", "empty", "wall", "door")
+)
 # The bit of each column of a view, and number -> its bits: int64 [2 ** VIEW, VIEW].
 _COLUMNS = 1 << np.arange(VIEW)
 _BITS = np.arange(1 << VIEW)[:, None] >> np.arange(VIEW) & 1
@@ -25,7 +27,8 @@ _OBJECT, _COLOR, _STATE = _PARTS
 _ONE_HOT = np.concatenate(
     [np.eye(size, dtype=np.uint8)[part] for size, part in zip(_SIZES, _PARTS, strict=True)], axis=1
 )
-# Code -> whether the agent sees past the cell, that is, all but walls and doors that are not open: int64 [codes].
+# Code -> whether the agent sees past the cell, that is, all but walls and doors that are not open:
+# int64 [codes].
 _CLEAR = ((_OBJECT != _WALL) & ((_OBJECT != _DOOR) | (_STATE == 0))).astype(np.int64)
 
 
@@ -39,14 +42,18 @@ _OUTSIDE: int = code(_WALL, COLORS.index("grey"), 0)
 
 
 def padded(grid: np.ndarray) -> np.ndarray:
-    """The codes of a grid uint8 [width, height, 3] with walls around it: int64 [width + 2 PAD, height + 2 PAD]."""
+    """The codes of a grid uint8 [width, height, 3] with walls around it: int64 [width + 2 PAD,
+    height + 2 PAD].
+    """
     codes = code(*np.moveaxis(grid.astype(np.int64), -1, 0))
     return np.pad(codes, PAD, constant_values=_OUTSIDE)
 
 
 @functools.cache
 def _cells() -> tuple[np.ndarray, ...]:
-    """Direction -> columns and rows of the view's cells relative to the agent: int64 [2, VIEW, VIEW]."""
+    """Direction -> columns and rows of the view's cells relative to the agent: int64 [2, VIEW,
+    VIEW].
+    """
     column, row = np.mgrid[:VIEW, :VIEW]
     # The agent is in the middle of the view's last row.
     ahead = VIEW - 1 - row
@@ -60,10 +67,11 @@ def _cells() -> tuple[np.ndarray, ...]:
 
 @functools.cache
 def _spread() -> tuple[list[int], list[int]]:
-    """How sight spreads within a row and to the next: [visible << VIEW | clear] -> visible cells of both rows, as bits.
+    """How sight spreads within a row and to the next: [visible << VIEW | clear] -> visible cells of
+    both rows, as bits.
 
-    As minigrid's `process_vis`: from a visible cell that is clear, first to the right and then to the left, sight reaches the
-    neighbour in the row, and in the next row the cells ahead of both.
+    As minigrid's `process_vis`: from a visible cell that is clear, first to the right and then to
+    the left, sight reaches the neighbour in the row, and in the next row the cells ahead of both.
     """
     along = []
     ahead = []
@@ -81,8 +89,11 @@ def _spread() -> tuple[list[int], list[int]]:
     return along, ahead
 
 
-def agent_view(codes: np.ndarray, column: int, row: int, direction: int, carried: int) -> np.ndarray:
-    """The agent's view of `padded` codes, uint8 [VIEW, VIEW, CHANNELS], column before row; hidden cells are 'unseen'.
+def agent_view(
+    codes: np.ndarray, column: int, row: int, direction: int, carried: int
+) -> np.ndarray:
+    """The agent's view of `padded` codes, uint8 [VIEW, VIEW, CHANNELS], column before row; hidden
+    cells are 'unseen'.
 
     `carried`, the code of the carried object or `EMPTY`, is shown in the agent's cell.
     """

@@ -1,6 +1,7 @@
 """Level descriptions (.des): MiniHack's files, and generated ones for its tasks.
 
-Generated descriptions equal those of MiniHack's LevelGenerator line for line (Apache-2.0; see third_party/minihack/).
+Generated descriptions equal those of MiniHack's LevelGenerator line for line (Apache-2.0; see
+third_party/minihack/).
 """
 
 from __future__ import annotations
@@ -98,10 +99,14 @@ def start(first: Position, last: Position | None = None) -> str:
     x, y = first
     # The second rectangle is where the hero never starts: for a single position a cell beside it.
     excluded = (0, 0) if last else (abs(x - 1), abs(y - 1))
-    return "BRANCH:({},{},{},{}),({},{},{},{})".format(*first, *(last or first), *excluded, *excluded)
+    return "BRANCH:({},{},{},{}),({},{},{},{})".format(
+        *first, *(last or first), *excluded, *excluded
+    )
 
 
-def room(size: int, anywhere: bool = True, monsters: int = 0, traps: int = 0, lit: bool = True) -> str:
+def room(
+    size: int, anywhere: bool = True, monsters: int = 0, traps: int = 0, lit: bool = True
+) -> str:
     """A room with stairs, `anywhere` or in the corner opposite the hero's."""
     ends = [goal()] if anywhere else [goal((size - 1, size - 1)), start((0, 0))]
     return maze(floor(size, size), *ends, *[ANYONE] * monsters, *[_TELEPORT] * traps, lit=lit)
@@ -157,7 +162,9 @@ def maze_walk(width: int, height: int, mapped: bool) -> str:
 
 
 def skill(thing: str, kind: str = "") -> str:
-    """A small room with `thing`, a line without its position; `kind`: '' anywhere, 'Fixed' in a corner, 'Distr' beside others."""
+    """A small room with `thing`, a line without its position; `kind`: '' anywhere, 'Fixed' in a
+    corner, 'Distr' beside others.
+    """
     lines = [thing.format((0, 0) if kind == "Fixed" else RANDOM)]
     lines += {"Fixed": [start((2, 2))], "Distr": [ANYONE, _ANYTHING]}.get(kind, [])
     return maze(floor(5, 5), *lines)

@@ -85,7 +85,9 @@ class MiniHackGroup(NetHackGroup):
 
 
 class MiniHackEnvironment(NetHackEnvironment):
-    """A task of `levels.LEVELS`. The step limit is the level's own, or `max_episode_steps` if less."""
+    """A task of `levels.LEVELS`. The step limit is the level's own, or `max_episode_steps` if
+    less.
+    """
 
     make_spec = staticmethod(make_spec)
     group = MiniHackGroup

@@ -37,11 +37,14 @@ _MAX_PULLS = 1000
 class LevelRule(TaskRule):
     """MiniHack's rule; `key` is that of the step's action.
 
-    The stairs down always end an episode as a success, but are rewarded only in tasks without an event. An event is
-    rewarded even on a deadly step, which is not a success. A step without game time costs 0.01. Nothing succeeds on the last.
+    The stairs down always end an episode as a success, but are rewarded only in tasks without an
+    event. An event is rewarded even on a deadly step, which is not a success. A step without game
+    time costs 0.01. Nothing succeeds on the last.
     """
 
-    def __init__(self, event: levels.SolvingEvent | None, buffers: b.Buffers, internal: np.ndarray) -> None:
+    def __init__(
+        self, event: levels.SolvingEvent | None, buffers: b.Buffers, internal: np.ndarray
+    ) -> None:
         self.key = 0
         self._event = event
         self._glyphs = buffers.glyphs
@@ -53,7 +56,13 @@ class LevelRule(TaskRule):
         self._is_asked = False
 
     def judge(
-        self, now: Status, before: Status, went_down: bool, is_last_step: bool, is_over: bool, in_play: bool
+        self,
+        now: Status,
+        before: Status,
+        went_down: bool,
+        is_last_step: bool,
+        is_over: bool,
+        in_play: bool,
     ) -> StepResult:
         reward = FROZEN_PENALTY if now[NOW_TIME] == before[NOW_TIME] else 0.0
         if is_last_step:
@@ -66,7 +75,9 @@ class LevelRule(TaskRule):
         return reward, success
 
     def _happened(self, event: levels.SolvingEvent) -> bool:
-        """Whether this step is the event, or the yes to its question, which the step before asked."""
+        """Whether this step is the event, or the yes to its question, which the step before
+        asked.
+        """
         if event.messages:
             message = self._message.tobytes()
             return any(text in message for text in event.messages)
@@ -81,7 +92,9 @@ class MiniHackGame(Game):
 
     __slots__ = ("_goal", "_level", "_level_engine", "open_questions")
 
-    def __init__(self, task: str, engine: LevelEngine, max_steps: int, compat: Mapping[str, bool]) -> None:
+    def __init__(
+        self, task: str, engine: LevelEngine, max_steps: int, compat: Mapping[str, bool]
+    ) -> None:
         level = levels.LEVELS[task]
         self._level = level
         self._level_engine = engine
@@ -111,7 +124,9 @@ class MiniHackGame(Game):
         self._send(key)
 
     def _unlock(self) -> None:
-        """Unlocks and opens a door beside the hero if he has a key; then the action's key is pressed, as published."""
+        """Unlocks and opens a door beside the hero if he has a key; then the action's key is
+        pressed, as published.
+        """
         letter = self._letter_of_key()
         direction = self._direction_of_door()
         if letter is None or direction is None:

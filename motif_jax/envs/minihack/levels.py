@@ -34,7 +34,9 @@ _ALL = (
 
 @dataclasses.dataclass(frozen=True)
 class SolvingEvent:
-    """Solves a task instead of the stairs down: one of `messages`, or `key` on the glyph `site`, then `NORTH_WEST` for yes."""
+    """Solves a task instead of the stairs down: one of `messages`, or `key` on the glyph `site`,
+    then `NORTH_WEST` for yes.
+    """
 
     messages: tuple[bytes, ...] = ()
     key: int = 0
@@ -96,7 +98,10 @@ def _key_rooms() -> Iterator[tuple[str, MiniHackLevel]]:
     for size, closet, steps in ((5, 2, 200), (15, 5, 400)):
         for kind, lit in (("", True), ("Dark-", False)):
             describe = _fixed(descriptions.key_room, size, closet, lit)
-            yield f"KeyRoom-{kind}S{size}", dataclasses.replace(level, describe=describe, max_steps=steps)
+            yield (
+                f"KeyRoom-{kind}S{size}",
+                dataclasses.replace(level, describe=describe, max_steps=steps),
+            )
 
 
 def _multi_rooms() -> Iterator[tuple[str, MiniHackLevel]]:
@@ -119,7 +124,10 @@ def _multi_rooms() -> Iterator[tuple[str, MiniHackLevel]]:
         for kind, options in kinds.items():
             keys = _KICK if options.get("doors") == "locked" else _COMPASS
             describe = functools.partial(_multi_room, rooms=rooms, room_size=room_size, **options)
-            yield f"MultiRoom-N{number}{kind}", MiniHackLevel(describe, steps, keys, modules=(_MULTI_ROOM,))
+            yield (
+                f"MultiRoom-N{number}{kind}",
+                MiniHackLevel(describe, steps, keys, modules=(_MULTI_ROOM,)),
+            )
 
 
 _MULTI_ROOM = "motif_jax.envs.minihack.multi_room"
@@ -159,7 +167,9 @@ def _ways() -> Iterator[tuple[str, MiniHackLevel]]:
 
 
 def _skills() -> Iterator[tuple[str, MiniHackLevel]]:
-    level = MiniHackLevel(_file("closed_door"), 250, _ALL, "cav-hum-neu-mal", autopickup=False, asks=True)
+    level = MiniHackLevel(
+        _file("closed_door"), 250, _ALL, "cav-hum-neu-mal", autopickup=False, asks=True
+    )
     yield "ClosedDoor", level
     yield "LockedDoor", dataclasses.replace(level, describe=_file("locked_door"))
     yield "LockedDoor-Fixed", dataclasses.replace(level, describe=_file("locked_door_fixed"))
@@ -174,9 +184,15 @@ def _skills() -> Iterator[tuple[str, MiniHackLevel]]:
         "Sink": ("SINK:{}", SolvingEvent(key=QUAFF, site=SINK)),
         "Wield": ("OBJECT:(')',\"dagger\"),{}", SolvingEvent(wielded)),
         "Wear": ("OBJECT:('[',\"robe\"),{}", SolvingEvent((b"You are now wearing a robe",))),
-        "PutOn": ('OBJECT:(\'"\',"amulet of life saving"),{}', SolvingEvent((b"amulet (being worn).",))),
+        "PutOn": (
+            'OBJECT:(\'"\',"amulet of life saving"),{}',
+            SolvingEvent((b"amulet (being worn).",)),
+        ),
         "Zap": ("OBJECT:('/',\"enlightenment\"),{}", SolvingEvent((b"The feeling subsides.",))),
-        "Read": ("OBJECT:('?',\"blank paper\"),{}", SolvingEvent((b"This scroll seems to be blank.",))),
+        "Read": (
+            "OBJECT:('?',\"blank paper\"),{}",
+            SolvingEvent((b"This scroll seems to be blank.",)),
+        ),
     }
     for name, (thing, event) in things.items():
         for kind in ("", "Fixed", "Distr"):
@@ -186,9 +202,14 @@ def _skills() -> Iterator[tuple[str, MiniHackLevel]]:
     knight = dataclasses.replace(level, character="kni-hum-law-fem", autopickup=True)
     easy = _file("quest_easy")
     yield "Quest-Easy", dataclasses.replace(level, describe=easy, autopickup=True, max_steps=500)
-    yield "Quest-Medium", dataclasses.replace(knight, describe=_file("quest_medium"), max_steps=1000)
+    yield (
+        "Quest-Medium",
+        dataclasses.replace(knight, describe=_file("quest_medium"), max_steps=1000),
+    )
     yield "Quest-Hard", dataclasses.replace(level, describe=_file("quest_hard"), max_steps=1000)
 
 
 _KINDS = (_rooms, _key_rooms, _multi_rooms, _ways, _skills)
-LEVELS: dict[str, MiniHackLevel] = {f"MiniHack-{name}-v0": level for kind in _KINDS for name, level in kind()}
+LEVELS: dict[str, MiniHackLevel] = {
+    f"MiniHack-{name}-v0": level for kind in _KINDS for name, level in kind()
+}

@@ -17,7 +17,9 @@ _SEEDS = 1 << 31
 def describe(
     seed: int, rooms: int, room_size: int, doors: str = "closed", wall: str = "|", monsters: int = 0
 ) -> str:
-    """The level of the episode `seed`; `doors` are 'closed', 'locked' or 'open', `wall` is '|', or 'L' for lava."""
+    """The level of the episode `seed`; `doors` are 'closed', 'locked' or 'open', `wall` is '|', or
+    'L' for lava.
+    """
     world = MultiRoomEnv(rooms, rooms, room_size, width=_WIDTH, height=_HEIGHT)
     world.reset(seed=seeds.derive(seed, "map") % _SEEDS)
     rows, above, positions = _rows(world.grid, wall)

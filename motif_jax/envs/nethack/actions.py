@@ -10,7 +10,8 @@ ESCAPE = 27
 YES = ord("y")
 QUIT = (0x80 | ord("q"), YES)
 
-# Return, the eight directions (k l j h u n b y) alone and as runs (upper case), up, down, wait, kick, eat, search.
+# Return, the eight directions (k l j h u n b y) alone and as runs (upper case), up, down, wait,
+# kick, eat, search.
 TASK_KEYS: tuple[int, ...] = (13, *b"kljhunby", *b"KLJHUNBY", *b"<>.", 4, *b"es")
 CAST = ord("Z")
 # Adds cast, drink, pray, pick up, pay.
@@ -46,7 +47,8 @@ def action_names(keys: Iterable[int]) -> tuple[str, ...]:
 
 EAT_QUESTION = b"What do you want to eat?"
 DRINK_QUESTION = b"What do you want to drink?"
-# The hero went down stairs; the message is kept over the prompts that follow only with its full stop, as published.
+# The hero went down stairs; the message is kept over the prompts that follow only with its full
+# stop, as published.
 STAIRS_SENTENCE = b"You descend the stairs"
 # The agent answers single-key questions with one of these words.
 OPEN_QUESTIONS = (b"eat", b"attack", b"direction?", b"pray")
@@ -60,9 +62,11 @@ _LETTERS = re.compile(rb"\[([A-Za-z]+)")
 
 
 def offered_letter(message: bytes, questions: tuple[bytes, ...] = (EAT_QUESTION,)) -> int | None:
-    """The key that means "yes" to the question in `message` (256 bytes); None if it asks none of `questions`.
+    """The key that means "yes" to the question in `message` (256 bytes); None if it asks none of
+    `questions`.
 
-    It is the inventory letter directly after the question's bracket, else SPACE, which cancels the question.
+    It is the inventory letter directly after the question's bracket, else SPACE, which cancels the
+    question.
     """
     if not any(question in message for question in questions):
         return None

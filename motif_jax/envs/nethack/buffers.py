@@ -1,7 +1,8 @@
 """The memory that the engines of a group write into, and cheap views of it.
 
-A game's status numbers, prompt flags and glyphs are contiguous, so keeping the view before a step is one copy. The
-screen lies inside a larger array of zeros, so a window over its upper or lower edge is a plain view.
+A game's status numbers, prompt flags and glyphs are contiguous, so keeping the view before a step
+is one copy. The screen lies inside a larger array of zeros, so a window over its upper or lower
+edge is a plain view.
 """
 
 from __future__ import annotations
@@ -27,14 +28,17 @@ _GLYPHS = MAP_SHAPE[0] * MAP_SHAPE[1]
 VIEW_BYTES = (GLYPHS_AT + 2 * _GLYPHS + 63) // 64 * 64
 _PROGRAM_NUMBERS = 6
 
-# Reads (x, y, score, time, dungeon, dungeon level, condition, waits for key or line, waits for space) from a view.
+# Reads (x, y, score, time, dungeon, dungeon level, condition, waits for key or line, waits for
+# space) from a view.
 read_status = struct.Struct(f"<2q{7 * 8}xq{10 * 8}xq{2 * 8}x3q{8}x2q").unpack_from
 # Their indices.
 NOW_X, NOW_Y, NOW_SCORE, NOW_TIME, NOW_DUNGEON, NOW_LEVEL, NOW_CONDITION = range(7)
 
 
 class View:
-    """Status numbers int64 [27] and glyphs int16 [21, 79] of one moment, and all its `memory`, for copies."""
+    """Status numbers int64 [27] and glyphs int16 [21, 79] of one moment, and all its `memory`, for
+    copies.
+    """
 
     def __init__(self, memory: memoryview) -> None:
         self.memory = memory
@@ -52,7 +56,8 @@ class GameMemory:
     Attributes:
         views, before: bytearrays of `count` views, now and before the newest step.
         screens: uint8 [2, count, 40, 80], the padded characters and colours.
-        tty_chars uint8, tty_colors int8 [count, 24, 80], glyphs int16 [count, 21, 79], status int32 [count, 27], the low words
+        tty_chars uint8, tty_colors int8 [count, 24, 80], glyphs int16 [count, 21, 79], status int32
+        [count, 27], the low words
         of the status numbers on little-endian machines: views of these.
     """
 
@@ -61,20 +66,25 @@ class GameMemory:
         self.before = bytearray(count * VIEW_BYTES)
         self.messages = np.zeros((count, MESSAGE_LENGTH), np.uint8)
         self.program_states = np.zeros((count, _PROGRAM_NUMBERS), np.int32)
-        self.screens = np.zeros((2, count, SCREEN_SHAPE[0] + 2 * PAD_ROWS, SCREEN_SHAPE[1]), np.uint8)
+        self.screens = np.zeros(
+            (2, count, SCREEN_SHAPE[0] + 2 * PAD_ROWS, SCREEN_SHAPE[1]), np.uint8
+        )
         inside = self.screens[:, :, PAD_ROWS : PAD_ROWS + SCREEN_SHAPE[0]]
         self.tty_chars = inside[0]
         self.tty_colors = inside[1].view(np.int8)
-        self.status = np.frombuffer(self.views, np.int32).reshape(count, -1)[:, : 2 * NUM_STATUS : 2]
+        self.status = np.frombuffer(self.views, np.int32).reshape(count, -1)[
+            :, : 2 * NUM_STATUS : 2
+        ]
         steps = (VIEW_BYTES, 2 * MAP_SHAPE[1], 2)
         self.glyphs = np.ndarray((count, *MAP_SHAPE), np.int16, self.views, GLYPHS_AT, steps)
 
 
 class Buffers:
-    """Game `index` of `memory`: the arrays for its engine, by the engine's names, and views that a step needs.
+    """Game `index` of `memory`: the arrays for its engine, by the engine's names, and views that a
+    step needs.
 
-    `now` is the `View` that the engine writes, `before` the one before the newest step; `misc` is int32 memory [3]: the game
-    waits for a single key, for a line, for a space.
+    `now` is the `View` that the engine writes, `before` the one before the newest step; `misc` is
+    int32 memory [3]: the game waits for a single key, for a line, for a space.
     """
 
     def __init__(self, memory: GameMemory | None = None, index: int = 0) -> None:
@@ -116,7 +126,9 @@ class Engine(Protocol):
     in_normal_game: Callable[[], bool]
 
     def start(self, core: int, disp: int) -> None:
-        """Starts a game and plays to the hero's first action. Raises EngineError: the game does not get there."""
+        """Starts a game and plays to the hero's first action. Raises EngineError: the game does not
+        get there.
+        """
 
     def close(self) -> None:
         """Frees the game."""

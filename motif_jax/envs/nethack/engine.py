@@ -27,10 +27,12 @@ _BIRTHDAY = "ubirthday"
 class NetHackEngine:
     """NetHack through nle's compiled module, with reseeding off and the moon fixed.
 
-    The same seeds and keys give the same bytes, whatever was played before. A game dropped without quitting leaks 6 kB.
+    The same seeds and keys give the same bytes, whatever was played before. A game dropped without
+    quitting leaks 6 kB.
 
     Args:
-        shared_code: share the library's code among games and load its variables once, where possible (see `library`).
+        shared_code: share the library's code among games and load its variables once, where
+            possible (see `library`).
         more_fields: nle's observations for `more`, name -> array, besides those of `buffers`.
         game: options of nle's game, such as `playername` and `options`.
     """
@@ -45,7 +47,9 @@ class NetHackEngine:
         self.buffers = buffers if buffers is not None else Buffers()
         self.more = {name: np.zeros(**OBSERVATION_DESC[name]) for name in more_fields}
         with own_folders():
-            self._game = nethack.Nethack(observation_keys=(), ttyrec=None, fix_moon_phase=True, **game)
+            self._game = nethack.Nethack(
+                observation_keys=(), ttyrec=None, fix_moon_phase=True, **game
+            )
         self.folder = Path(self._game._vardir)
         self._score_files = [self.folder / name for name in _SCORE_FILES]
         self.library: KeptLibrary | None = None
@@ -65,7 +69,9 @@ class NetHackEngine:
         self.in_normal_game = engine.in_normal_game
 
     def start(self, core: int, disp: int) -> None:
-        """See `buffers.Engine.start`; the seeds decide the game (`core`) and what the hero hallucinates (`disp`)."""
+        """See `buffers.Engine.start`; the seeds decide the game (`core`) and what the hero
+        hallucinates (`disp`).
+        """
         self.buffers.clear()
         for array in self.more.values():
             array.fill(0)
@@ -88,7 +94,8 @@ class NetHackEngine:
         for _ in range(MAX_OPENING_PROMPTS):
             if in_moveloop[0]:
                 return
-            # Escapes a request for text: if a scroll turns to dust, the game asks for its name, and spaces would become the name.
+            # Escapes a request for text: if a scroll turns to dust, the game asks for its name, and
+            # spaces would become the name.
             self.step(ESCAPE if self.buffers.misc[1] else SPACE)
             if self.done():
                 break

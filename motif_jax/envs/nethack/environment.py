@@ -16,16 +16,18 @@ from motif_jax.envs.spec import Row
 class NetHackEnvironment:
     """One of `tasks.TASKS`; `options` are fields, max_episode_steps and compat, see `NetHackGroup`.
 
-    Observation: `window_chars` and `window_colors` uint8 [12, 12] around the hero (0 outside the screen; colours from 16 on
-    are reverse video of the colour minus 16), `blstats` int32 [27], `message` uint8 [256], `message_count` int32: how often
-    exactly these 256 bytes were seen in this episode, this step included.
+    Observation: `window_chars` and `window_colors` uint8 [12, 12] around the hero (0 outside the
+    screen; colours from 16 on are reverse video of the colour minus 16), `blstats` int32 [27],
+    `message` uint8 [256], `message_count` int32: how often exactly these 256 bytes were seen in
+    this episode, this step included.
 
-    After a death the engine's numbers, and so the last observation's, are zero. The last observation of a truncated or
-    solved episode shows the game before it is quit.
+    After a death the engine's numbers, and so the last observation's, are zero. The last
+    observation of a truncated or solved episode shows the game before it is quit.
 
-    `episode_info` adds dlvl, gold, xlvl, scout (glyphs seen, over the levels visited) before the newest step, as published;
-    score and turns after it; success (0, 1); end (-1 step limit, 0 running, 1 the game ended, 2 success); hallucination,
-    the share of steps with hallucination; kills, the messages that the hero killed something.
+    `episode_info` adds dlvl, gold, xlvl, scout (glyphs seen, over the levels visited) before the
+    newest step, as published; score and turns after it; success (0, 1); end (-1 step limit, 0
+    running, 1 the game ended, 2 success); hallucination, the share of steps with hallucination;
+    kills, the messages that the hero killed something.
     """
 
     make_spec = staticmethod(make_spec)

@@ -12,16 +12,20 @@ from motif_jax.envs.nethack.game import KILL, Game, events
 class ExtendedGame(Game):
     """A game with the 28 actions of the extended tasks.
 
-    * Casting casts the hero's first spell: its letter follows the key at once, whatever the screen shows.
-    * A skill is improved at the end of the step whose message allows it, or after the answer to an open question.
+    * Casting casts the hero's first spell: its letter follows the key at once, whatever the screen
+      shows.
+    * A skill is improved at the end of the step whose message allows it, or after the answer to an
+      open question.
     * "yes" to the question what to drink selects the first choice, as for eating.
 
     With the switch `oni_extended_steps`, as published:
 
-    * A skill message is missed if a cast caused it, or if the stairs' sentence kept over a prompt hides it. After a cast
-      only the screen before the spell's letter is read, and only if a prompt follows.
+    * A skill message is missed if a cast caused it, or if the stairs' sentence kept over a prompt
+      hides it. After a cast only the screen before the spell's letter is read, and only if a prompt
+      follows.
     * Improving a skill on the stairs hides their sentence, and so the success.
-    * A kill is counted on the step after its message, and on each further step on which the message stays.
+    * A kill is counted on the step after its message, and on each further step on which the message
+      stays.
     * Prompts are dismissed in one pass: prompts after an escaped question stay for the next step.
     """
 
@@ -30,7 +34,9 @@ class ExtendedGame(Game):
     action_keys = actions.EXTENDED_KEYS
     open_questions = actions.EXTENDED_OPEN_QUESTIONS
 
-    def __init__(self, task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> None:
+    def __init__(
+        self, task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]
+    ) -> None:
         self._as_published = compat.get("oni_extended_steps", False)
         super().__init__(task, engine, max_steps, compat)
         self.press = self._play
@@ -77,7 +83,9 @@ class ExtendedGame(Game):
         self.skill_waits |= actions.SKILL_SENTENCE in self.buffers.message_memory.tobytes()
 
     def _look(self) -> None:
-        """Reads the screen at the start of each pass except the first after a cast, as published."""
+        """Reads the screen at the start of each pass except the first after a cast, as
+        published.
+        """
         if self._as_published and not self._looks_away:
             self.skill_waits |= actions.SKILL_SENTENCE in self.buffers.message_memory.tobytes()
         self._looks_away = False

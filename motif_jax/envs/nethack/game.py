@@ -38,15 +38,18 @@ def _unseeded() -> tuple[int, int]:
 
 
 def events(message: bytes) -> tuple[bool, bool]:
-    """Whether the hero went down stairs, and whether he killed something, by `message` (256 bytes)."""
+    """Whether the hero went down stairs, and whether he killed something, by `message` (256
+    bytes).
+    """
     return actions.STAIRS_SENTENCE in message, actions.KILL_PHRASE in message.lower()
 
 
 class Game:
     """The state of successive episodes on one engine, with the 23 actions.
 
-    `record` lists facts about the newest message: its count in this episode, the key for "yes" to its question what to eat
-    (else None), whether the hero went down stairs, whether he killed something. `status` is of `buffers.read_status`.
+    `record` lists facts about the newest message: its count in this episode, the key for "yes" to
+    its question what to eat (else None), whether the hero went down stairs, whether he killed
+    something. `status` is of `buffers.read_status`.
     """
 
     __slots__ = (
@@ -83,7 +86,9 @@ class Game:
     action_keys: tuple[int, ...] = actions.TASK_KEYS
     open_questions: tuple[bytes, ...] = actions.OPEN_QUESTIONS
 
-    def __init__(self, task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> None:
+    def __init__(
+        self, task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]
+    ) -> None:
         self._engine = engine
         self._ask = engine.done
         self.press = self._send = engine.step
@@ -134,8 +139,8 @@ class Game:
     def dismiss(self, leave_questions: bool = True) -> tuple[bool, bool]:
         """Dismisses prompts until the hero can act; returns (game over, in normal play).
 
-        With `leave_questions`, single-key questions for the agent stay open. The message that the hero went down stairs is
-        kept over the prompts that follow it.
+        With `leave_questions`, single-key questions for the agent stay open. The message that the
+        hero went down stairs is kept over the prompts that follow it.
         """
         misc = self._misc
         press = self._send
@@ -153,7 +158,9 @@ class Game:
                 press(actions.ESCAPE)
             else:
                 # It may wait for a single key.
-                if misc[0] and not (leave_questions and any(word in shown for word in self.open_questions)):
+                if misc[0] and not (
+                    leave_questions and any(word in shown for word in self.open_questions)
+                ):
                     press(actions.ESCAPE)
                 break
         else:
@@ -168,18 +175,22 @@ class Game:
 
     def _leave_level(self) -> None:
         before = self.buffers.before
-        self._explored[before.status[status_line.DUNGEON], before.status[status_line.DUNGEON_LEVEL]] = (
-            before.explored()
-        )
+        self._explored[
+            before.status[status_line.DUNGEON], before.status[status_line.DUNGEON_LEVEL]
+        ] = before.explored()
 
     def advance(self, action: int) -> tuple[float, int]:
-        """Plays one step; returns (reward, end). The next `start` quits a game that is still alive. Raises ValueError."""
+        """Plays one step; returns (reward, end). The next `start` quits a game that is still alive.
+        Raises ValueError.
+        """
         self._before_memory[:] = self._now_memory
         self.act(action)
         return self.judge()
 
     def act(self, action: int) -> None:
-        """The first half of `advance`: presses the key. The caller keeps the earlier view. Raises ValueError as `advance`."""
+        """The first half of `advance`: presses the key. The caller keeps the earlier view. Raises
+        ValueError as `advance`.
+        """
         try:
             key = self._keys[action]
         except KeyError:
@@ -190,7 +201,8 @@ class Game:
 
     def judge(self) -> tuple[float, int]:
         """The second half of `advance`: dismisses prompts and judges the step."""
-        # One function: the engine's step evicts this code from the caches, so each call would cost more.
+        # One function: the engine's step evicts this code from the caches, so each call would cost
+        # more.
         memory = self._now_memory
         record = self.record
         now = b.read_status(memory)
@@ -214,7 +226,8 @@ class Game:
                 self._tells_of_kill()
         elif (
             record[KILL]
-            and self.buffers.now.status[status_line.POINTS] > self.buffers.before.status[status_line.POINTS]
+            and self.buffers.now.status[status_line.POINTS]
+            > self.buffers.before.status[status_line.POINTS]
         ):
             # An equal message is a new one if the hero gained experience from a kill.
             self._tells_of_kill()

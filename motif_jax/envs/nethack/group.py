@@ -1,7 +1,7 @@
 """Several games of one task, stepped together.
 
-All engines step, then all rules judge, then all observations are copied, which keeps each part's code in the processor's
-caches.
+All engines step, then all rules judge, then all observations are copied, which keeps each part's
+code in the processor's caches.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from motif_jax.envs.spec import RUNNING, Row
 
 
 class NetHackGroup:
-    """`count` games of the task `name`, on `engines` that write into the same memory; new ones by default.
+    """`count` games of the task `name`, on `engines` that write into the same memory; new ones by
+    default.
 
-    `compat` has published quirks by switch; those not in `spec.quirks` are ignored. `message_count_off` fixes the count at
-    1, as published when no intrinsic reward is trained on.
+    `compat` has published quirks by switch; those not in `spec.quirks` are ignored.
+    `message_count_off` fixes the count at 1, as published when no intrinsic reward is trained on.
     """
 
     make_spec = staticmethod(make_spec)

@@ -35,7 +35,9 @@ class LevelEngine(NetHackEngine):
         self._description = ""
 
     def load(self, description: str) -> None:
-        """Makes `description` (a .des file's text) the first level of later games. Raises EngineError: it does not compile."""
+        """Makes `description` (a .des file's text) the first level of later games. Raises
+        EngineError: it does not compile.
+        """
         if description != self._description:
             (self.folder / "level.des").write_text(description, encoding="latin-1")
             # The game reads a level beside its data file if the data file lacks it.
@@ -45,7 +47,9 @@ class LevelEngine(NetHackEngine):
 
 @functools.cache
 def data_library() -> bytes:
-    """The data file of games that begin on `LEVEL`, with the contents of MiniHack's: the dungeon and the quest's texts."""
+    """The data file of games that begin on `LEVEL`, with the contents of MiniHack's: the dungeon
+    and the quest's texts.
+    """
     source = Path(HACKDIR, "dat", "dungeon.def").read_text(encoding="latin-1")
     if _DUNGEON_START not in source:
         raise EngineError("nle's dungeon.def has another form than that of NetHack 3.6")
@@ -63,9 +67,13 @@ def _run(tool: str, *arguments: str, folder: Path) -> None:
     command = [str(Path(HACKDIR, tool)), *arguments]
     try:
         # Only one pipe, since some tasks compile a level for each episode.
-        done = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        done = subprocess.run(
+            command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
     except OSError as error:
         raise EngineError(f"nle's {tool} does not start: {error.strerror}") from None
     if done.returncode:
         message = " ".join(done.stderr.decode(errors="replace").split())
-        raise EngineError(f"nle's {tool} {arguments[0]}: {message or f'exit code {done.returncode}'}")
+        raise EngineError(
+            f"nle's {tool} {arguments[0]}: {message or f'exit code {done.returncode}'}"
+        )

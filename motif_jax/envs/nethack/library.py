@@ -1,11 +1,12 @@
 """Shares one copy of nle's library code among all games of all processes, and loads it once.
 
-nle loads a private copy of its library for each game, because the game's state is in the library's global variables. The
-processor's caches cannot share the equal code of the copies: with twenty games in turns a step takes three times as long.
-Two remedies:
+nle loads a private copy of its library for each game, because the game's state is in the library's
+global variables. The processor's caches cannot share the equal code of the copies: with twenty
+games in turns a step takes three times as long. Two remedies:
 
 * Pages that are never written are mapped from the installed file, which saves a third of the time.
-* The library stays loaded from game to game; restoring its variables replaces reloading it (`KeptLibrary`).
+* The library stays loaded from game to game; restoring its variables replaces reloading it
+  (`KeptLibrary`).
 """
 
 from __future__ import annotations
@@ -25,21 +26,24 @@ from collections.abc import Callable
 _NAME = "nle.so"
 _MAP_FIXED = 0x10
 _PUNCH_HOLE = 3  # and keep the file's size
-# Of ELF files, 64 bits: header; segment (type, flags, offset, address, physical address, bytes in the file, bytes in memory,
-# alignment); entry of the loader's table (tag, value).
+# Of ELF files, 64 bits: header; segment (type, flags, offset, address, physical address, bytes in
+# the file, bytes in memory, alignment); entry of the loader's table (tag, value).
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _ENTRY = struct.Struct("<qQ")
 _LOAD, _DYNAMIC, _STACK, _RELRO = 1, 2, 0x6474E551, 0x6474E552
 _EXECUTE, _WRITE, _READ = 1, 2, 4
 _END, _NEEDED, _STRINGS, _SYMBOLS, _STRINGS_SIZE, _SYMBOL_SIZE = 0, 1, 5, 6, 10, 11
-# Tags of the loader's functions (after loading, before unloading): a single function, a table of pointers, its bytes.
+# Tags of the loader's functions (after loading, before unloading): a single function, a table of
+# pointers, its bytes.
 _INIT = (12, 25, 27)
 _FINI = (13, 26, 28)
 
 
 def reload_reason() -> str | None:
-    """Why each game on this system needs a newly loaded copy of the code; None if a library can stay loaded."""
+    """Why each game on this system needs a newly loaded copy of the code; None if a library can
+    stay loaded.
+    """
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         return "only where Linux runs on x86-64 is it known how a library stays loaded"
     if platform.libc_ver()[0] != "glibc":
@@ -49,7 +53,9 @@ def reload_reason() -> str | None:
 
 @functools.cache
 def _installed(path: str) -> int:
-    """The installed library, kept open for all copies to map, so that it may be replaced during games."""
+    """The installed library, kept open for all copies to map, so that it may be replaced during
+    games.
+    """
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -63,10 +69,12 @@ def _libc() -> ctypes.CDLL:
 
 
 class _Loaded:
-    """Addresses of a loaded library, from the loader's record (`link_map`) and the library's headers.
+    """Addresses of a loaded library, from the loader's record (`link_map`) and the library's
+    headers.
 
-    `read_only` lists (address, offset in the file, bytes, protection) of parts without variables, in whole pages; `data` and
-    `zeros` list (address, bytes) of variables that the file and the loader fill, and of those that begin as zero.
+    `read_only` lists (address, offset in the file, bytes, protection) of parts without variables,
+    in whole pages; `data` and `zeros` list (address, bytes) of variables that the file and the
+    loader fill, and of those that begin as zero.
     """
 
     def __init__(self, handle: int) -> None:
@@ -85,7 +93,12 @@ class _Loaded:
                 continue
             if flags & _WRITE:
                 # Variables begin after the pages that are protected.
-                start = max([address, *(stop for begin, stop in protected if begin < address + memory_bytes)])
+                start = max(
+                    [
+                        address,
+                        *(stop for begin, stop in protected if begin < address + memory_bytes),
+                    ]
+                )
                 middle = max(start, address + file_bytes)
                 stop = max(start, address + memory_bytes)
                 self.data.append((self._base + start, middle - start))
@@ -97,7 +110,9 @@ class _Loaded:
                 protection = mmap.PROT_READ if flags & _READ else 0
                 if flags & _EXECUTE:
                     protection |= mmap.PROT_EXEC
-                self.read_only.append((self._base + address - skew, offset - skew, length, protection))
+                self.read_only.append(
+                    (self._base + address - skew, offset - skew, length, protection)
+                )
 
     def functions(self, tags: tuple[int, int, int]) -> list[Callable[..., None]]:
         """The loader's functions at the entries `tags`: the single one first, then the table's."""
@@ -118,10 +133,12 @@ class _Loaded:
 
 
 class KeptLibrary:
-    """A copy of the library at `path` that stays loaded from game to game and shares the installed file's code.
+    """A copy of the library at `path` that stays loaded from game to game and shares the installed
+    file's code.
 
-    nle rejects a library that is loaded already. It therefore loads an empty library (`stand_in`) that depends on this copy,
-    so that symbols resolve here. Raises OSError: the system rejected a call.
+    nle rejects a library that is loaded already. It therefore loads an empty library (`stand_in`)
+    that depends on this copy, so that symbols resolve here. Raises OSError: the system rejected a
+    call.
     """
 
     def __init__(self, path: str) -> None:
@@ -141,8 +158,8 @@ class KeptLibrary:
         loaded = _Loaded(self._library._handle)
         for address, offset, length, protection in loaded.read_only:
             _map(address, length, protection, installed, offset)
-            # This part of the copy is unused now: frees its memory if the system can. Its first and last page may hold written
-            # data too.
+            # This part of the copy is unused now: frees its memory if the system can. Its first and
+            # last page may hold written data too.
             inside = max(0, length - 2 * mmap.PAGESIZE)
             _libc().fallocate(file, _PUNCH_HOLE, offset + mmap.PAGESIZE, inside)
         self._data = [(address, ctypes.string_at(address, size)) for address, size in loaded.data]
@@ -160,7 +177,9 @@ class KeptLibrary:
         return ctypes.c_long.in_dll(self._library, name)
 
     def restore(self) -> None:
-        """Restores the variables, but not memory they point to, to their state after loading; no game may be running."""
+        """Restores the variables, but not memory they point to, to their state after loading; no
+        game may be running.
+        """
         for function in self._finalisers:
             function(0, None, None)
         for address, content in self._data:
@@ -178,7 +197,8 @@ def _unload(handle: int, path: str, file: int) -> None:
     except OSError:
         os.close(file)
     else:
-        # A game still uses it. The loader compares names: the next file with this descriptor would count as the library.
+        # A game still uses it. The loader compares names: the next file with this descriptor would
+        # count as the library.
         _ctypes.dlclose(still_loaded._handle)
 
 
@@ -190,7 +210,9 @@ def _map(address: int, length: int, protection: int, descriptor: int, offset: in
 
 
 def _pointing_to(path: str) -> bytes:
-    """An empty x86-64 library that depends on the one at `path` (with a slash), so that symbols resolve there."""
+    """An empty x86-64 library that depends on the one at `path` (with a slash), so that symbols
+    resolve there.
+    """
     strings = b"\0" + os.fsencode(path) + b"\0"
     table_at = _HEADER.size + 3 * _SEGMENT.size
     table_bytes = 6 * _ENTRY.size
@@ -205,7 +227,8 @@ def _pointing_to(path: str) -> bytes:
     parts = (
         (_LOAD, flags, 0, 0, 0, file_bytes, file_bytes, mmap.PAGESIZE),
         (_DYNAMIC, flags, table_at, table_at, table_at, table_bytes, table_bytes, 8),
-        (_STACK, flags, 0, 0, 0, 0, 0, 16),  # without this the loader would make the stacks executable
+        # without this the loader would make the stacks executable
+        (_STACK, flags, 0, 0, 0, 0, 0, 16),
     )
     entries = (
         (_NEEDED, 1),
@@ -216,14 +239,19 @@ def _pointing_to(path: str) -> bytes:
         (_END, 0),
     )
     packed = [_HEADER.pack(*header), *(_SEGMENT.pack(*part) for part in parts)]
-    return b"".join([*packed, *(_ENTRY.pack(*entry) for entry in entries), bytes(symbol_bytes), strings])
+    return b"".join(
+        [*packed, *(_ENTRY.pack(*entry) for entry in entries), bytes(symbol_bytes), strings]
+    )
 
 
 def set_long(path: str, name: str, value: int) -> None:
-    """Sets a variable of type long in the copy that nle has loaded from `path`. Raises OSError: it is not loaded; ValueError."""
+    """Sets a variable of type long in the copy that nle has loaded from `path`. Raises OSError: it
+    is not loaded; ValueError.
+    """
     loaded = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     try:
         ctypes.c_long.in_dll(loaded, name).value = value
     finally:
-        # Released at once: nle starts a game by loading the copy again, so this handle would outlive its game.
+        # Released at once: nle starts a game by loading the copy again, so this handle would
+        # outlive its game.
         _ctypes.dlclose(loaded._handle)

@@ -44,7 +44,9 @@ _OPTIONAL = {
 
 def switches(compat: Mapping[str, bool] | None) -> dict[str, bool]:
     """The `compat` switches that concern environments."""
-    return {name: bool(value) for name, value in dict(compat or {}).items() if name in EXTENDED_SWITCHES}
+    return {
+        name: bool(value) for name, value in dict(compat or {}).items() if name in EXTENDED_SWITCHES
+    }
 
 
 def make_spec(
@@ -80,5 +82,7 @@ def make_spec(
         renderer="motif_jax.envs.nethack.renderer:NetHackRenderer",
         group="motif_jax.envs.nethack.group:NetHackGroup",
         modules=("motif_jax.envs.nethack.engine",),
-        remark="" if reason is None else f"engines loaded again for each game, which is slower ({reason})",
+        remark=""
+        if reason is None
+        else f"engines loaded again for each game, which is slower ({reason})",
     )

@@ -1,7 +1,7 @@
 """Random players that prefer some actions, so that together they see more of the game.
 
-A uniformly random player mostly walks into walls and asks what to eat. A habit weights groups of actions and may repeat
-the last action, which takes the hero through doors and down corridors.
+A uniformly random player mostly walks into walls and asks what to eat. A habit weights groups of
+actions and may repeat the last action, which takes the hero through doors and down corridors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ GROUPS = (
     "more", *["walk"] * 8, *["run"] * 8, "up", "down", "wait", "kick", "eat", "search", "cast", "drink", "pray", "pick up",
     "pay",
 )  # fmt: skip
-# Steps whose random numbers are drawn at once, which is faster. Another number would change every habit's games.
+# Steps whose random numbers are drawn at once, which is faster. Another number would change every
+# habit's games.
 _BLOCK = 1024
 
 
@@ -32,13 +33,17 @@ def has_habits(spec: EnvironmentSpec) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Habit:
-    """A random player: action group -> weight of each of its actions (1 by default), and the probability of a repetition."""
+    """A random player: action group -> weight of each of its actions (1 by default), and the
+    probability of a repetition.
+    """
 
     weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
     repeat: float = 0.0
 
     def probabilities(self, num_actions: int) -> np.ndarray:
-        """Probabilities of the 23 or 28 actions at a step that does not repeat the last action: float64 [num_actions]."""
+        """Probabilities of the 23 or 28 actions at a step that does not repeat the last action:
+        float64 [num_actions].
+        """
         weights = [self.weights.get(group, 1.0) for group in GROUPS[:num_actions]]
         return np.array(weights) / sum(weights)
 
@@ -71,9 +76,15 @@ _RARE = {"cast": 0.3, "drink": 0.3, "pray": 0.02, "pay": 0.1}
 HABITS: Mapping[str, Habit] = {
     "uniform": Habit(),
     "walker": Habit(_RARE | {"walk": 6.0, "eat": 0.3, "up": 0.1}, repeat=0.5),
-    "runner": Habit(_RARE | {"run": 6.0, "walk": 2.0, "down": 3.0, "eat": 0.3, "up": 0.1}, repeat=0.3),
+    "runner": Habit(
+        _RARE | {"run": 6.0, "walk": 2.0, "down": 3.0, "eat": 0.3, "up": 0.1}, repeat=0.3
+    ),
     "kicker": Habit(_RARE | {"kick": 8.0, "walk": 3.0, "eat": 0.3, "up": 0.1}),
-    "searcher": Habit(_RARE | {"search": 20.0, "walk": 3.0, "run": 2.0, "eat": 0.3, "up": 0.1}, repeat=0.4),
+    "searcher": Habit(
+        _RARE | {"search": 20.0, "walk": 3.0, "run": 2.0, "eat": 0.3, "up": 0.1}, repeat=0.4
+    ),
     "eater": Habit(_RARE | {"eat": 6.0, "walk": 3.0, "run": 2.0}),
-    "descender": Habit(_RARE | {"down": 6.0, "walk": 5.0, "run": 3.0, "eat": 0.3, "up": 0.0}, repeat=0.2),
+    "descender": Habit(
+        _RARE | {"down": 6.0, "walk": 5.0, "run": 3.0, "eat": 0.3, "up": 0.0}, repeat=0.2
+    ),
 }

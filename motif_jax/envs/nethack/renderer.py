@@ -23,4 +23,6 @@ class NetHackRenderer(Renderer):
         numbers = {name: status[index] for name, index in VITALS.items()}
         # Screen row 0 is the message, so map row y is screen row y + 1.
         hero = (status[Y] + 1, status[X])
-        return Frame(observation["tty_chars"], observation["tty_colors"], hero, numbers, _SPARE_ROWS)
+        return Frame(
+            observation["tty_chars"], observation["tty_colors"], hero, numbers, _SPARE_ROWS
+        )

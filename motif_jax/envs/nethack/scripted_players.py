@@ -27,7 +27,9 @@ _STEPS = {
     "k": (0, -1), "l": (1, 0), "j": (0, 1), "h": (-1, 0), "u": (1, -1), "n": (1, 1), "b": (-1, 1), "y": (-1, -1),
 }  # fmt: skip
 # (action, change of cell, whether it is diagonal), straight ones first.
-_MOVES = tuple((TASK_KEYS.index(ord(key)), y * _COLUMNS + x, x * y != 0) for key, (x, y) in _STEPS.items())
+_MOVES = tuple(
+    (TASK_KEYS.index(ord(key)), y * _COLUMNS + x, x * y != 0) for key, (x, y) in _STEPS.items()
+)
 _DOWN = TASK_KEYS.index(ord(">"))
 _SEARCH = TASK_KEYS.index(ord("s"))
 _FLOOR = frozenset(b'.#<>$%*!?/="()[{_')
@@ -48,15 +50,21 @@ _SEARCHES = 6
 
 @dataclasses.dataclass(frozen=True)
 class Errand:
-    """A scripted player that attacks adjacent monsters, walks to the map characters `wanted`, and `hunts`: to monsters."""
+    """A scripted player that attacks adjacent monsters, walks to the map characters `wanted`, and
+    `hunts`: to monsters.
+    """
 
     hunts: bool = False
     wanted: bytes = b""
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """Returns a policy for the episode `seed`, if `has_habits(spec)`. Raises ValueError: no screen."""
+        """Returns a policy for the episode `seed`, if `has_habits(spec)`. Raises ValueError: no
+        screen.
+        """
         if missing := ", ".join(name for name in FIELDS if name not in spec.observation):
-            raise ValueError(f"scripted players read {missing}, which this environment does not show")
+            raise ValueError(
+                f"scripted players read {missing}, which this environment does not show"
+            )
         habit = HABITS["walker"].actions(seeds.derive(seed, "errand"), spec.num_actions)
         return _Game(self, habit).choose
 
@@ -133,7 +141,9 @@ class _Game:
         return _SEARCH
 
     def _new_plan(self, level_map: _Map, hero: int, hunts: bool) -> deque[tuple[int, int]]:
-        """A path to the first goal that there is one to: monsters, things on the errand's list, unexplored cells."""
+        """A path to the first goal that there is one to: monsters, things on the errand's list,
+        unexplored cells.
+        """
         goals: list[Callable[[int], bool]] = [level_map.monsters.__contains__] if hunts else []
         goals += [functools.partial(level_map.shows, char) for char in self._errand.wanted]
         goals.append(lambda cell: cell not in self._visited and level_map.leads_on(cell))
@@ -166,11 +176,15 @@ class _Map:
         if cell in self.monsters:
             return False
         neighbours = (cell + change for _, change, _ in _MOVES)
-        return any(0 <= other < len(self.chars) and self.chars[other] == _UNSEEN for other in neighbours)
+        return any(
+            0 <= other < len(self.chars) and self.chars[other] == _UNSEEN for other in neighbours
+        )
 
     def attack(self, hero: int) -> int | None:
         """The action that attacks a monster next to `hero`; None without one."""
-        return next((action for action, change, _ in _MOVES if hero + change in self.monsters), None)
+        return next(
+            (action for action, change, _ in _MOVES if hero + change in self.monsters), None
+        )
 
     def _is_door(self, cell: int) -> bool:
         return self.chars[cell] in b"+|-" and self._colours[cell] == _DOOR_COLOUR
@@ -180,7 +194,9 @@ class _Map:
         return self.chars[cell] in _FLOOR or self._is_pet(cell) or cell in self.monsters
 
     def path(self, start: int, goal: Callable[[int], bool]) -> deque[tuple[int, int]]:
-        """The shortest path from `start` to a cell with `goal`, breadth first: (action, cell) of each step; empty without one."""
+        """The shortest path from `start` to a cell with `goal`, breadth first: (action, cell) of
+        each step; empty without one.
+        """
         # Cell -> the action that led there, and the cell before.
         origins: dict[int, tuple[int, int]] = {start: (-1, -1)}
         queue = deque([start])
@@ -189,7 +205,11 @@ class _Map:
             from_door = self._is_door(cell)
             for action, change, is_diagonal in _MOVES:
                 neighbour = cell + change
-                if not 0 <= neighbour < len(self.chars) or neighbour in origins or neighbour in self._blocked:
+                if (
+                    not 0 <= neighbour < len(self.chars)
+                    or neighbour in origins
+                    or neighbour in self._blocked
+                ):
                     continue
                 to_door = self._is_door(neighbour)
                 if not to_door and not self._is_free(neighbour):

@@ -1,4 +1,6 @@
-"""NetHack's status line (`blstats`): indices, numbers to display, and scaling to features of about unit size."""
+"""NetHack's status line (`blstats`): indices, numbers to display, and scaling to features of about
+unit size.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ BLSTATS_SCALE: np.ndarray = np.array(
     + [0, 1 / 10, 1 / 10, 0, 1 / 1000]  # score, hit points, their maximum, depth, gold
     + [1 / 10, 1 / 10, 1 / 10]  # energy, its maximum, armour
     + [0, 1 / 10, 1 / 100]  # monster level, level, points
-    + [1 / 1000, 1, 1 / 10, 0, 0, 0, 0],  # time, hunger, load, dungeon, its level, conditions, alignment
+    # time, hunger, load, dungeon, its level, conditions, alignment
+    + [1 / 1000, 1, 1 / 10, 0, 0, 0, 0],
     np.float32,
 )
 BLSTATS_CLIP = 5.0

@@ -1,7 +1,7 @@
 """Success and reward of the tasks: rules on the status before and after a step, and on the map.
 
-A rule judges each step after prompts are dismissed and gives (reward, success). The environment handles death and the
-step limit; `ends` says whether success ends the episode too.
+A rule judges each step after prompts are dismissed and gives (reward, success). The environment
+handles death and the step limit; `ends` says whether success ends the episode too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _ORACLE_BYTES = ORACLE_GLYPH.to_bytes(2, "little")
 
 @dataclasses.dataclass(frozen=True)
 class NetHackTask:
-    """One published task: its goal ('score', 'staircase' or 'oracle') and details; `extended`: it has 28 actions."""
+    """One published task: its goal ('score', 'staircase' or 'oracle') and details; `extended`: it
+    has 28 actions.
+    """
 
     goal: str
     level: int = 0
@@ -60,7 +62,8 @@ class TaskRule(ABC):
 
     Attributes:
       ends: whether success ends the episode.
-      needs_stairs: whether a step without `went_down` earns nothing, so that `judge` need not be called for it.
+      needs_stairs: whether a step without `went_down` earns nothing, so that `judge` need not be
+          called for it.
     """
 
     ends = True
@@ -71,7 +74,13 @@ class TaskRule(ABC):
 
     @abstractmethod
     def judge(
-        self, now: Status, before: Status, went_down: bool, is_last_step: bool, is_over: bool, in_play: bool
+        self,
+        now: Status,
+        before: Status,
+        went_down: bool,
+        is_last_step: bool,
+        is_over: bool,
+        in_play: bool,
     ) -> StepResult:
         """Judges one step by the status after and before it.
 
@@ -89,7 +98,13 @@ class ScoreRule(TaskRule):
     ends = False
 
     def judge(
-        self, now: Status, before: Status, went_down: bool, is_last_step: bool, is_over: bool, in_play: bool
+        self,
+        now: Status,
+        before: Status,
+        went_down: bool,
+        is_last_step: bool,
+        is_over: bool,
+        in_play: bool,
     ) -> StepResult:
         reward = float(now[b.NOW_SCORE] - before[b.NOW_SCORE]) if in_play else 0.0
         if now[b.NOW_TIME] == before[b.NOW_TIME]:
@@ -98,7 +113,9 @@ class ScoreRule(TaskRule):
 
 
 class StaircaseRule(TaskRule):
-    """Going down stairs to the level. Continual: rewarded the first time only, even on a deadly step; play continues."""
+    """Going down stairs to the level. Continual: rewarded the first time only, even on a deadly
+    step; play continues.
+    """
 
     needs_stairs = True
 
@@ -112,7 +129,13 @@ class StaircaseRule(TaskRule):
         self._paid = False
 
     def judge(
-        self, now: Status, before: Status, went_down: bool, is_last_step: bool, is_over: bool, in_play: bool
+        self,
+        now: Status,
+        before: Status,
+        went_down: bool,
+        is_last_step: bool,
+        is_over: bool,
+        in_play: bool,
     ) -> StepResult:
         if not went_down or is_last_step or now[b.NOW_LEVEL] != self._level:
             return 0.0, False
@@ -127,8 +150,8 @@ class StaircaseRule(TaskRule):
 class OracleRule(TaskRule):
     """The Oracle in one of the nine cells around the hero; sober: without hallucination.
 
-    As published, with `edge_quirk` nothing is found from the first row or column, and with `mask_quirk` hallucination does
-    not count when another condition comes with it.
+    As published, with `edge_quirk` nothing is found from the first row or column, and with
+    `mask_quirk` hallucination does not count when another condition comes with it.
     """
 
     def __init__(self, buffers: b.Buffers, sober: bool, edge_quirk: bool, mask_quirk: bool) -> None:
@@ -140,12 +163,19 @@ class OracleRule(TaskRule):
         self._mask_quirk = mask_quirk
 
     def judge(
-        self, now: Status, before: Status, went_down: bool, is_last_step: bool, is_over: bool, in_play: bool
+        self,
+        now: Status,
+        before: Status,
+        went_down: bool,
+        is_last_step: bool,
+        is_over: bool,
+        in_play: bool,
     ) -> StepResult:
         x = now[b.NOW_X]
         y = now[b.NOW_Y]
         rows, columns = b.MAP_SHAPE
-        # Fast check: the bytes between the patch's corners contain its three rows, and nearly always have no Oracle.
+        # Fast check: the bytes between the patch's corners contain its three rows, and nearly
+        # always have no Oracle.
         start = self._map_at + 2 * max((y - 1) * columns + x - 1, 0)
         stop = self._map_at + 2 * min((y + 1) * columns + x + 2, rows * columns)
         if is_last_step or is_over or self._bytes.find(_ORACLE_BYTES, start, stop) < 0:

@@ -15,9 +15,11 @@ Cells = tuple[np.ndarray, slice | None]
 
 
 class ScreenWindows:
-    """Views of the screen for every place of the hero, made on first use; the hero is in cell [6, 6].
+    """Views of the screen for every place of the hero, made on first use; the hero is in cell [6,
+    6].
 
-    Map row y is screen row y + 1; `row_offset` (a published quirk) ignores that, so that the hero is in cell [7, 6].
+    Map row y is screen row y + 1; `row_offset` (a published quirk) ignores that, so that the hero
+    is in cell [7, 6].
     """
 
     def __init__(self, buffers: Buffers, row_offset: bool = False) -> None:
@@ -31,7 +33,8 @@ class ScreenWindows:
     def make(self, x: int, y: int) -> Cells:
         """The views for map column `x` and row `y`; cached in `cache[y * 80 + x]`.
 
-        A view over the screen's side shows cells of neighbouring rows; the last entry has those columns, for blanking.
+        A view over the screen's side shows cells of neighbouring rows; the last entry has those
+        columns, for blanking.
         """
         left = x - _HALF
         offset = self._start + (self._top + y) * _COLUMNS + left

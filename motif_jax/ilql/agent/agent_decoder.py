@@ -18,9 +18,11 @@ from motif_jax.lm.network import States
 
 @dataclasses.dataclass(frozen=True)
 class AgentDecoder:
-    """An agent's networks as functions of their parameters: the policy's logits, V of the online trunk, Q of the target.
+    """An agent's networks as functions of their parameters: the policy's logits, V of the online
+    trunk, Q of the target.
 
-    The target Q is clipped to q_min and q_max, as in training. States are [C, ..., D], of C trunks as one program.
+    The target Q is clipped to q_min and q_max, as in training. States are [C, ..., D], of C trunks
+    as one program.
     """
 
     network: TextAgentNetwork
@@ -36,15 +38,21 @@ class AgentDecoder:
         return self.stacked.join(self.network.design.roles.trees(params["trunks"]))
 
     def outputs(self, params: Any, states: States) -> TokenOutputs:
-        """The outputs [..., V] for the next token at states [C, ..., D]; without Q and V where tokens have no values."""
+        """The outputs [..., V] for the next token at states [C, ..., D]; without Q and V where
+        tokens have no values.
+        """
         design = self.network.design
         roles = design.roles
         if design.q != "token" or not design.v:
             trunk = params["trunks"][roles.trunk_of[POLICY]]
             return TokenOutputs(self.network.model.logits(trunk, roles.of(POLICY, states).after))
-        readout = self.network.read(params, {part: roles.of(part, states) for part in roles.trunk_of})
+        readout = self.network.read(
+            params, {part: roles.of(part, states) for part in roles.trunk_of}
+        )
         assert readout.target_q is not None
-        return TokenOutputs(readout.logits, clipped(readout.target_q, self.q_min, self.q_max), readout.values)
+        return TokenOutputs(
+            readout.logits, clipped(readout.target_q, self.q_min, self.q_max), readout.values
+        )
 
     def values(self, params: Any, last: States, mean: jax.Array) -> jax.Array | None:
         """Values of whole actions, float32 [...]; None where tokens have values.
@@ -75,7 +83,9 @@ class AgentDecoder:
         decoding.require_vocabulary(self.network.model.config.vocab_size)
         design = self.network.design
         if not decoding.logits and (design.q != "token" or not design.v):
-            raise UserError("config.decode.logits=False: must be True, the agent has no values of tokens")
+            raise UserError(
+                "config.decode.logits=False: must be True, the agent has no values of tokens"
+            )
         longest = self.network.model.config.max_length
         if longest is not None and decoding.max_tokens + 2 > longest:
             raise UserError(

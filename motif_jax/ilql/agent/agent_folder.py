@@ -1,12 +1,16 @@
-"""Reads and writes the folder of a text agent: its networks, and the settings for decoding and evaluation.
+"""Reads and writes the folder of a text agent: its networks, and the settings for decoding and
+evaluation.
 
     agent/
-      agent.json                 method, task, options, numbers of the method, design, digest of the vocabulary
-      trunks/NAME/               one to three of policy, values, target: config.json, model.safetensors (transformers opens them)
+      agent.json                 method, task, options, numbers of the method, design, digest of the
+                                 vocabulary
+      trunks/NAME/               one to three of policy, values, target: config.json,
+                                 model.safetensors (transformers opens them)
       heads/, target_heads/      V, Q1, Q2 and the target Qs: heads.json, heads.safetensors
       prefix.safetensors         of the decision transformer
       tokenizer.json             of a task whose tokens are in a file
-      chat_template.jinja        of a chat model whose own turns surround utterances; tokenizer_config.json has tokens that it names
+      chat_template.jinja        of a chat model whose own turns surround utterances;
+                                 tokenizer_config.json has tokens that it names
 
 `load` opens such a folder, or the run folder of `train_text` that holds it.
 """
@@ -52,7 +56,8 @@ class SavedAgent:
     network: TextAgentNetwork
     params: Any  # of all parts, numpy arrays; see `text_agent`
     method: str
-    settings: Mapping[str, Any]  # numbers of the method, such as `discount`, `max_len`, `q_min`, `q_max`
+    # numbers of the method, such as `discount`, `max_len`, `q_min`, `q_max`
+    settings: Mapping[str, Any]
     task_name: str
     options: Mapping[str, Any]
     task: TextTask
@@ -92,7 +97,9 @@ def write(
     tokenizer: TextTokenizer,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes an agent with host arrays atomically, and `extra` entries in agent.json; replaces an earlier one."""
+    """Writes an agent with host arrays atomically, and `extra` entries in agent.json; replaces an
+    earlier one.
+    """
     with replaced_folder(folder) as part:
         for name, trunk in params["trunks"].items():
             folders.write(part / "trunks" / name, network.model.config, trunk)
@@ -123,19 +130,27 @@ def write(
 
 
 def find(folder: str | Path, key: str) -> Path:
-    """The agent's folder: `folder` itself or inside this run folder. Without an agent UserError names the config's `key`."""
+    """The agent's folder: `folder` itself or inside this run folder. Without an agent UserError
+    names the config's `key`.
+    """
     for path in (Path(folder) / AGENT, Path(folder)):
         if (path / FILE).is_file():
             return path
     unfinished = (Path(folder) / "checkpoints").is_dir()
     reason = f"it has no {AGENT}/{FILE}"
     if unfinished:
-        reason = "its training has not ended (give its command again), or was no training of train_text"
-    raise UserError(f"config.{key}={folder}: must be the run folder of train_text, or an agent's; {reason}")
+        reason = (
+            "its training has not ended (give its command again), or was no training of train_text"
+        )
+    raise UserError(
+        f"config.{key}={folder}: must be the run folder of train_text, or an agent's; {reason}"
+    )
 
 
 def describe(folder: str | Path, key: str) -> dict[str, Any]:
-    """The content of agent.json, and the agent's `folder`; UserError without an agent, or for one of another version."""
+    """The content of agent.json, and the agent's `folder`; UserError without an agent, or for one
+    of another version.
+    """
     path = find(folder, key)
     about = read_json(path / FILE, f"train {folder} again", keys=_KEYS)
     entry_points.note_source(path / FILE, about)
@@ -160,12 +175,15 @@ def options_of(about: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the task that an agent was trained for; `about` is from `describe`."""
     options = dict(about["options"])
     if (Path(about["folder"]) / TOKENIZER).is_file():
-        options["tokenizer"] = about["folder"]  # the copy in the folder, wherever that has been moved to
+        # the copy in the folder, wherever that has been moved to
+        options["tokenizer"] = about["folder"]
     return options
 
 
 def options_for(task: str, folder: str | Path, key: str) -> dict[str, Any]:
-    """The task options of the agent in `folder`, the value of the config's `key`; UserError if it is of another task."""
+    """The task options of the agent in `folder`, the value of the config's `key`; UserError if it
+    is of another task.
+    """
     about = describe(folder, key)
     if about["task"] != task:
         raise UserError(
@@ -183,7 +201,9 @@ def network_of(about: Mapping[str, Any], dtype: Any = jnp.float32) -> TextAgentN
 
 
 def require_tokens(about: Mapping[str, Any], task: TextTask, folder: str | Path, key: str) -> None:
-    """Raises UserError where task and agent have different tokens; `folder` is the value of the config's `key`."""
+    """Raises UserError where task and agent have different tokens; `folder` is the value of the
+    config's `key`.
+    """
     if vocabulary_digest(task.tokenizer()) != about["vocabulary"]:
         raise UserError(
             f"config.{key}={folder}: was trained with other tokens than {type(task).__name__} has; give an agent of this task"
@@ -193,7 +213,9 @@ def require_tokens(about: Mapping[str, Any], task: TextTask, folder: str | Path,
 def load(
     folder: str | Path, key: str = "agent", task: TextTask | None = None, dtype: Any = jnp.float32
 ) -> SavedAgent:
-    """Reads an agent from a run folder of train_text or its own, for `task` (None: its own); UserError names the config's `key`."""
+    """Reads an agent from a run folder of train_text or its own, for `task` (None: its own);
+    UserError names the config's `key`.
+    """
     about = describe(folder, key)
     path = Path(about["folder"])
     options = options_of(about)
@@ -202,7 +224,9 @@ def load(
     network = network_of(about, dtype)
     design = network.design
     params: dict[str, Any] = {
-        "trunks": {name: folders.read(path / "trunks" / name).params for name in design.roles.trunks}
+        "trunks": {
+            name: folders.read(path / "trunks" / name).params for name in design.roles.trunks
+        }
     }
     if design.qs:
         params["heads"] = _read_heads(path / "heads", network.heads)

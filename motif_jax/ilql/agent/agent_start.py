@@ -1,4 +1,6 @@
-"""Initial parameters of an agent, fresh, from a language model or from another run, divided into trained and frozen ones."""
+"""Initial parameters of an agent, fresh, from a language model or from another run, divided into
+trained and frozen ones.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.agent_folder import TOKENIZER, SavedAgent
+from motif_jax.ilql.agent.parameter_parts import heads_of, joined
 from motif_jax.ilql.agent.text_agent import POLICY, TARGET, VALUES, Design
 from motif_jax.ilql.config import InitialParameters, TextConfig
 from motif_jax.ilql.dialogues.items import Vocabulary
-from motif_jax.ilql.methods.text_estimates import heads_of, joined
 from motif_jax.ilql.methods.text_objective import Objective
 from motif_jax.lm import config as configs
 from motif_jax.lm import init_model, lora, new_tokens, vocabulary, weights
@@ -37,7 +39,8 @@ class Start(NamedTuple):
 
     Attributes:
       learned: `trunks` or `additions` to them, `heads`, `prefix`: what a loss trains.
-      target: `trunks` or `additions`, and `heads`: copies that follow `learned`; empty where the method has none.
+      target: `trunks` or `additions`, and `heads`: copies that follow `learned`; empty where the
+          method has none.
       frozen: `trunks`, and `heads`, that no loss trains.
       digests: of the files that the parameters were read from.
     """
@@ -65,7 +68,9 @@ def model_config(config: TextConfig, tokens: Vocabulary, design: Design) -> Mode
             )
         _require_parts(run, key, about, design)
         # Their dropout rates may differ.
-        of_runs[key] = init_model.with_dropout(agent_folder.network_of(about).model.config, config.dropout)
+        of_runs[key] = init_model.with_dropout(
+            agent_folder.network_of(about).model.config, config.dropout
+        )
     if len(set(of_runs.values())) > 1:
         raise UserError(
             f"config.initial.value={config.initial.value}: has trunks of other sizes than config.initial.policy={config.initial.policy}"
@@ -107,11 +112,15 @@ def _require_one_source(initial: InitialParameters, design: Design) -> None:
 
 
 def _require_parts(run: str, key: str, about: Mapping[str, Any], design: Design) -> None:
-    """Raises UserError where the agent of a run (`about`) has parts that cannot begin an agent of `design`."""
+    """Raises UserError where the agent of a run (`about`) has parts that cannot begin an agent of
+    `design`.
+    """
     saved = Design(**about["design"])
     origin = f"config.initial.{key}={run}: was trained by {about['method']}"
     if saved.prefix and (key != POLICY or not design.prefix):
-        raise UserError(f"{origin}, whose policy is conditioned on a return: must be a run of another method")
+        raise UserError(
+            f"{origin}, whose policy is conditioned on a return: must be a run of another method"
+        )
     heads = (design.q, design.double_q, design.residual)
     saved_heads = (saved.q, saved.double_q, saved.residual)
     if key != POLICY and saved.qs and heads != saved_heads:
@@ -133,8 +142,11 @@ def _of_checkpoint(checkpoint: str, tokens: Vocabulary) -> ModelConfig:
     return dataclasses.replace(checkpoint_config, vocab_size=tokens.size)
 
 
-def _shared_rows(checkpoint: str, folder: Path, checkpoint_config: ModelConfig, tokens: Vocabulary) -> int:
-    """How many of a checkpoint's embedding rows the task's tokens use; UserError if its tokens are not the task's first ones.
+def _shared_rows(
+    checkpoint: str, folder: Path, checkpoint_config: ModelConfig, tokens: Vocabulary
+) -> int:
+    """How many of a checkpoint's embedding rows the task's tokens use; UserError if its tokens are
+    not the task's first ones.
 
     A checkpoint may have more rows than tokens: tables are padded to a round size.
     """
@@ -165,7 +177,8 @@ def start(
       checkpoint: a folder or hub model that every trunk begins as; None: fresh trunks.
       initial: runs that replace the policy or the values.
       tokens: the task's; a checkpoint's embedding grows by those that it lacks.
-      new_rows: where their rows begin, `network.new_rows`: at that of the end of text, or at the mean of the table.
+      new_rows: where their rows begin, `network.new_rows`: at that of the end of text, or at the
+          mean of the table.
 
     Raises:
       UserError: a file is damaged, or a low-rank pattern matches no layer.
@@ -182,7 +195,9 @@ def start(
         )
         end = checkpoint_config.end_ids[0] if checkpoint_config.end_ids else rows
         like = end if new_rows == END_OF_TEXT and end < rows else None
-        _, trunk = vocabulary.extend(checkpoint_config, trunk, tokens.size, jax.random.fold_in(key, 1), like)
+        _, trunk = vocabulary.extend(
+            checkpoint_config, trunk, tokens.size, jax.random.fold_in(key, 1), like
+        )
         params["trunks"] = dict.fromkeys(params["trunks"], jax.device_get(trunk))
         added_tokens = tokens.size - rows
         digests["network"] = weights.digest(folder, below=True)
@@ -212,7 +227,9 @@ def _with_policy(params: dict[str, Any], saved: SavedAgent, design: Design) -> d
 
 
 def _with_values(params: dict[str, Any], saved: SavedAgent) -> dict[str, Any]:
-    """`params` with the trunks and heads of a saved agent's values; of an agent without values its policy's trunk."""
+    """`params` with the trunks and heads of a saved agent's values; of an agent without values its
+    policy's trunk.
+    """
     design = saved.network.design
     trunk_of = design.roles.trunk_of
     trunks = dict(params["trunks"])
@@ -231,13 +248,18 @@ def _divided(
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """An agent's parameters as trained ones, targets and frozen ones, host arrays.
 
-    With `objective.spec` fresh additions are trained: to layers of trunks, and to the last `learned_rows` rows of their tables.
+    With `objective.spec` fresh additions are trained: to layers of trunks, and to the last
+    `learned_rows` rows of their tables.
     """
     trunks = params["trunks"]
     trained: list[str] = []
     if objective.learns_policy:
         trained.append(objective.agent.design.roles.trunk_of[POLICY])
-    if objective.agent.design.qs and objective.weights.trains_values and not objective.rule.proposes:
+    if (
+        objective.agent.design.qs
+        and objective.weights.trains_values
+        and not objective.rule.proposes
+    ):
         trained.append(VALUES)
     trained = list(dict.fromkeys(trained))  # policy and values may share a trunk
 
@@ -257,7 +279,9 @@ def _divided(
         for name, trunk in trunks.items():
             additions[name] = jax.device_get(lora.init(keys[name], trunk, objective.spec))
             if learned_rows:
-                additions[name][new_tokens.NAME] = jax.device_get(new_tokens.init(trunk, learned_rows))
+                additions[name][new_tokens.NAME] = jax.device_get(
+                    new_tokens.init(trunk, learned_rows)
+                )
         learned["additions"] = {name: additions[name] for name in trained}
         if TARGET in trunks:
             target["additions"] = {TARGET: additions[TARGET]}
@@ -281,7 +305,8 @@ def _divided(
 
 
 def agent_params(objective: Objective, learned: Any, target: Any, frozen: Any) -> dict[str, Any]:
-    """The parameters of the agent that a training has reached, with additions merged: host arrays, float32.
+    """The parameters of the agent that a training has reached, with additions merged: host arrays,
+    float32.
 
     Args:
       learned, target, frozen: see `Start`.

@@ -1,4 +1,6 @@
-"""Draws several continuations of each text, with their log-probabilities and the mean of all states up to their ends."""
+"""Draws several continuations of each text, with their log-probabilities and the mean of all states
+up to their ends.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def write(
     sampling: Sampling,
     pad: int,
 ) -> WrittenCandidates:
-    """Draws a decoder's continuations of texts int32 [B, T], one for each of `keys` [B, N]; the token `pad` is never drawn."""
+    """Draws a decoder's continuations of texts int32 [B, T], one for each of `keys` [B, N]; the
+    token `pad` is never drawn.
+    """
     chex.assert_rank(keys, 2)
     states, prompt = model.prefill(params, tokens, valid)
     branch = (*keys.shape, states.after.shape[-1])
@@ -61,4 +65,6 @@ def write(
     _, total = written.carry
     counts = prompt.length[:, None] + written.valid.sum(axis=-1, dtype=jnp.int32)
     means = total / counts[..., None].astype(jnp.float32)
-    return WrittenCandidates(written.tokens, written.valid, written.log_probs.sum(axis=-1), means, counts)
+    return WrittenCandidates(
+        written.tokens, written.valid, written.log_probs.sum(axis=-1), means, counts
+    )

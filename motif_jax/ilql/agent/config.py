@@ -22,14 +22,20 @@ class Decode:
         None, "number of candidate texts (beams); None: 4 for utterance ILQL, 5 for CHAI, else 1"
     )
     batches: int = positive(1, "number of batches of samples, for 'rerank'")
-    temperature: float = plain_key(1.0, "temperature of the policy's logits, before they are steered")
+    temperature: float = plain_key(
+        1.0, "temperature of the policy's logits, before they are steered"
+    )
     top_k: int = plain_key(0, "number of most likely tokens that may be drawn; 0: all")
-    top_p: float = plain_key(1.0, "probability of the most likely tokens that may be drawn together")
+    top_p: float = plain_key(
+        1.0, "probability of the most likely tokens that may be drawn together"
+    )
     advantage_weight: float = plain_key(16.0, "weight of Q - V, which is added to the logits")
     advantage_clip: float | None = plain_key(
         None, "greatest addition to a logit; 0: tokens can only become less likely"
     )
-    advantage_form: str = one_of(("exp", "sign"), "'sign' adds log(weight) where Q > V, else log(1 - weight)")
+    advantage_form: str = one_of(
+        ("exp", "sign"), "'sign' adds log(weight) where Q > V, else log(1 - weight)"
+    )
     logits: bool = plain_key(True, "steers the policy's logits; False: values alone decide")
     advantages: bool = plain_key(True, "steers by advantages; False: the policy alone decides")
     rerank_advantage_weight: float = plain_key(

@@ -15,12 +15,14 @@ from motif_jax.lm.network import States
 
 
 class DecodeState(NamedTuple):
-    """N continuations of each of B texts, in C trunks; a text alone is one continuation without a prompt.
+    """N continuations of each of B texts, in C trunks; a text alone is one continuation without a
+    prompt.
 
     Attributes:
       cache: of all trunks, for the continuations alone.
       last: float32 [C, B, N, D], the states of each last token; 0 before the first.
-      total: float32 [C, B, N, D], sum of the states after the last norm over the tokens of text and continuation.
+      total: float32 [C, B, N, D], sum of the states after the last norm over the tokens of text and
+          continuation.
     """
 
     cache: Cache
@@ -42,7 +44,9 @@ class DecodeState(NamedTuple):
         valid: jax.Array,
         embeddings: jax.Array | None = None,
     ) -> DecodeState:
-        """Appends tokens, see `StackedModels.extend`; a continuation without valid tokens stays as it is."""
+        """Appends tokens, see `StackedModels.extend`; a continuation without valid tokens stays as
+        it is.
+        """
         states, cache = models.extend(params, prompt, tokens, valid, self.cache, embeddings)
         states = States(*(leaf.astype(jnp.float32) for leaf in states))
         count = valid.shape[2]
@@ -88,7 +92,9 @@ class DecodeState(NamedTuple):
             return jnp.concatenate([ours, theirs], axis=2)
 
         cache = over_trunks(caches.join_continuations, self.cache, other.cache)
-        return DecodeState(cache, jax.tree.map(join, self.last, other.last), join(self.total, other.total))
+        return DecodeState(
+            cache, jax.tree.map(join, self.last, other.last), join(self.total, other.total)
+        )
 
     def rows(self, indices: jax.Array) -> DecodeState:
         """The texts `indices` int32 [B'], in this order."""
@@ -97,11 +103,15 @@ class DecodeState(NamedTuple):
         return DecodeState(cache, last, self.total[:, indices])
 
     def shorten(self, keep: jax.Array) -> DecodeState:
-        """Keeps the first `keep` int32 [B] tokens of each text; the total of a shortened text is 0."""
+        """Keeps the first `keep` int32 [B] tokens of each text; the total of a shortened text is
+        0.
+        """
         total = jnp.where((keep[:, None] < self.cache.written)[..., None], 0.0, self.total)
         cache = over_trunks(lambda cache: caches.shortened(cache, keep), self.cache)
         return self._replace(cache=cache, total=total)
 
     def squeeze(self, capacity: int) -> DecodeState:
         """Drops unused slots between tokens, and leaves `capacity` slots for each text."""
-        return self._replace(cache=over_trunks(lambda cache: caches.squeezed(cache, capacity), self.cache))
+        return self._replace(
+            cache=over_trunks(lambda cache: caches.squeezed(cache, capacity), self.cache)
+        )

@@ -42,11 +42,15 @@ class Decoding:
         checks.require(is_valid, "decode.kind", self.kind, allowed)
 
         is_valid = self.kind != "beam" or self.batches == 1
-        checks.require(is_valid, "decode.batches", self.batches, "1 for beams; 'rerank' has several")
+        checks.require(
+            is_valid, "decode.batches", self.batches, "1 for beams; 'rerank' has several"
+        )
 
         weight = self.advantage_weight
         is_valid = self.advantage_form != "sign" or 0 < weight < 1
-        checks.require(is_valid, "decode.advantage_weight", weight, "between 0 and 1 in the form 'sign'")
+        checks.require(
+            is_valid, "decode.advantage_weight", weight, "between 0 and 1 in the form 'sign'"
+        )
 
         allowed = "True, or config.decode.advantages must be True"
         checks.require(self.logits or self.advantages, "decode.logits", False, allowed)
@@ -73,7 +77,9 @@ class Decoding:
     def require_vocabulary(self, size: int) -> None:
         """Raises UserError for more beams than tokens."""
         fits = self.kind != "beam" or self.width <= size
-        checks.require(fits, "decode.width", self.width, f"at most {size}, the size of the vocabulary")
+        checks.require(
+            fits, "decode.width", self.width, f"at most {size}, the size of the vocabulary"
+        )
 
 
 class TokenOutputs(NamedTuple):
@@ -91,7 +97,9 @@ class TokenOutputs(NamedTuple):
 
 
 def perturbation(advantages: jax.Array, decoding: Decoding) -> jax.Array:
-    """The term that advantages A float32 [..., V] add to logits, clipped from above: w A, or in the form 'sign' log w or log (1 - w)."""
+    """The term that advantages A float32 [..., V] add to logits, clipped from above: w A, or in the
+    form 'sign' log w or log (1 - w).
+    """
     weight = decoding.advantage_weight
     if decoding.advantage_form == "exp":
         term = weight * advantages
@@ -110,7 +118,8 @@ def without(logits: jax.Array, token: int) -> jax.Array:
 def steered(outputs: TokenOutputs, decoding: Decoding, pad: int) -> jax.Array:
     """The logits float32 [..., V] that a token other than `pad` is drawn from.
 
-    They are z / temperature, filtered by top-k and top-p, plus `perturbation` of Q - V; `decoding` may turn either part off.
+    They are z / temperature, filtered by top-k and top-p, plus `perturbation` of Q - V; `decoding`
+    may turn either part off.
     """
     logits = without(outputs.logits.astype(jnp.float32), pad)
     total = without(jnp.zeros_like(logits), pad)
@@ -141,8 +150,12 @@ class TokenFacts(NamedTuple):
     by_values: jax.Array
 
 
-def token_facts(outputs: TokenOutputs, steered_logits: jax.Array, tokens: jax.Array, pad: int) -> TokenFacts:
-    """`TokenFacts` of tokens int32 [...] that were drawn from `steered_logits` float32 [..., V] of `outputs`."""
+def token_facts(
+    outputs: TokenOutputs, steered_logits: jax.Array, tokens: jax.Array, pad: int
+) -> TokenFacts:
+    """`TokenFacts` of tokens int32 [...] that were drawn from `steered_logits` float32 [..., V] of
+    `outputs`.
+    """
     logits = without(outputs.logits.astype(jnp.float32), pad)
 
     def of_token(numbers: jax.Array) -> jax.Array:
@@ -168,15 +181,23 @@ def token_facts(outputs: TokenOutputs, steered_logits: jax.Array, tokens: jax.Ar
 
 
 def summed_scores(facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.Array:
-    """Scores float32 [...] of candidates of tokens [..., M]: a1 sum A + a2 sum log p, with p from the steered logits."""
+    """Scores float32 [...] of candidates of tokens [..., M]: a1 sum A + a2 sum log p, with p from
+    the steered logits.
+    """
     chex.assert_equal_shape([facts.q, valid])
     advantages = jnp.where(valid, facts.q - facts.v, 0.0).sum(-1)
     log_probs = jnp.where(valid, facts.steered, 0.0).sum(-1)
-    return decoding.rerank_advantage_weight * advantages + decoding.rerank_log_prob_weight * log_probs
+    return (
+        decoding.rerank_advantage_weight * advantages + decoding.rerank_log_prob_weight * log_probs
+    )
 
 
-def utterance_scores(values: jax.Array, facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.Array:
-    """Scores float32 [...] of candidates with one value [...] each: value plus `log_prob_weight` times log pi of the tokens [..., M]."""
+def utterance_scores(
+    values: jax.Array, facts: TokenFacts, valid: jax.Array, decoding: Decoding
+) -> jax.Array:
+    """Scores float32 [...] of candidates with one value [...] each: value plus `log_prob_weight`
+    times log pi of the tokens [..., M].
+    """
     chex.assert_equal_shape([facts.policy, valid])
     chex.assert_shape(values, valid.shape[:-1])
     return values + decoding.log_prob_weight * jnp.where(valid, facts.policy, 0.0).sum(-1)
@@ -185,8 +206,8 @@ def utterance_scores(values: jax.Array, facts: TokenFacts, valid: jax.Array, dec
 def divergence(facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.Array:
     """The published estimate of an action's divergence from the policy, nats, float32 [...].
 
-    It is log p - log pi of the tokens [..., M], drawn from p; the best of n adds log n - (n - 1) / n. Beams are not drawn: theirs is
-    -log pi.
+    It is log p - log pi of the tokens [..., M], drawn from p; the best of n adds log n - (n - 1) /
+    n. Beams are not drawn: theirs is -log pi.
     """
     policy = jnp.where(valid, facts.policy, 0.0).sum(-1)
     if decoding.kind == "beam":

@@ -20,7 +20,12 @@ from motif_jax.lm import weights
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.tokens import FILE as TOKENIZER
 
-MODEL, CARD, VALUES, ACTION_HEAD = "model", "README.md", "values.safetensors", "action_head.safetensors"
+MODEL, CARD, VALUES, ACTION_HEAD = (
+    "model",
+    "README.md",
+    "values.safetensors",
+    "action_head.safetensors",
+)
 TOKENIZER_CONFIG, GENERATION = "tokenizer_config.json", "generation_config.json"
 CHAT_TEMPLATE = "chat_template.jinja"
 
@@ -28,7 +33,8 @@ CHAT_TEMPLATE = "chat_template.jinja"
 def write(
     folder: Path, model_config: ModelConfig, params: Any, generation: Mapping[str, Any], card: str
 ) -> None:
-    """Writes a model (host arrays) into a folder that is empty or has a tokenizer, with its card, the text of README.md.
+    """Writes a model (host arrays) into a folder that is empty or has a tokenizer, with its card,
+    the text of README.md.
 
     `generation` has the entries of generation_config.json besides the special tokens.
 
@@ -41,7 +47,9 @@ def write(
         with safe_open(folder / weights.SINGLE, framework="numpy") as tensors:
             places = dict.fromkeys(tensors.keys(), weights.SINGLE)
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
-        atomic_write_json(folder / weights.INDEX, {"metadata": {"total_size": size}, "weight_map": places})
+        atomic_write_json(
+            folder / weights.INDEX, {"metadata": {"total_size": size}, "weight_map": places}
+        )
     start = "decoder_start_token_id" if model_config.encoder_layers else "bos_token_id"
     special = {"pad_token_id": model_config.pad_id, "eos_token_id": list(model_config.end_ids)}
     atomic_write_json(folder / GENERATION, {start: model_config.start_id, **special, **generation})
@@ -49,7 +57,9 @@ def write(
 
 
 def write_tensors(path: Path, tree: Any, about: Mapping[str, Any]) -> None:
-    """Writes a tree of arrays; a tensor's name is its path with dots, and the metadata has `about` as JSON."""
+    """Writes a tree of arrays; a tensor's name is its path with dots, and the metadata has `about`
+    as JSON.
+    """
     flat = {name: np.ascontiguousarray(leaf) for name, leaf in flatten_dict(tree, sep=".").items()}
     tensor_files.save(flat, path, metadata={"about": json.dumps(about)})
 
@@ -64,7 +74,8 @@ def write_tokenizer_config(
 
     Args:
       special: further special tokens.
-      named: the tokens that a chat template writes by name (`bos_token`), which come before those of `model_config`; '' for none.
+      named: the tokens that a chat template writes by name (`bos_token`), which come before those
+          of `model_config`; '' for none.
     """
     backend = Backend.from_file(str(folder / TOKENIZER))
     values = {
@@ -72,7 +83,8 @@ def write_tokenizer_config(
         "eos_token": backend.id_to_token(model_config.end_ids[0]),
         "pad_token": backend.id_to_token(model_config.pad_id),
         "additional_special_tokens": list(special) or None,
-        "model_input_names": ["input_ids", "attention_mask"],  # GPT-2 would add embeddings of token types
+        # GPT-2 would add embeddings of token types
+        "model_input_names": ["input_ids", "attention_mask"],
         "clean_up_tokenization_spaces": False,
         "model_max_length": model_config.max_length,
     }
@@ -82,10 +94,12 @@ def write_tokenizer_config(
 
 
 def write_dialogue_template(folder: Path, marks: Mapping[str, str]) -> None:
-    """Writes chat_template.jinja: the turns of a dialogue between its delimiters, as an agent of dialogues reads them.
+    """Writes chat_template.jinja: the turns of a dialogue between its delimiters, as an agent of
+    dialogues reads them.
 
-    `marks` has the texts of the delimiters state_start, action_start, state_end and action_end. The assistant's turns are the
-    agent's actions; a dialogue whose next turn is the agent's needs no further token.
+    `marks` has the texts of the delimiters state_start, action_start, state_end and action_end. The
+    assistant's turns are the agent's actions; a dialogue whose next turn is the agent's needs no
+    further token.
     """
     template = (
         "{%- if not messages or messages[0]['role'] == 'assistant' -%}ACTION_START{%- else -%}STATE_START{%- endif -%}"
@@ -99,7 +113,9 @@ def write_dialogue_template(folder: Path, marks: Mapping[str, str]) -> None:
 
 
 def split_at_special_tokens(path: Path) -> None:
-    """Rewrites a tokenizer.json to tokenise each part between special tokens as a text of its own, as dialogues are, and add none."""
+    """Rewrites a tokenizer.json to tokenise each part between special tokens as a text of its own,
+    as dialogues are, and add none.
+    """
     values = parse_json(path.read_bytes(), dict)
     values |= {"post_processor": None, "padding": None, "truncation": None}
     first = values.get("pre_tokenizer") or {}
@@ -110,7 +126,9 @@ def split_at_special_tokens(path: Path) -> None:
 
 
 def opening(model_config: ModelConfig, prompt: str, tags: str) -> tuple[str, str]:
-    """The front matter of a card, and example code for transformers and vLLM that continues `prompt`."""
+    """The front matter of a card, and example code for transformers and vLLM that continues
+    `prompt`.
+    """
     pipeline, kind = "text-generation", "AutoModelForCausalLM"
     if model_config.encoder_layers:
         pipeline, kind = "text2text-generation", "AutoModelForSeq2SeqLM"

@@ -1,4 +1,6 @@
-"""Opens a decoder in a Hugging Face folder, or in a GGUF file, as an agent: a policy without values; its tokenizer must have the delimiters of dialogues, or its chat template turns."""
+"""Opens a decoder in a Hugging Face folder, or in a GGUF file, as an agent: a policy without
+values; its tokenizer must have the delimiters of dialogues, or its chat template turns.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def is_model(folder: str | Path) -> bool:
 
 
 def describe(folder: str | Path, key: str) -> dict[str, Any]:
-    """Describes an agent as `agent_folder.describe`; the task is None, since a decoder with turns or delimiters fits any task."""
+    """Describes an agent as `agent_folder.describe`; the task is None, since a decoder with turns
+    or delimiters fits any task.
+    """
     path = gguf_folder.resolved(folder)
     backend = tokenizer_files.read(path / FILE)
     missing = [text for text in delimiter_texts(backend) if backend.token_to_id(text) is None]
@@ -62,7 +66,9 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
 
 
 def turns_of(folder: str | Path) -> str:
-    """What surrounds utterances: delimiters of dialogues where the tokenizer has them all, else the model's own turns if it can."""
+    """What surrounds utterances: delimiters of dialogues where the tokenizer has them all, else the
+    model's own turns if it can.
+    """
     path = gguf_folder.resolved(folder)
     backend = tokenizer_files.read(path / FILE)
     if all(backend.token_to_id(text) is not None for text in delimiter_texts(backend)):
@@ -73,13 +79,17 @@ def turns_of(folder: str | Path) -> str:
 def network_of(folder: str | Path, dtype: Any = jnp.float32) -> TextAgentNetwork:
     """The network without its weights."""
     settings = weights.read_config(gguf_folder.resolved(folder))
-    return TextAgentNetwork(LanguageModel(settings, jnp.dtype(dtype)), Design(q="none"), jnp.dtype(dtype))
+    return TextAgentNetwork(
+        LanguageModel(settings, jnp.dtype(dtype)), Design(q="none"), jnp.dtype(dtype)
+    )
 
 
 def load(
     folder: str | Path, key: str, name: str, task: TextTask, options: Any, dtype: Any = jnp.float32
 ) -> SavedAgent:
-    """Reads an agent for `task`, made from `name` and `options`; UserError as in `describe`, or for damaged weights."""
+    """Reads an agent for `task`, made from `name` and `options`; UserError as in `describe`, or for
+    damaged weights.
+    """
     about = describe(folder, key)
     path = gguf_folder.resolved(folder)
     return SavedAgent(

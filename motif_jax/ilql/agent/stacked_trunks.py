@@ -1,9 +1,10 @@
 """Runs several sets of parameters of one network in one program.
 
-ILQL (Snell et al. 2022) has three trunks: policy, values, and the values' target. On an accelerator their parameters are stacked, and
-each matrix product is one over a leading axis [C]: many small products would leave it idle. On a CPU such products are slower (by a fifth,
-for trunks of width 96 to 256), so there the trunks run one after the other. Optimisers, checkpoints and targets keep parameters apart, by
-name; `StackedModels.join` joins them inside the program that runs them.
+ILQL (Snell et al. 2022) has three trunks: policy, values, and the values' target. On an accelerator
+their parameters are stacked, and each matrix product is one over a leading axis [C]: many small
+products would leave it idle. On a CPU such products are slower (by a fifth, for trunks of width 96
+to 256), so there the trunks run one after the other. Optimisers, checkpoints and targets keep
+parameters apart, by name; `StackedModels.join` joins them inside the program that runs them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from motif_jax.lm.network import States
 
 @dataclasses.dataclass(frozen=True)
 class TrunkRoles:
-    """The trunk's name for each part, such as {"policy": "values", "values": "values", "target": "target"}: shared trunks run once."""
+    """The trunk's name for each part, such as {"policy": "values", "values": "values", "target":
+    "target"}: shared trunks run once.
+    """
 
     trunk_of: Mapping[str, str]
 
@@ -49,7 +52,8 @@ class StackedModels:
     Trunks share tokens, masks and positions; each has its own keys.
 
     Attributes:
-      together: each product is one over all trunks; False: trunks run one after the other; None: the quicker one for the platform.
+      together: each product is one over all trunks; False: trunks run one after the other; None:
+          the quicker one for the platform.
     """
 
     model: LanguageModel
@@ -91,7 +95,8 @@ class StackedModels:
         cache: Cache,
         embeddings: jax.Array | None = None,
     ) -> tuple[States, Cache]:
-        """Runs the next tokens int32 [B, N, S], or `embeddings` [C, B, N, S, D], through all trunks; see `LanguageModel.extend`.
+        """Runs the next tokens int32 [B, N, S], or `embeddings` [C, B, N, S, D], through all
+        trunks; see `LanguageModel.extend`.
 
         Returns states [C, B, N, S, D], and the cache.
         """
@@ -103,9 +108,11 @@ class StackedModels:
 
 
 def over_trunks(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Maps a function of one trunk over all: its results are arrays [C, ...], and besides keys and states the same for all trunks.
+    """Maps a function of one trunk over all: its results are arrays [C, ...], and besides keys and
+    states the same for all trunks.
 
-    Arguments are parameters from `StackedModels.join`, caches (at least one) and prompts, arrays [C, ...], None.
+    Arguments are parameters from `StackedModels.join`, caches (at least one) and prompts, arrays
+    [C, ...], None.
     """
     cache = next(argument for argument in arguments if isinstance(argument, Cache))
     if isinstance(cache.keys, list):  # the keys of trunks that run one after the other
@@ -122,7 +129,8 @@ def _is_keyed(value: Any) -> bool:
 
 
 def _with_shared_slots(result: Any) -> Any:
-    """A cache or prompt whose leaves beside the keys are those of the first trunk; other results as they are.
+    """A cache or prompt whose leaves beside the keys are those of the first trunk; other results as
+    they are.
 
     All trunks share one slot number: a slot for each would turn every update into a scatter.
     """
@@ -142,7 +150,9 @@ def _axes(argument: Any) -> Any:
 
 
 def _trunk_axes(params: Any) -> Any:
-    """Where the axis of trunks stands in each parameter: after that of stacked blocks, over which a loop runs."""
+    """Where the axis of trunks stands in each parameter: after that of stacked blocks, over which a
+    loop runs.
+    """
     return jax.tree.map_with_path(lambda path, _: int(block_stack.is_stacked(path)), params)
 
 

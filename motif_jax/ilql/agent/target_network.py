@@ -22,4 +22,6 @@ def soft_update(
     rate: Any = polyak
     if copy_every is not None:
         rate = jnp.where(step % copy_every == 0, 1.0, polyak)
-    return jax.tree.map(lambda old, new: (old + rate * (new - old)).astype(old.dtype), target, online)
+    return jax.tree.map(
+        lambda old, new: (old + rate * (new - old)).astype(old.dtype), target, online
+    )

@@ -1,12 +1,15 @@
-"""A text agent: a policy, and values of its tokens or utterances, on one to three trunks (Snell et al. 2022, section 4.2).
+"""A text agent: a policy, and values of its tokens or utterances, on one to three trunks (Snell et
+al. 2022, section 4.2).
 
-The policy is a language model. V, and one or two Q of every token (or of a whole utterance), are heads on the states of the trunk
-`values`; target Qs are copies of those heads on the states of the trunk `target`. Parameters are a tree
+The policy is a language model. V, and one or two Q of every token (or of a whole utterance), are
+heads on the states of the trunk `values`; target Qs are copies of those heads on the states of the
+trunk `target`. Parameters are a tree
 
-    {"trunks": {name: a model's}, "heads": {"v", "q1", "q2"}, "target_heads": {"q1", "q2"}, "prefix": {"kernel", "bias"}}
+    {"trunks": {name: a model's}, "heads": {"v", "q1", "q2"}, "target_heads": {"q1", "q2"},
+    "prefix": {"kernel", "bias"}}
 
-whose entries depend on the method. Decoding runs the trunks as one program (`stacked_trunks`) and passes their states to
-`TextAgentNetwork.read`; `TextAgentNetwork.run` runs whole dialogues.
+whose entries depend on the method. Decoding runs the trunks as one program (`stacked_trunks`) and
+passes their states to `TextAgentNetwork.read`; `TextAgentNetwork.run` runs whole dialogues.
 """
 
 from __future__ import annotations
@@ -35,8 +38,9 @@ class Design:
     """The parts of an agent.
 
     Attributes:
-      q: 'token': Q of every token of the vocabulary; 'utterance': Q of the utterance that ends here; 'mean': Q of the mean of the
-        states so far (CHAI); 'none': the agent is a policy alone.
+      q: 'token': Q of every token of the vocabulary; 'utterance': Q of the utterance that ends
+        here; 'mean': Q of the mean of the states so far (CHAI); 'none': the agent is a policy
+        alone.
       double_q: two Qs; the smaller of their targets counts.
       separate_policy: the policy has a trunk of its own; else it shares that of the values.
       separate_target: the target Qs have a trunk of their own.
@@ -151,7 +155,8 @@ class TextAgentNetwork:
         spec: lora.Spec | None = None,
         dropout: Mapping[str, jax.Array] | None = None,
     ) -> dict[str, States]:
-        """Runs dialogues int32 [B, T], padded on the right, through the trunks of some parts, each trunk once.
+        """Runs dialogues int32 [B, T], padded on the right, through the trunks of some parts, each
+        trunk once.
 
         Args:
           params: of the agent; only `trunks` and `prefix` are read.
@@ -187,13 +192,21 @@ class TextAgentNetwork:
         additions: Mapping[str, Any] | None = None,
         spec: lora.Spec | None = None,
     ) -> jax.Array:
-        """The policy's logits float32 [..., V] of its states [..., D] after the last norm; for additions see `run`."""
+        """The policy's logits float32 [..., V] of its states [..., D] after the last norm; for
+        additions see `run`.
+        """
         name = self.design.roles.trunk_of[POLICY]
         with _added(additions, spec, name):
             return self.model.logits(params["trunks"][name], states)
 
     def _states(
-        self, model: LanguageModel, params: Any, name: str, tokens: jax.Array, valid: jax.Array, returns: Any
+        self,
+        model: LanguageModel,
+        params: Any,
+        name: str,
+        tokens: jax.Array,
+        valid: jax.Array,
+        returns: Any,
     ) -> States:
         trunk = params["trunks"][name]
         if not self.design.prefix:
@@ -206,12 +219,16 @@ class TextAgentNetwork:
         return States(*(leaf[:, 1:] for leaf in states))
 
     def prefix(self, params: Any, returns: jax.Array) -> jax.Array:
-        """The embedding [B, D] of returns float32 [B], which precedes the tokens (decision transformer, Chen et al. 2021)."""
+        """The embedding [B, D] of returns float32 [B], which precedes the tokens (decision
+        transformer, Chen et al. 2021).
+        """
         layer = params["prefix"]
         return (returns[:, None] * layer["kernel"] + layer["bias"]).astype(self.model.dtype)
 
     def read(self, params: Any, states: Mapping[str, States]) -> Readout:
-        """The agent's outputs at states [..., D] by part; with q 'mean' (CHAI) `values` and `target` are means of states."""
+        """The agent's outputs at states [..., D] by part; with q 'mean' (CHAI) `values` and
+        `target` are means of states.
+        """
         logits = self.logits(params, states[POLICY].after)
         names = self.design.qs
         if not names:
@@ -226,7 +243,9 @@ class TextAgentNetwork:
     def readouts(
         self, params: Any, tokens: jax.Array, valid: jax.Array, returns: jax.Array | None = None
     ) -> Readout:
-        """The agent's outputs for the next token at every position of dialogues int32 [B, T]: `Readout` [B, T]."""
+        """The agent's outputs for the next token at every position of dialogues int32 [B, T]:
+        `Readout` [B, T].
+        """
         states = self.run(params, tokens, valid, returns=returns)
         if self.design.q == "mean":
             for part in (VALUES, TARGET):

@@ -56,7 +56,9 @@ class _Candidates(NamedTuple):
 
 @functools.lru_cache(maxsize=8)  # equal decoders share their compiled programs
 class Programs:
-    """The device programs of one decoder: `begin`, `read`, `write`, `pick`, `squeeze`, each from a `DecodeState` to the next."""
+    """The device programs of one decoder: `begin`, `read`, `write`, `pick`, `squeeze`, each from a
+    `DecodeState` to the next.
+    """
 
     def __init__(self, decoder: AgentDecoder, decoding: Decoding, marks: Delimiters) -> None:
         self._decoder = decoder
@@ -72,7 +74,8 @@ class Programs:
 
     def begin(self, params: Any, batch: int, capacity: int) -> DecodeState:
         """Texts without a token."""
-        # Copied, since `read` takes over the state's memory: no array may stand in it twice, and an empty cache's layers are one array.
+        # Copied, since `read` takes over the state's memory: no array may stand in it twice, and an
+        # empty cache's layers are one array.
         return jax.tree.map(jnp.copy, self._begin(params, batch=batch, capacity=capacity))
 
     def _start(self, params: Any, batch: int, capacity: int) -> DecodeState:
@@ -94,7 +97,9 @@ class Programs:
         keep: jax.Array,
         shortens: bool,
     ) -> DecodeState:
-        """Appends tokens int32 [B, S] to the first `keep` int32 [B] tokens of each text; `shortens`: `keep` leaves tokens out."""
+        """Appends tokens int32 [B, S] to the first `keep` int32 [B] tokens of each text;
+        `shortens`: `keep` leaves tokens out.
+        """
         if shortens:
             state = state.shorten(keep)
         joined = self._decoder.join(params)
@@ -113,7 +118,8 @@ class Programs:
         if decoding.batches == 1:
             best = best_of_batch(keys)
         else:
-            # Batches one after the other, so that memory holds the candidates of one and the best so far.
+            # Batches one after the other, so that memory holds the candidates of one and the best
+            # so far.
             split = jax.vmap(lambda key: jax.random.split(key, decoding.batches))(keys)
             keys_of_batches = jnp.moveaxis(split, 1, 0)
             shapes = jax.eval_shape(best_of_batch, keys)
@@ -126,17 +132,26 @@ class Programs:
                 start,
             )
         facts, valid = jax.tree.map(lambda leaf: leaf[:, 0], (best.facts, best.valid))
-        actions = Actions(best.tokens[:, 0], valid, facts, decodings.divergence(facts, valid, decoding))
+        actions = Actions(
+            best.tokens[:, 0], valid, facts, decodings.divergence(facts, valid, decoding)
+        )
         return state.grow(best.state), actions
 
     def _candidates(
-        self, params: Any, texts: DecodeState, prompt: EncodedPrompt, rows: jax.Array, keys: jax.Array
+        self,
+        params: Any,
+        texts: DecodeState,
+        prompt: EncodedPrompt,
+        rows: jax.Array,
+        keys: jax.Array,
     ) -> _Candidates:
         """Continues each text `width` times; rows that are False stay as they are."""
         decoding = self._decoding
         width = decoding.width
         joined = self._decoder.join(params)
-        carry = self._start_action(params, texts.branch(self._models, joined, width, decoding.max_tokens))
+        carry = self._start_action(
+            params, texts.branch(self._models, joined, width, decoding.max_tokens)
+        )
 
         def step(carry: _Carry, tokens: jax.Array, valid: jax.Array) -> tuple[jax.Array, _Carry]:
             def record(facts: jax.Array, new: jax.Array) -> jax.Array:
@@ -144,21 +159,34 @@ class Programs:
 
             new_facts = decodings.token_facts(carry.outputs, carry.steered, tokens, self._pad)
             facts = jax.tree.map(record, carry.facts, new_facts)
-            state = carry.state.extend(self._models, joined, prompt, tokens[..., None], valid[..., None])
+            state = carry.state.extend(
+                self._models, joined, prompt, tokens[..., None], valid[..., None]
+            )
             outputs = self._decoder.outputs(params, state.last)
             steered = decodings.steered(outputs, decoding, self._pad)
             return steered, _Carry(state, outputs, steered, carry.position + 1, facts)
 
         ended = jnp.broadcast_to(~rows[:, None], (len(rows), width))
         if decoding.kind == "beam":
-            beam = beams.search(step, _reorder, carry, carry.steered, self._limits, self._pad, ended)
-            return _Candidates(beam.carry.state, beam.tokens, beam.valid, beam.carry.facts, beam.scores)
+            beam = beams.search(
+                step, _reorder, carry, carry.steered, self._limits, self._pad, ended
+            )
+            return _Candidates(
+                beam.carry.state, beam.tokens, beam.valid, beam.carry.facts, beam.scores
+            )
 
         keys_of_candidates = keys[:, None]  # one candidate draws by the row's key itself
         if width > 1:
             keys_of_candidates = jax.vmap(lambda key: jax.random.split(key, width))(keys)
         written = generation.write(
-            step, carry, carry.steered, keys_of_candidates, self._limits, decoding.draws, self._pad, ended
+            step,
+            carry,
+            carry.steered,
+            keys_of_candidates,
+            self._limits,
+            decoding.draws,
+            self._pad,
+            ended,
         )
         state = written.carry.state
         facts = written.carry.facts
@@ -198,7 +226,9 @@ def _reorder(carry: _Carry, index: jax.Array) -> _Carry:
 
 
 def _best(candidates: _Candidates) -> _Candidates:
-    """The best candidate of each row, the first of equal ones; the axis of candidates stays, with one."""
+    """The best candidate of each row, the first of equal ones; the axis of candidates stays, with
+    one.
+    """
     index = jnp.argmax(candidates.scores, axis=1)[:, None].astype(jnp.int32)
     state, *rest = candidates
     return _Candidates(state.pick(index), *_take(rest, index))

@@ -1,7 +1,8 @@
-"""Dialogues of many episodes at once; their keys and values are kept in every trunk while the texts grow.
+"""Dialogues of many episodes at once; their keys and values are kept in every trunk while the texts
+grow.
 
-One program writes an action in all trunks. The candidates of a row share its text, and the chosen one becomes part of the row
-without being run again.
+One program writes an action in all trunks. The candidates of a row share its text, and the chosen
+one becomes part of the row without being run again.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class TextSession:
             room = self._max_length - self._max_tokens - self._prefix
             texts = [text[-room:] for text in texts]
         common = [
-            _common_tokens(old, new, self._reads_means) for old, new in zip(self.texts, texts, strict=True)
+            _common_tokens(old, new, self._reads_means)
+            for old, new in zip(self.texts, texts, strict=True)
         ]
         unread = [text[count:] for count, text in zip(common, texts, strict=True)]
         longest = max(map(len, unread), default=0)
@@ -75,14 +77,18 @@ class TextSession:
             self._make_room(tokens.shape[1])
             shortens = any(count < len(old) for count, old in zip(common, self.texts, strict=True))
             keep = np.asarray(common, np.int32) + self._prefix
-            self._state = self._programs.read(self._params, self._state, tokens, valid, keep, shortens)
+            self._state = self._programs.read(
+                self._params, self._state, tokens, valid, keep, shortens
+            )
             self._slots += tokens.shape[1]
         self.texts = texts
 
     def write(self, keys: jax.Array, rows: np.ndarray) -> Actions:
         """Appends an action to each text of `rows` (bool [B]); `keys` [B] are for the draws."""
         self._make_room(self._max_tokens)
-        self._state, written = self._programs.write(self._params, self._state, keys, jnp.asarray(rows))
+        self._state, written = self._programs.write(
+            self._params, self._state, keys, jnp.asarray(rows)
+        )
         self._slots += self._max_tokens
         actions = Actions(*jax.tree.map(np.asarray, written))
         for text, tokens, valid in zip(self.texts, actions.tokens, actions.valid, strict=True):
@@ -95,7 +101,9 @@ class TextSession:
         self.texts = [self.texts[index] for index in indices]
 
     def _make_room(self, count: int) -> None:
-        """Makes sure that `count` further slots are free: drops padding, and doubles the capacity where that does not do."""
+        """Makes sure that `count` further slots are free: drops padding, and doubles the capacity
+        where that does not do.
+        """
         if self._slots + count <= self._capacity:
             return
         used = self._prefix + max(map(len, self.texts), default=0)

@@ -31,7 +31,9 @@ FOLDER = "candidates"
 
 
 class Proposer:
-    """Candidates of texts, from the cache or drawn from the policy; they depend on the text and the seed alone."""
+    """Candidates of texts, from the cache or drawn from the policy; they depend on the text and the
+    seed alone.
+    """
 
     def __init__(
         self,
@@ -65,7 +67,9 @@ class Proposer:
 
     def _key(self, text: np.ndarray) -> bytes:
         words = np.asarray(text, "<i4").tobytes()
-        return hashlib.blake2b(words, digest_size=KEY_BYTES, salt=self._seed.to_bytes(8, "little")).digest()
+        return hashlib.blake2b(
+            words, digest_size=KEY_BYTES, salt=self._seed.to_bytes(8, "little")
+        ).digest()
 
     def of(self, texts: Sequence[np.ndarray]) -> list[CachedCandidates]:
         """The candidates of each text, int32 [T]."""
@@ -86,7 +90,9 @@ class Proposer:
         return [entries[key] for key in keys]
 
     def _draw(self, texts: Mapping[bytes, np.ndarray], width: int) -> dict[bytes, CachedCandidates]:
-        """Draws candidates of a few texts of similar length, in a program of constant batch size, so that none depends on the others."""
+        """Draws candidates of a few texts of similar length, in a program of constant batch size,
+        so that none depends on the others.
+        """
         rows = [text.tolist() for text in texts.values()]
         rows += [rows[-1]] * (self._together - len(rows))
         words = [np.frombuffer(key[:8], np.uint32) for key in texts]
@@ -95,15 +101,19 @@ class Proposer:
         written = jax.device_get(self._write(self._params, tokens, valid, np.stack(words)))
         entries = {}
         for row, key in enumerate(texts):
-            entries[key] = CachedCandidates(written.means[row], written.log_probs[row], written.counts[row])
+            entries[key] = CachedCandidates(
+                written.means[row], written.log_probs[row], written.counts[row]
+            )
             self._cache.add(key, entries[key])
         return entries
 
 
 class CandidateBatches:
-    """The batches of `inner` with candidates of states of `width` D; `seed` is that of the random states.
+    """The batches of `inner` with candidates of states of `width` D; `seed` is that of the random
+    states.
 
-    With `sums`, candidates have the sum of their states, not the mean, in the first pass over the data (`compat.chai_scores`).
+    With `sums`, candidates have the sum of their states, not the mean, in the first pass over the
+    data (`compat.chai_scores`).
     """
 
     def __init__(
@@ -148,12 +158,16 @@ class CandidateBatches:
         return with_candidates
 
     def _of(self, batch: TextBatch, part: str, number: int, sums: bool) -> Candidates:
-        """The candidates of a batch [B, ...]; zeros at states that a dialogue does not have, and at its end."""
+        """The candidates of a batch [B, ...]; zeros at states that a dialogue does not have, and at
+        its end.
+        """
         rows, states = batch.state_positions.shape
         exists = np.concatenate([batch.action_mask, np.zeros((rows, 1), bool)], axis=1)
         exists[:, 1:] |= batch.action_mask & (batch.terminals[:, 1:] == 0)
         indices = np.argwhere(exists)
-        texts = [batch.tokens[row, : batch.state_positions[row, state] + 1] for row, state in indices]
+        texts = [
+            batch.tokens[row, : batch.state_positions[row, state] + 1] for row, state in indices
+        ]
         means = np.zeros((rows, states, self._proposer.count, self._width), np.float32)
         log_probs = np.zeros(means.shape[:3], np.float32)
         for (row, state), entry in zip(indices, self._proposer.of(texts), strict=True):
@@ -172,7 +186,9 @@ def with_candidates(
     batches: tuple[DialogueBatches, DialogueBatches],
     stopped: Callable[[], bool],
 ) -> tuple[CandidateBatches, CandidateBatches]:
-    """Adds candidates of the run's policy, which is frozen, to its batches; their cache is in `workdir` or `candidates.folder`."""
+    """Adds candidates of the run's policy, which is frozen, to its batches; their cache is in
+    `workdir` or `candidates.folder`.
+    """
     settings = config.candidates
     width = agent.model.config.width
     seed = seeds.derive(config.seed, "candidates") % 2**63
@@ -193,7 +209,9 @@ def with_candidates(
     proposer = Proposer(agent.model, policy, marks.pad, marks.action_end, settings, seed, cache)
 
     def with_proposals(inner: DialogueBatches) -> CandidateBatches:
-        return CandidateBatches(inner, proposer, width, config.seed, config.compat.chai_scores, stopped)
+        return CandidateBatches(
+            inner, proposer, width, config.seed, config.compat.chai_scores, stopped
+        )
 
     training, held_out = batches
     return with_proposals(training), with_proposals(held_out)

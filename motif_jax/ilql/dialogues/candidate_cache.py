@@ -1,4 +1,6 @@
-"""A file of bounded size for computed candidates: new entries replace the oldest, and a kill loses at most the last write."""
+"""A file of bounded size for computed candidates: new entries replace the oldest, and a kill loses
+at most the last write.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ KEY_BYTES = 16
 
 
 class CachedCandidates(NamedTuple):
-    """The candidates of a text: means float32 [N, D], log-probabilities float32 [N], numbers of tokens int32 [N]."""
+    """The candidates of a text: means float32 [N, D], log-probabilities float32 [N], numbers of
+    tokens int32 [N].
+    """
 
     means: np.ndarray
     log_probs: np.ndarray
@@ -27,9 +31,11 @@ class CachedCandidates(NamedTuple):
 
 
 class CandidateCache:
-    """Records of N = `count` candidates of D = `width` in a ring of a file in `folder`, of at most `mebibytes`.
+    """Records of N = `count` candidates of D = `width` in a ring of a file in `folder`, of at most
+    `mebibytes`.
 
-    Several processes may open it. Entries that another process overwrote, or of other settings (`about`), are not found.
+    Several processes may open it. Entries that another process overwrote, or of other settings
+    (`about`), are not found.
     """
 
     def __init__(
@@ -49,12 +55,15 @@ class CandidateCache:
         allowed = f"at least {-(-record.itemsize // 2**20)}, one state's candidates"
         checks.require(self.capacity > 0, "candidates.cache_mebibytes", mebibytes, allowed)
         # A record of another `about` fails the check, as a torn one does.
-        self._salt = zlib.crc32(json.dumps({**about, "shape": [count, width]}, sort_keys=True).encode())
+        self._salt = zlib.crc32(
+            json.dumps({**about, "shape": [count, width]}, sort_keys=True).encode()
+        )
         self._path = folder / "candidates.bin"
         size = self.capacity * record.itemsize
         if not self._path.exists() or self._path.stat().st_size != size:
             _make(self._path, size)
-        # Memory-mapped for reading only: on a full disk a write to mapped memory would kill the process.
+        # Memory-mapped for reading only: on a full disk a write to mapped memory would kill the
+        # process.
         self._file = open(self._path, "r+b", buffering=0, opener=regular_file)  # noqa: SIM115 - closed by the finalizer
         weakref.finalize(self, self._file.close)
         self._records = np.memmap(self._file, record, "r", shape=(self.capacity,))
@@ -62,7 +71,8 @@ class CandidateCache:
         order = np.argsort(sequences, kind="stable")
         order = order[sequences[order] > 0]
         keys = self._records["key"]
-        self._index = {bytes(keys[record]): int(record) for record in order}  # the newest of equal keys
+        # the newest of equal keys
+        self._index = {bytes(keys[record]): int(record) for record in order}
         self._written = int(sequences.max(initial=0))
 
     def find(self, key: bytes) -> CachedCandidates | None:

@@ -1,4 +1,6 @@
-"""Pads tokenised dialogues to batches of tokens, states, actions and rewards (Snell et al. 2022, `collate`)."""
+"""Pads tokenised dialogues to batches of tokens, states, actions and rewards (Snell et al. 2022,
+`collate`).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ class Quirks:
     """Quirks of the published code, all off by default.
 
     Attributes:
-      padded_positions: a truncated dialogue that is shorter than the longest of its micro-batch has one more action that counts;
-        a dialogue without actions has a weight at position 0 (`compat.ilql_padded_positions`).
-      whole_rewards: truncates rewards of utterances to integers (`compat.ilql_utterance_int_reward`).
+      padded_positions: a truncated dialogue that is shorter than the longest of its micro-batch has
+        one more action that counts; a dialogue without actions has a weight at position 0
+        (`compat.ilql_padded_positions`).
+      whole_rewards: truncates rewards of utterances to integers
+          (`compat.ilql_utterance_int_reward`).
       utterances_by_tokens: `max_len` keeps equally many states of utterances and of tokens
         (`compat.ilql_utterance_truncation`).
     """
@@ -39,10 +43,11 @@ class ActionSteps(NamedTuple):
 
 
 def truncated(item: TokenItem, max_len: int | None, quirks: Quirks) -> TokenItem:
-    """The first `max_len` tokens of an item; its last state is the one after its last remaining action.
+    """The first `max_len` tokens of an item; its last state is the one after its last remaining
+    action.
 
-    With `quirks.utterances_by_tokens`, states of removed tokens point to the last remaining token. (The published code reads
-    their old positions and fails.)
+    With `quirks.utterances_by_tokens`, states of removed tokens point to the last remaining token.
+    (The published code reads their old positions and fails.)
     """
     if max_len is None or len(item.tokens) <= max_len:
         return item
@@ -59,7 +64,9 @@ def truncated(item: TokenItem, max_len: int | None, quirks: Quirks) -> TokenItem
         action_indices=item.action_indices[:actions],
         rewards=item.rewards[:actions],
         terminals=item.terminals[:states],
-        utterance_state_indices=np.minimum(item.utterance_state_indices[:utterance_states], max_len - 1),
+        utterance_state_indices=np.minimum(
+            item.utterance_state_indices[:utterance_states], max_len - 1
+        ),
         utterance_action_indices=item.utterance_action_indices[:utterances],
         utterance_rewards=item.utterance_rewards[:utterances],
         utterance_terminals=item.utterance_terminals[:utterance_states],
@@ -74,7 +81,8 @@ def steps(
     Args:
       by_utterance: an action is an utterance; else a token.
       width: at least the number of actions of any item.
-      micro_batches: the parts of equal size that B items are divided into; `quirks.padded_positions` asks.
+      micro_batches: the parts of equal size that B items are divided into;
+          `quirks.padded_positions` asks.
     """
     count = len(items)
     prefix = "utterance_" if by_utterance else ""
@@ -99,7 +107,8 @@ def steps(
 
     action_mask = np.arange(width) < action_counts[:, None]
     if quirks.padded_positions:
-        # The published arrays of a micro-batch are as wide as its longest dialogue; the width here may be larger.
+        # The published arrays of a micro-batch are as wide as its longest dialogue; the width here
+        # may be larger.
         longest = action_counts.reshape(micro_batches, -1).max(axis=1, initial=0)
         limits = np.repeat(longest, count // micro_batches)[:, None]
         action_mask = (terminals[:, :width] == 0) & (np.arange(width) < limits)

@@ -1,4 +1,6 @@
-"""Collects dialogues: worker processes draw parts, each from the seed and its number alone, which become one file."""
+"""Collects dialogues: worker processes draw parts, each from the seed and its number alone, which
+become one file.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ _PART = re.compile(r"\d{8}\.parquet")
 
 @dataclass(frozen=True)
 class DialoguePlan:
-    """A collection of `count` dialogues (or groups) in parts of `size`; draws follow from the seed and the part's number."""
+    """A collection of `count` dialogues (or groups) in parts of `size`; draws follow from the seed
+    and the part's number.
+    """
 
     task: str
     options: Mapping[str, Any]
@@ -53,7 +57,9 @@ class DialoguePlan:
 
 
 class DialogueRecorder:
-    """A worker process that draws and writes a part for each number; it answers with the number of failed requests to a server."""
+    """A worker process that draws and writes a part for each number; it answers with the number of
+    failed requests to a server.
+    """
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         self._plan: DialoguePlan = setup["plan"]
@@ -89,13 +95,16 @@ def collect(
     finish: Callable[[Path], None] = lambda folder: None,
     inputs: Mapping[str, Any] = MappingProxyType({}),
 ) -> bool:
-    """Draws what is missing, writes dialogues.parquet, calls `finish`, writes dialogues.json; False when stopped before that.
+    """Draws what is missing, writes dialogues.parquet, calls `finish`, writes dialogues.json; False
+    when stopped before that.
 
     Args:
-      inputs: what determines the dialogues besides the plan, JSON-able: digests of the task's files.
+      inputs: what determines the dialogues besides the plan, JSON-able: digests of the task's
+          files.
 
     Raises:
-      UserError: `MAX_DEATHS` processes died of the same part, or `inputs` changed since the first part was drawn.
+      UserError: `MAX_DEATHS` processes died of the same part, or `inputs` changed since the first
+          part was drawn.
     """
     staging = Path(plan.folder)
     staging.mkdir(parents=True, exist_ok=True)
@@ -105,12 +114,16 @@ def collect(
     failures = sum(parquet.about(_part_path(staging, part)).get("failures", 0) for part in done)
 
     def lost(part: int) -> None:
-        raise UserError(f"{MAX_DEATHS} processes died while they drew part {part}: see their output above")
+        raise UserError(
+            f"{MAX_DEATHS} processes died while they drew part {part}: see their output above"
+        )
 
     jobs = [part for part in range(plan.parts) if part not in done]
     drawn = sum(len(plan.span(part)) for part in done)
     with Progress(plan.count, "dialogues", "collect", drawn) as progress:
-        answers = run_jobs(DialogueRecorder, {"plan": plan}, jobs, workers, stop, lost, plan.patient)
+        answers = run_jobs(
+            DialogueRecorder, {"plan": plan}, jobs, workers, stop, lost, plan.patient
+        )
         for part, failed in answers:
             done.add(part)
             drawn += len(plan.span(part))

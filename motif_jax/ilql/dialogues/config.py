@@ -10,6 +10,8 @@ class TokenRewardSection:
     """Rewards of the tokens of actions."""
 
     constant: float = plain_key(0.0, "reward of every token of an action")
-    file: str | None = plain_key(None, "JSON file {token: value} of rewards, in place of the constant")
+    file: str | None = plain_key(
+        None, "JSON file {token: value} of rewards, in place of the constant"
+    )
     scale: float = plain_key(1.0, "factor on the values of the file")
     shift: float = plain_key(0.0, "amount that is added to the scaled values")

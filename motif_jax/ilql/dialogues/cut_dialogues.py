@@ -1,4 +1,6 @@
-"""Counts the dialogues that the limit of tokens cuts so short that nothing is learned from them, and says so in one line."""
+"""Counts the dialogues that the limit of tokens cuts so short that nothing is learned from them,
+and says so in one line.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,17 @@ def count(items: Iterable[TokenItem], layout: ItemLayout) -> CutDialogues:
 
 
 def count_chosen(dataset: TokensDataset, chosen: np.ndarray, layout: ItemLayout) -> CutDialogues:
-    """Counts the items `chosen` int64 [N] of a dataset of tokens; reads those alone that are longer than the limit."""
+    """Counts the items `chosen` int64 [N] of a dataset of tokens; reads those alone that are longer
+    than the limit.
+    """
     kinds = np.asarray(dataset.token_columns["kinds"])
     acting = np.r_[0, np.cumsum(kinds > 0)]
     actions = acting[dataset.offsets[1:]] - acting[dataset.offsets[:-1]]
     silent = int((actions[chosen] == 0).sum())
     long = (
-        np.zeros(0, np.int64) if layout.max_len is None else chosen[dataset.lengths[chosen] > layout.max_len]
+        np.zeros(0, np.int64)
+        if layout.max_len is None
+        else chosen[dataset.lengths[chosen] > layout.max_len]
     )
     counts = count((token_columns.item_of(dataset, int(index)) for index in long), layout)
     return counts._replace(total=len(chosen), silent=silent)
@@ -53,25 +59,33 @@ def _actions(item: TokenItem, layout: ItemLayout) -> int:
 
 
 def _begins(layout: ItemLayout) -> str:
-    """Where the part of a dialogue begins that something is learned from: an action that is cut off counts by tokens."""
+    """Where the part of a dialogue begins that something is learned from: an action that is cut off
+    counts by tokens.
+    """
     return "the state after their first action" if layout.by_utterance else "their first action"
 
 
 def say(config: TextConfig, layout: ItemLayout, counts: CutDialogues, source: str) -> None:
-    """Prints a line on stderr about dialogues that are not used, or not as a whole; `source` names the data."""
+    """Prints a line on stderr about dialogues that are not used, or not as a whole; `source` names
+    the data.
+    """
     parts = []
     if counts.unused:
         parts.append(
             f"{counts.unused:,} of {counts.total:,} dialogues are cut before {_begins(layout)} and teach nothing"
         )
     if counts.shortened:
-        parts.append(f"{counts.shortened:,} of {counts.total:,} dialogues are cut and lose later actions")
+        parts.append(
+            f"{counts.shortened:,} of {counts.total:,} dialogues are cut and lose later actions"
+        )
     if parts:
         limit = f"the model's {layout.max_len} positions (config.network.max_length)"
         if config.max_len == layout.max_len:
             limit = f"config.max_len={layout.max_len}"
         parts[-1] += f": {limit}"
     if counts.silent:
-        parts.append(f"{counts.silent:,} of {counts.total:,} dialogues have no action and teach nothing")
+        parts.append(
+            f"{counts.silent:,} of {counts.total:,} dialogues have no action and teach nothing"
+        )
     if parts:
         print(f"note: {source}: {'; '.join(parts)}", file=sys.stderr, flush=True)

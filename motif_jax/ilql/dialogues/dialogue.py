@@ -17,7 +17,8 @@ TOOL = "tool"
 class Dialogue(NamedTuple):
     """One dialogue (a trajectory of Snell et al. 2022)."""
 
-    texts: tuple[str, ...]  # the utterances in order, the agent's (actions) and the environment's (states)
+    # the utterances in order, the agent's (actions) and the environment's (states)
+    texts: tuple[str, ...]
     rewards: tuple[float | None, ...]  # one per utterance; None for the environment's
     terminal: bool  # False if the dialogue was truncated
     meta: Mapping[str, Any] = {}
@@ -31,8 +32,9 @@ class Dialogue(NamedTuple):
 class Dialogues(Sequence[Dialogue]):
     """N dialogues as columns; indexing gives a `Dialogue`.
 
-    Dialogue i has the utterances starts[i] to starts[i + 1], of int64 [N + 1]. `texts` are [utterances] of str, `rewards`
-    float64, 0 where `actions`, bool, is False; `terminals` are bool [N], `metas` [N] of str, each a JSON object.
+    Dialogue i has the utterances starts[i] to starts[i + 1], of int64 [N + 1]. `texts` are
+    [utterances] of str, `rewards` float64, 0 where `actions`, bool, is False; `terminals` are bool
+    [N], `metas` [N] of str, each a JSON object.
     """
 
     def __init__(
@@ -109,12 +111,14 @@ class Dialogues(Sequence[Dialogue]):
 
 
 def share_of(count: int, share: float) -> int:
-    """A `share` of `count`, rounded down: 29 of 100 for 0.29, although the product of floats is below 29."""
+    """A `share` of `count`, rounded down: 29 of 100 for 0.29, although the product of floats is
+    below 29.
+    """
     return int(count * share + 1e-9)
 
 
-# An endless source of dialogues: (rng, count, first) -> the next `count` dialogues, or groups of related ones, numbered from
-# `first` in their `meta`; they depend only on `rng`.
+# An endless source of dialogues: (rng, count, first) -> the next `count` dialogues, or groups of
+# related ones, numbered from `first` in their `meta`; they depend only on `rng`.
 DialogueStream = Callable[[np.random.Generator, int, int], Dialogues]
 
 

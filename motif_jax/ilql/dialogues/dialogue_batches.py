@@ -64,7 +64,8 @@ class ItemLayout:
         action_counts = np.array([len(item.action_indices) for item in items])
         policy_mask = np.arange(max_tokens) < action_counts[:, None]
         if self.quirks.padded_positions and not self.by_utterance:
-            # Dialogues without actions have a weight at position 0, rows without a dialogue have none.
+            # Dialogues without actions have a weight at position 0, rows without a dialogue have
+            # none.
             policy_mask[:, :1] |= (action_counts[:, None] == 0) & valid[:, :1]
 
         steps = by_token
@@ -75,8 +76,12 @@ class ItemLayout:
             for row, item in enumerate(items):
                 utterances = np.searchsorted(item.utterance_action_indices, item.action_indices + 1)
                 # Tokens of an utterance whose end was cut off have no value.
-                policy_mask[row, : len(utterances)] &= utterances < len(item.utterance_action_indices)
-                action_of_token[row, : len(utterances)] = np.minimum(utterances, max(max_utterances - 1, 0))
+                policy_mask[row, : len(utterances)] &= utterances < len(
+                    item.utterance_action_indices
+                )
+                action_of_token[row, : len(utterances)] = np.minimum(
+                    utterances, max(max_utterances - 1, 0)
+                )
         return TextBatch(
             tokens=tokens,
             valid=valid,
@@ -97,7 +102,9 @@ class ItemLayout:
 
 
 class ListBatches(BucketBatches):
-    """Batches of the items `chosen` int64 [N] of a dataset of tokens (`token_columns`); `group`, `by_length`: see `BucketBatches`."""
+    """Batches of the items `chosen` int64 [N] of a dataset of tokens (`token_columns`); `group`,
+    `by_length`: see `BucketBatches`.
+    """
 
     def __init__(
         self,
@@ -118,7 +125,9 @@ class ListBatches(BucketBatches):
         self._action_widths = self._measure_widths(np.asarray(dataset.token_columns["kinds"]))
 
     def _measure_widths(self, kinds: np.ndarray) -> dict[int, tuple[int, int]]:
-        """For each width of rows how many action tokens and how many utterances a row has at most: one program for each width."""
+        """For each width of rows how many action tokens and how many utterances a row has at most:
+        one program for each width.
+        """
         firsts = self.dataset.offsets[:-1][self._chosen]
         stops = firsts + self.lengths
         tokens_before = np.r_[0, np.cumsum(kinds > 0)]
@@ -146,7 +155,9 @@ class ListBatches(BucketBatches):
             if item < 0:
                 rows.append(_EMPTY_ITEM)
             else:
-                rows.append(self._layout.cut(token_columns.item_of(self.dataset, int(self._chosen[item]))))
+                rows.append(
+                    self._layout.cut(token_columns.item_of(self.dataset, int(self._chosen[item])))
+                )
         max_tokens, max_utterances = self._action_widths[width]
         return self._layout.batch(rows, width, max_tokens, max_utterances)
 
@@ -154,8 +165,8 @@ class ListBatches(BucketBatches):
 class StreamBatches:
     """Batches drawn from a stream, for each step with a generator of its own.
 
-    Dialogues that `accepts` rejects are drawn again. A stream may yield groups of dialogues: if a group has too many, some are
-    chosen at random.
+    Dialogues that `accepts` rejects are drawn again. A stream may yield groups of dialogues: if a
+    group has too many, some are chosen at random.
     """
 
     # A stream has no end, and no dialogue comes twice.
@@ -180,12 +191,16 @@ class StreamBatches:
         self._accepts = accepts
 
     def batches(self, first: int, count: int) -> TextBatch:
-        """The batches of steps `first` to `first + count`, with an axis of steps in front; they depend on the seed and the step alone."""
+        """The batches of steps `first` to `first + count`, with an axis of steps in front; they
+        depend on the seed and the step alone.
+        """
         groups = [self._draw(step) for step in range(first, first + count)]
         items = [item for group in groups for item in group]
         width = bucket(max(len(item.tokens) for item in items), self._layout.max_len)
         tokens = bucket(max(1, *(len(item.action_indices) for item in items)), width)
-        utterances = bucket(max(1, *(len(item.utterance_action_indices) + 1 for item in items)), width)
+        utterances = bucket(
+            max(1, *(len(item.utterance_action_indices) + 1 for item in items)), width
+        )
         return stacked([self._layout.batch(group, width, tokens, utterances) for group in groups])
 
     def _draw(self, step: int) -> list[TokenItem]:
@@ -195,13 +210,16 @@ class StreamBatches:
         while len(items) < self.batch_size:
             missing = self.batch_size - len(items)
             drawn = list(self._stream(rng, missing, 0))
-            accepted = [dialogue for dialogue in drawn if self._accepts is None or self._accepts(dialogue)]
+            accepted = [
+                dialogue for dialogue in drawn if self._accepts is None or self._accepts(dialogue)
+            ]
             misses = 0 if accepted else misses + max(1, len(drawn))
             if misses > _MAX_MISSES:
                 raise UserError(
                     f"config.filter: none of {misses:,} dialogues in a row passes it: choose a lower cutoff"
                 )
-            if len(accepted) > missing:  # otherwise the first of several groups would give all dialogues
+            # otherwise the first of several groups would give all dialogues
+            if len(accepted) > missing:
                 chosen = rng.choice(len(accepted), missing, replace=False)
                 accepted = [accepted[index] for index in chosen]
             for dialogue in accepted:
@@ -211,7 +229,9 @@ class StreamBatches:
 
     def all_batches(self, max_batches: int) -> list[TextBatch]:
         """The batches of the first `max_batches` steps, for a measurement."""
-        return [jax.tree.map(lambda leaf: leaf[0], self.batches(step, 1)) for step in range(max_batches)]
+        return [
+            jax.tree.map(lambda leaf: leaf[0], self.batches(step, 1)) for step in range(max_batches)
+        ]
 
 
 DialogueBatches = ListBatches | StreamBatches

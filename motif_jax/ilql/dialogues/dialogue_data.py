@@ -1,4 +1,6 @@
-"""Dialogues of a training: a dataset that is tokenised once into the run folder, or a task's stream."""
+"""Dialogues of a training: a dataset that is tokenised once into the run folder, or a task's
+stream.
+"""
 
 from __future__ import annotations
 
@@ -11,148 +13,39 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core import config as checks
-from motif_jax.core import digests, entry_points, seeds
+from motif_jax.core import digests, seeds
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import read_json
 from motif_jax.core.training.run_files import FILE_OF
 from motif_jax.ilql.agent import agent_folder
-from motif_jax.ilql.agent.agent_folder import TOKENIZER, vocabulary_digest
-from motif_jax.ilql.config import DialogueFilter, InitialParameters, TextConfig
+from motif_jax.ilql.agent.agent_folder import vocabulary_digest
+from motif_jax.ilql.config import DialogueFilter, TextConfig
 from motif_jax.ilql.dialogues import cut_dialogues, files, token_columns, token_rewards
 from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues, share_of
-from motif_jax.ilql.dialogues.dialogue_batches import DialogueBatches, ItemLayout, ListBatches, StreamBatches
+from motif_jax.ilql.dialogues.dialogue_batches import (
+    DialogueBatches,
+    ItemLayout,
+    ListBatches,
+    StreamBatches,
+)
+from motif_jax.ilql.dialogues.dialogue_source import DialogueSource
 from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
 from motif_jax.ilql.methods.text_methods import rule_of
-from motif_jax.ilql.tasks import own_turns, registry
-from motif_jax.ilql.tasks.contract import TextTask
+from motif_jax.ilql.tasks import registry
 from motif_jax.lm.held_out import HeldOut
-from motif_jax.lm.text import fetch
 from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.token_data.writer import TokensWriter
 from motif_jax.lm.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
 
-# What `collect_text` writes beside its dialogues.
-_META = "dialogues.json"
-# The task of a user's own dialogues.
-RECORDED = "dialogues"
 # Dialogues that are checked before the dataset is tokenised.
 _SAMPLE = 64
 
 
-class DialogueSource(NamedTuple):
-    """The source of dialogues, before anything is read; task and options are of `ilql.tasks.registry.make`."""
-
-    task: str
-    options: Mapping[str, Any]
-    path: Path | None  # None: dialogues are drawn from the task's stream
-    held_out: Path | None  # None: a share of those in `path`
-    attach: Callable[[TextTask], TextTask] = lambda task: task  # gives it the text scorer that it needs
-
-
-def source_of(config: TextConfig) -> DialogueSource:
-    """The source of a run's dialogues. Data of `collect_text` have their task's options, which `config.options` overrides."""
-    path = files.find(config.data, "data") if config.data else None
-    held_out = files.find(config.held_out.data, "held_out.data") if config.held_out.data else None
-    if held_out is not None and path is None:
-        raise UserError(
-            f"config.held_out.data={config.held_out.data}: must be None without config.data: held-out dialogues come from the stream"
-        )
-    user_options = registry.json_options(config.options)
-    options: dict[str, Any] = {}
-    if path is not None and path.name != _META and (path.parent / _META).is_file():
-        options = _collected_options(config, path.parent)
-    if rule_of(config.method.name).online and config.initial.policy:
-        options = agent_folder.options_for(config.task, config.initial.policy, "initial.policy")
-    if config.task == RECORDED:
-        if path is not None:
-            options["data"] = str(path)
-        if config.network.checkpoint and not user_options.get("tokenizer"):
-            options["tokenizer"] = _tokenizer_of(config.network.checkpoint)
-    options |= _initial_tokenizer(config.initial)
-    options = registry.overlaid(config.task, options, user_options)
-    if config.task == RECORDED:
-        if "turns" in user_options:
-            raise UserError("config.options: must be without turns: --config.turns says which")
-        options["turns"] = _turns_of(config, options)
-    elif config.turns == own_turns.OWN:
-        raise UserError(
-            f"config.turns={config.turns}: must be {own_turns.AUTO} or {own_turns.NEW} with config.task={config.task}: only the task {RECORDED} "
-            "has a chat model's own turns"
-        )
-    return DialogueSource(config.task, options, path, held_out)
-
-
-def _tokenizer_of(checkpoint: str) -> str:
-    """The folder of a language model with a tokenizer; UserError without one."""
-    folder = fetch(checkpoint, "network.checkpoint")
-    if not (folder / TOKENIZER).is_file():
-        raise UserError(f"config.network.checkpoint={checkpoint}: must be a language model with {TOKENIZER}")
-    return str(folder)
-
-
-def _turns_of(config: TextConfig, options: Mapping[str, Any]) -> str:
-    """What `config.turns` comes to: the turns of the run that training begins from, or those that the tokenizer has."""
-    for key, run in dataclasses.asdict(config.initial).items():
-        if run:
-            about = agent_folder.describe(run, f"initial.{key}")
-            turns: str = about["options"].get("turns", own_turns.NEW)
-            allowed = f"{own_turns.AUTO}, or {turns} as in config.initial.{key}={run}"
-            checks.require_key(config, "turns", config.turns in (own_turns.AUTO, turns), allowed)
-            return turns
-    return own_turns.choose(config.turns, options.get("tokenizer", "")).turns
-
-
-def turns_in_words(config: TextConfig, source: DialogueSource) -> str:
-    """What surrounds the utterances of the task `dialogues`, for the first line of a run; '' for other tasks."""
-    if config.task != RECORDED:
-        return ""
-    if source.options["turns"] == own_turns.OWN:
-        return "turns: the model's own, by its chat template"
-    reason = ""
-    if not any(dataclasses.asdict(config.initial).values()):
-        reason = own_turns.choose(config.turns, source.options.get("tokenizer", "")).reason
-    because = f" ({reason})" if reason else ""
-    return f"turns: between delimiters of dialogues{because}"
-
-
-def _collected_options(config: TextConfig, folder: Path) -> dict[str, Any]:
-    """The task's options that `collect_text` recorded in `folder`."""
-    meta = folder / _META
-    collected = read_json(meta, "collect it again").get("config", {})
-    if not isinstance(collected, dict):
-        raise UserError(f"{meta} is damaged (config is not an object): collect it again")
-    entry_points.note_source(meta, collected)
-    if config.task == RECORDED and "task" in collected:
-        collected = {}  # dialogues of any task may be learned as plain ones
-    if collected.get("task", config.task) != config.task:
-        raise UserError(
-            f"config.data={config.data}: are dialogues of the task {collected['task']}, config.task is {config.task}"
-        )
-    try:
-        options = dict(registry.options_of(collected)) if "task" in collected else {}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise UserError(
-            f"{meta} is damaged (config has no options of the task {config.task}): collect it again, or take that file out"
-        ) from None
-    if (folder / TOKENIZER).is_file() and not options.get("tokenizer", ""):
-        options["tokenizer"] = str(folder)
-    return options
-
-
-def _initial_tokenizer(initial: InitialParameters) -> dict[str, Any]:
-    """The option that names the tokenizer file of the initial run, if it has one."""
-    for key, run in dataclasses.asdict(initial).items():
-        if run:
-            folder = agent_folder.find(run, f"initial.{key}")
-            if (folder / TOKENIZER).is_file():
-                return {"tokenizer": str(folder)}
-    return {}
-
-
 def token_reward_of(settings: TokenRewardSection) -> TokenReward:
-    """The reward of each token of an action: a constant, or a file's values. UserError: the file is not such a file."""
+    """The reward of each token of an action: a constant, or a file's values. UserError: the file is
+    not such a file.
+    """
     if settings.file:
         return token_rewards.from_file(settings.file, settings.scale, settings.shift)
     return token_rewards.constant(settings.constant)
@@ -165,14 +58,19 @@ def split_tokens(
     folder: Path,
     stopped: Callable[[], bool],
 ) -> dict[str, TokensDataset] | None:
-    """Tokenises dialogues into `folder`, or resumes: the datasets by part, or None after a request to stop."""
+    """Tokenises dialogues into `folder`, or resumes: the datasets by part, or None after a request
+    to stop.
+    """
     assert source.path is not None
     dialogues = files.read(source.path)
     paths = [source.path]
     if source.held_out is None:
         held_out_dialogues = Dialogues.of(())
-        # All dialogues of a group are held out or none: an expert's game and its branches share their beginning.
-        is_held_out = HeldOut.of(config.held_out.share, config.seed).holds(_group_numbers(dialogues))
+        # All dialogues of a group are held out or none: an expert's game and its branches share
+        # their beginning.
+        is_held_out = HeldOut.of(config.held_out.share, config.seed).holds(
+            _group_numbers(dialogues)
+        )
     else:
         held_out_dialogues = files.read(source.held_out)
         is_held_out = np.zeros(len(dialogues), bool)
@@ -181,7 +79,9 @@ def split_tokens(
         paths.append(Path(config.token_reward.file))
 
     def numbered() -> Iterator[tuple[str, tuple[int, Dialogue, str]]]:
-        """(Part, (number in it, dialogue, key of its file)): the training part first, as `Tokenisation.split` reads them."""
+        """(Part, (number in it, dialogue, key of its file)): the training part first, as
+        `Tokenisation.split` reads them.
+        """
         for number, index in enumerate(np.flatnonzero(~is_held_out)):
             yield TRAIN, (number, dialogues[int(index)], "data")
         for number, index in enumerate(np.flatnonzero(is_held_out)):
@@ -217,7 +117,9 @@ def split_tokens(
 
 
 def _group_numbers(dialogues: Dialogues) -> np.ndarray:
-    """The group of each dialogue, int64 [N]: those with one `group` in their `meta` share a number."""
+    """The group of each dialogue, int64 [N]: those with one `group` in their `meta` share a
+    number.
+    """
     numbers: dict[str, int] = {}
     groups = np.zeros(len(dialogues), np.int64)
     for index, meta in enumerate(dialogues.metas):
@@ -234,11 +136,15 @@ def _tokenise(
     try:
         return tokenise(dialogue, tokenizer, token_reward)
     except (ValueError, KeyError) as error:
-        raise UserError(f"config.{key}: dialogue {number} does not fit the task's tokens: {error}") from None
+        raise UserError(
+            f"config.{key}: dialogue {number} does not fit the task's tokens: {error}"
+        ) from None
 
 
 def chosen_items(filters: DialogueFilter, dataset: TokensDataset) -> np.ndarray:
-    """The items that pass, int64 [N]: those with the highest or lowest returns, and of them from a cutoff on; UserError for none."""
+    """The items that pass, int64 [N]: those with the highest or lowest returns, and of them from a
+    cutoff on; UserError for none.
+    """
     returns = np.asarray(dataset.item_columns["return"])
     chosen = np.arange(len(returns))
     if filters.top < 1 or filters.bottom < 1:
@@ -265,7 +171,9 @@ def require_any_action(config: TextConfig, dialogues: Dialogues, key: str) -> No
 def require_actions(
     config: TextConfig, tokenizer: TextTokenizer, dialogues: Dialogues, layout: ItemLayout, key: str
 ) -> None:
-    """Requires that the first dialogues of the config's `key` fit the task's tokens and have an action, not all cut off."""
+    """Requires that the first dialogues of the config's `key` fit the task's tokens and have an
+    action, not all cut off.
+    """
     require_any_action(config, dialogues, key)
     token_reward = token_reward_of(config.token_reward)
     indices = np.flatnonzero(dialogues.action_counts())[:_SAMPLE].tolist()
@@ -282,7 +190,9 @@ def require_actions(
 
 
 def longest_action(max_tokens: int | None, run: str | None) -> int:
-    """The tokens of an action in play at most: `max_tokens` of games.decode, else those of the initial run; UserError without either."""
+    """The tokens of an action in play at most: `max_tokens` of games.decode, else those of the
+    initial run; UserError without either.
+    """
     if max_tokens is None and run:
         max_tokens = agent_folder.describe(run, "initial.policy")["settings"].get("longest_action")
     is_valid = max_tokens is not None and max_tokens > 0
@@ -298,12 +208,17 @@ class Data(NamedTuple):
     batches: tuple[DialogueBatches, DialogueBatches] | None
     digests: dict[str, str]  # of what the dialogues were read from, by name
     amount: str  # size of the data, for messages
-    longest_action: int  # tokens of the longest action, `</a>` included; for a stream that of a sample
+    # tokens of the longest action, `</a>` included; for a stream that of a sample
+    longest_action: int
     options: Mapping[str, Any]  # of the task, with all files that it needs
 
 
 def open_data(
-    config: TextConfig, source: DialogueSource, workdir: Path, layout: ItemLayout, stopped: Callable[[], bool]
+    config: TextConfig,
+    source: DialogueSource,
+    workdir: Path,
+    layout: ItemLayout,
+    stopped: Callable[[], bool],
 ) -> Data | None:
     """The dialogues of a run; None after a request to stop."""
     task = registry.make(source.task, source.options)
@@ -341,7 +256,8 @@ def open_data(
         cut_dialogues.say(config, layout, counts, name)
     return Data(
         batches=(batches(TRAIN), batches(HELD_OUT)),
-        digests=vocabulary | {part: dataset.manifest["content"] for part, dataset in datasets.items()},
+        digests=vocabulary
+        | {part: dataset.manifest["content"] for part, dataset in datasets.items()},
         amount=f"{len(chosen[TRAIN]):,} dialogues to learn from, {len(chosen[HELD_OUT]):,} held out",
         longest_action=token_columns.longest_action(datasets[TRAIN]),
         options=source.options,
@@ -359,8 +275,12 @@ def _stream_data(
     layout: ItemLayout,
     vocabulary: dict[str, str],
 ) -> Data:
-    """Dialogues that are drawn while the training runs; a sample of them is checked and measured before."""
-    options = registry.make(source.task, source.options).prepare(config.kind, config.policy, workdir)
+    """Dialogues that are drawn while the training runs; a sample of them is checked and measured
+    before.
+    """
+    options = registry.make(source.task, source.options).prepare(
+        config.kind, config.policy, workdir
+    )
     task = source.attach(registry.make(source.task, options))
     tokenizer = task.tokenizer()
     stream = task.stream(config.kind, config.policy)
@@ -372,11 +292,14 @@ def _stream_data(
     sample = stream(seeds.rng(config.seed, "look"), _SAMPLE, 0)
     require_actions(config, tokenizer, sample, layout, "kind")
     items = [
-        _tokenise(dialogue, tokenizer, token_reward, number, "kind") for number, dialogue in enumerate(sample)
+        _tokenise(dialogue, tokenizer, token_reward, number, "kind")
+        for number, dialogue in enumerate(sample)
     ]
     counts = cut_dialogues.count(items, layout)
     cut_dialogues.say(config, layout, counts, f"the first dialogues of kind {config.kind}")
-    actions = [str(text) for text, is_action in zip(sample.texts, sample.actions, strict=True) if is_action]
+    actions = [
+        str(text) for text, is_action in zip(sample.texts, sample.actions, strict=True) if is_action
+    ]
 
     cutoff = config.filter.cutoff
 
@@ -385,7 +308,9 @@ def _stream_data(
 
     def batches(part: str) -> StreamBatches:
         seed = seeds.derive(config.seed, part)
-        return StreamBatches(stream, tokenizer, token_reward, layout, config.batch_size, seed, accepts)
+        return StreamBatches(
+            stream, tokenizer, token_reward, layout, config.batch_size, seed, accepts
+        )
 
     return Data(
         batches=(batches(TRAIN), batches(HELD_OUT)),

@@ -19,13 +19,17 @@ SUFFIXES = (".parquet", ".jsonl", ".json")
 
 
 def find(value: str, key: str) -> Path:
-    """The file of the config's `key`; for a folder its dialogues.parquet, or its only file of dialogues, else UserError."""
+    """The file of the config's `key`; for a folder its dialogues.parquet, or its only file of
+    dialogues, else UserError.
+    """
     path = Path(value)
     if path.is_dir() and (path / NAME).is_file():
         return path / NAME
     if path.is_dir():
         # A folder's .json may be anything.
-        files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES[:2] and file.is_file())
+        files = sorted(
+            file for file in path.iterdir() if file.suffix in SUFFIXES[:2] and file.is_file()
+        )
         if len(files) > 1:
             raise UserError(
                 f"config.{key}={value}: has {len(files)} files of dialogues, name one: {files[0].name}, ..."
@@ -40,7 +44,9 @@ def find(value: str, key: str) -> Path:
 
 
 def read(path: Path) -> Dialogues:
-    """Reads all dialogues of a file: our parquet, parquet with a column `messages`, or JSON lines; UserError without any."""
+    """Reads all dialogues of a file: our parquet, parquet with a column `messages`, or JSON lines;
+    UserError without any.
+    """
     try:
         if path.suffix == ".parquet":
             columns = pq.read_schema(Path(path).absolute()).names
@@ -62,5 +68,7 @@ def _read_messages(path: Path, columns: list[str]) -> Iterator[Dialogues]:
     for batch in bounded_parquet.batches(path, columns):
         # Values without a JSON form, such as a time, become text.
         rows = json.loads(json.dumps(batch.to_pylist(), default=str))
-        yield Dialogues.of(json_lines.parsed(row, f"{path}: row {n}") for n, row in enumerate(rows, first))
+        yield Dialogues.of(
+            json_lines.parsed(row, f"{path}: row {n}") for n, row in enumerate(rows, first)
+        )
         first += len(rows)

@@ -1,15 +1,18 @@
-"""A dialogue as tokens, with the indices of its actions by token and by utterance (Snell et al. 2022, `DataPoint`).
+"""A dialogue as tokens, with the indices of its actions by token and by utterance (Snell et al.
+2022, `DataPoint`).
 
-A dialogue begins with `<s>` if its first utterance is the environment's, or with `<a>` if it is the agent's. `</s>` and
-`</a>` end utterances, `</eod>` ends a terminal dialogue. Position i predicts token i + 1: an action's positions range from
-the delimiter before it to its last token, and `</a>` is its last token.
+A dialogue begins with `<s>` if its first utterance is the environment's, or with `<a>` if it is the
+agent's. `</s>` and `</a>` end utterances, `</eod>` ends a terminal dialogue. Position i predicts
+token i + 1: an action's positions range from the delimiter before it to its last token, and `</a>`
+is its last token.
 
-Example, one token per letter: the environment says "h", the agent says "go" and gets the reward 1, and the dialogue is terminal. Each
-entry stands below the position that it belongs to:
+Example, one token per letter: the environment says "h", the agent says "go" and gets the reward 1,
+and the dialogue is terminal. Each entry stands below the position that it belongs to:
 
     position                    0    1  2     3  4  5     6
     token                       <s>  h  </s>  g  o  </a>  </eod>
-    action_indices                      2     3  4                 each predicts the token to its right
+    action_indices                      2     3  4                 each predicts the token to its
+                                        right
     state_indices                       2     3  4        6
     rewards                             0     0  1
     terminals                           0     0  0        1
@@ -18,8 +21,8 @@ entry stands below the position that it belongs to:
     utterance_rewards                               1
     utterance_terminals                 0                 1
 
-A chat model's own turns have several tokens where these delimiters are one each (`Turns`). A dialogue whose next utterance is the
-agent's then ends with the opening of its turn.
+A chat model's own turns have several tokens where these delimiters are one each (`Turns`). A
+dialogue whose next utterance is the agent's then ends with the opening of its turn.
 """
 
 from __future__ import annotations
@@ -48,12 +51,15 @@ class Turns(NamedTuple):
     """The delimiter tokens around utterances.
 
     Attributes:
-      state_start: before the environment's utterance where it is the first, with the opening of its turn.
-      action_start: before the agent's utterance where it is the first, with the opening of its turn.
+      state_start: before the environment's utterance where it is the first, with the opening of its
+          turn.
+      action_start: before the agent's utterance where it is the first, with the opening of its
+          turn.
       state_open: before a later utterance of the environment.
       state_close: after every utterance of the environment.
       action_open: before a later utterance of the agent.
-      action_close: after `Delimiters.action_end`, which ends every utterance of the agent, where another utterance follows.
+      action_close: after `Delimiters.action_end`, which ends every utterance of the agent, where
+          another utterance follows.
     """
 
     state_start: tuple[int, ...]
@@ -64,7 +70,8 @@ class Turns(NamedTuple):
     action_close: tuple[int, ...]
 
 
-DELIMITER_TEXTS = ("<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")  # of the fields of `Delimiters`
+# of the fields of `Delimiters`
+DELIMITER_TEXTS = ("<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")
 
 
 class TextTokenizer(Protocol):
@@ -83,7 +90,9 @@ class TextTokenizer(Protocol):
 
 
 def turns_of(tokenizer: TextTokenizer) -> Turns:
-    """The tokenizer's attribute `turns`, where it has turns of several tokens, else one delimiter each."""
+    """The tokenizer's attribute `turns`, where it has turns of several tokens, else one delimiter
+    each.
+    """
     turns: Turns | None = getattr(tokenizer, "turns", None)
     if turns is not None:
         return turns
@@ -99,13 +108,17 @@ def turns_of(tokenizer: TextTokenizer) -> Turns:
 
 
 def system_start_of(tokenizer: TextTokenizer) -> tuple[int, ...] | None:
-    """What stands before a system message in a chat model's own turns, () for nothing; None without such turns."""
+    """What stands before a system message in a chat model's own turns, () for nothing; None without
+    such turns.
+    """
     start: tuple[int, ...] | None = getattr(tokenizer, "system_start", None)
     return start
 
 
 class Vocabulary(NamedTuple):
-    """A network's description of a tokenizer; without digest and texts before the tokenizer is trained."""
+    """A network's description of a tokenizer; without digest and texts before the tokenizer is
+    trained.
+    """
 
     size: int
     delimiters: Delimiters
@@ -114,14 +127,18 @@ class Vocabulary(NamedTuple):
 
 
 class TokenItem(NamedTuple):
-    """A dialogue of T tokens. The agent speaks U times (actions), with A tokens in all, the end `</a>` of each included."""
+    """A dialogue of T tokens. The agent speaks U times (actions), with A tokens in all, the end
+    `</a>` of each included.
+    """
 
     tokens: np.ndarray  # int32 [T]
     state_indices: np.ndarray  # int32 [A + 1], `action_indices` and the last position
     action_indices: np.ndarray  # int32 [A], the position before each token of an action
-    rewards: np.ndarray  # float64 [A], one per token; the last token of an action adds the action's reward
+    # float64 [A], one per token; the last token of an action adds the action's reward
+    rewards: np.ndarray
     terminals: np.ndarray  # int8 [A + 1], zeros; the last is 1 if the dialogue is terminal
-    utterance_state_indices: np.ndarray  # int32 [U + 1], the delimiter before each action, the last position
+    # int32 [U + 1], the delimiter before each action, the last position
+    utterance_state_indices: np.ndarray
     utterance_action_indices: np.ndarray  # int32 [U], the `</a>` of each action
     utterance_rewards: np.ndarray  # float64 [U], the action's reward plus those of its tokens
     utterance_terminals: np.ndarray  # int8 [U + 1], as `terminals`
@@ -137,8 +154,9 @@ def tokenise(
 
     Args:
       token_reward: the reward of each token of an action.
-      sampled: the tokens that an agent sampled for the last actions, int32 [M] each, with `</a>` if it sampled that. They
-        replace the tokenizer's, and are then the only actions. None: all actions count, in the tokenizer's tokens.
+      sampled: the tokens that an agent sampled for the last actions, int32 [M] each, with `</a>` if
+        it sampled that. They replace the tokenizer's, and are then the only actions. None: all
+        actions count, in the tokenizer's tokens.
 
     Raises:
       ValueError, KeyError: the tokenizer has no tokens for a text.
@@ -148,7 +166,9 @@ def tokenise(
 
 
 class _WrittenDialogue(NamedTuple):
-    """A dialogue's tokens, and of each action that counts the position before its first token, that of its last, its reward."""
+    """A dialogue's tokens, and of each action that counts the position before its first token, that
+    of its last, its reward.
+    """
 
     tokens: list[int]
     starts: list[int]
@@ -210,7 +230,8 @@ def _index(written: _WrittenDialogue, terminal: bool, token_reward: TokenReward)
     rewards[last_tokens] += written.rewards
     # In the published order of additions, which gives the same rounding.
     utterance_rewards = [
-        reward + sum(part.tolist()) for reward, part in zip(written.rewards, rewards_by_action, strict=True)
+        reward + sum(part.tolist())
+        for reward, part in zip(written.rewards, rewards_by_action, strict=True)
     ]
     end = np.array([len(tokens) - 1], np.int32)
     return TokenItem(
@@ -227,7 +248,8 @@ def _index(written: _WrittenDialogue, terminal: bool, token_reward: TokenReward)
 
 
 def _system_start_of(dialogue: Dialogue, tokenizer: TextTokenizer) -> tuple[int, ...]:
-    """The tokens before the first utterance where it is a system message of a chat model; () elsewhere.
+    """The tokens before the first utterance where it is a system message of a chat model; ()
+    elsewhere.
 
     Raises ValueError: the dialogue has roles for which the model's own turns have no form.
     """
@@ -250,21 +272,27 @@ def _system_start_of(dialogue: Dialogue, tokenizer: TextTokenizer) -> tuple[int,
 
 
 def _between(turns: Turns, follows_action: bool, is_action: bool) -> list[int]:
-    """The tokens before an utterance that is not the first; the token that ends the one before has been added already."""
+    """The tokens before an utterance that is not the first; the token that ends the one before has
+    been added already.
+    """
     closing = turns.action_close if follows_action else ()
     opening = turns.action_open if is_action else turns.state_open
     return [*closing, *opening]
 
 
 def to_act(dialogue: Dialogue, tokenizer: TextTokenizer) -> list[int]:
-    """The tokens to append to those of `tokenise` so that the agent speaks again after its own utterance; [] where it does not."""
+    """The tokens to append to those of `tokenise` so that the agent speaks again after its own
+    utterance; [] where it does not.
+    """
     if dialogue.terminal or not dialogue.rewards or dialogue.rewards[-1] is None:
         return []
     return _between(turns_of(tokenizer), follows_action=True, is_action=True)
 
 
 def utterances(item: TokenItem, tokenizer: TextTokenizer) -> list[tuple[list[int], bool]]:
-    """The tokens of each utterance without delimiters, and whether it is the agent's; all actions of the item count."""
+    """The tokens of each utterance without delimiters, and whether it is the agent's; all actions
+    of the item count.
+    """
     turns = turns_of(tokenizer)
     tokens = item.tokens.tolist()
     starts = item.utterance_state_indices[:-1].tolist()
@@ -290,9 +318,12 @@ def begins_with_system(item: TokenItem, tokenizer: TextTokenizer) -> bool:
 def _opening(item: TokenItem, tokenizer: TextTokenizer) -> tuple[int, ...]:
     """The tokens before the first utterance."""
     turns = turns_of(tokenizer)
-    # That of a system message last: a template's own system message, in front of the others, may begin with it.
+    # That of a system message last: a template's own system message, in front of the others, may
+    # begin with it.
     openings = (turns.state_start, turns.action_start, system_start_of(tokenizer) or ())
-    return next(opening for opening in openings if tuple(item.tokens[: len(opening)].tolist()) == opening)
+    return next(
+        opening for opening in openings if tuple(item.tokens[: len(opening)].tolist()) == opening
+    )
 
 
 def _states(tokens: list[int], turns: Turns) -> list[list[int]]:

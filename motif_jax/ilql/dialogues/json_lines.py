@@ -1,4 +1,6 @@
-"""Reads JSON lines: LMRL-Gym's {sequence, reward, done}, or chat's {messages: [{role, content}, ...], reward}."""
+"""Reads JSON lines: LMRL-Gym's {sequence, reward, done}, or chat's {messages: [{role, content},
+...], reward}.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def read(path: str | Path) -> Iterator[Dialogues]:
 
 
 def parsed(content: Any, where: str) -> Dialogue:
-    """The dialogue from an object of either form, or from a function that returns it; else UserError, which begins with `where`."""
+    """The dialogue from an object of either form, or from a function that returns it; else
+    UserError, which begins with `where`.
+    """
     try:
         content = content() if callable(content) else content
         if not isinstance(content, dict):
@@ -55,7 +59,9 @@ def parsed(content: Any, where: str) -> Dialogue:
 
 
 def _sequence(content: Mapping[str, Any]) -> Dialogue:
-    """LMRL-Gym's form: `reward` has a number per utterance, 0 for the environment's, or a number per action."""
+    """LMRL-Gym's form: `reward` has a number per utterance, 0 for the environment's, or a number
+    per action.
+    """
     sequence = content["sequence"]
     rewards = content["reward"]
     done = content["done"]
@@ -82,7 +88,9 @@ def _messages(content: Mapping[str, Any]) -> Dialogue:
     `reward` has a number per message, a number per action, or is one number for the end.
     """
     messages = content["messages"]
-    if not isinstance(messages, Sequence) or not all(isinstance(message, Mapping) for message in messages):
+    if not isinstance(messages, Sequence) or not all(
+        isinstance(message, Mapping) for message in messages
+    ):
         raise TypeError("messages is not a list of objects")
     for message in messages:
         if message["role"] not in CHAT_ROLES:
@@ -109,23 +117,35 @@ def _messages(content: Mapping[str, Any]) -> Dialogue:
 
 
 def meta_of_roles(roles: Sequence[str]) -> dict[str, Any]:
-    """The entry of a dialogue's `meta` for the roles of its messages; {} for those of user and assistant alone."""
+    """The entry of a dialogue's `meta` for the roles of its messages; {} for those of user and
+    assistant alone.
+    """
     return {ROLES: list(roles)} if {SYSTEM, TOOL} & set(roles) else {}
 
 
 def _dialogue(
-    texts: Sequence[Any], actions: Sequence[bool], paid: Sequence[Any], done: bool, content: Mapping[str, Any]
+    texts: Sequence[Any],
+    actions: Sequence[bool],
+    paid: Sequence[Any],
+    done: bool,
+    content: Mapping[str, Any],
 ) -> Dialogue:
-    """The dialogue of texts with a reward each; raises TypeError or ValueError for what no dialogue may have."""
+    """The dialogue of texts with a reward each; raises TypeError or ValueError for what no dialogue
+    may have.
+    """
     if not all(isinstance(text, str) for text in texts):
         raise TypeError("a text is not a string")
     if not isinstance(done, bool):
         raise TypeError("done is neither true nor false")
     "".join(texts).encode()  # raises ValueError for surrogates, which JSON may have
     if not all(checks.is_finite(reward) and abs(reward) <= _LARGEST_REWARD for reward in paid):
-        raise ValueError(f"a reward is not a number from {-_LARGEST_REWARD:g} to {_LARGEST_REWARD:g}")
+        raise ValueError(
+            f"a reward is not a number from {-_LARGEST_REWARD:g} to {_LARGEST_REWARD:g}"
+        )
     if any(reward != 0 for reward, action in zip(paid, actions, strict=True) if not action):
         raise ValueError("an utterance of the environment is paid")
-    rewards = tuple(float(reward) if action else None for reward, action in zip(paid, actions, strict=True))
+    rewards = tuple(
+        float(reward) if action else None for reward, action in zip(paid, actions, strict=True)
+    )
     meta = {key: value for key, value in content.items() if key not in _KEYS}
     return Dialogue(tuple(texts), rewards, done, meta)

@@ -1,7 +1,7 @@
 """Reads and writes dialogues as one parquet file.
 
-A row per dialogue: `texts` (list of string), `rewards` (list of double, null for the environment's utterances), `terminal`
-(bool), `meta` (string, a JSON object).
+A row per dialogue: `texts` (list of string), `rewards` (list of double, null for the environment's
+utterances), `terminal` (bool), `meta` (string, a JSON object).
 """
 
 from __future__ import annotations
@@ -46,8 +46,13 @@ def _table(dialogues: Dialogues, schema: pa.Schema) -> pa.Table:
 
 
 def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]) -> None:
-    """Writes `parts` to one file atomically, a row group per part, and `about`, their origin as JSON, in its metadata."""
-    metadata = {FORMAT: str(VERSION).encode(), b"about": json.dumps(dict(about), sort_keys=True).encode()}
+    """Writes `parts` to one file atomically, a row group per part, and `about`, their origin as
+    JSON, in its metadata.
+    """
+    metadata = {
+        FORMAT: str(VERSION).encode(),
+        b"about": json.dumps(dict(about), sort_keys=True).encode(),
+    }
     schema = SCHEMA.with_metadata(metadata)
     with (
         replaced_file(Path(path)) as file,
@@ -58,7 +63,9 @@ def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]
 
 
 def read(path: str | Path) -> Dialogues:
-    """Reads a file with the columns of `write`, from any writer; UserError for other files or inconsistent rows."""
+    """Reads a file with the columns of `write`, from any writer; UserError for other files or
+    inconsistent rows.
+    """
     try:
         columns = pq.read_schema(Path(path).absolute()).names
         missing = [name for name in SCHEMA.names if name not in columns]
@@ -72,7 +79,9 @@ def read(path: str | Path) -> Dialogues:
     try:
         table = table.cast(SCHEMA)
     except (pa.ArrowException, ValueError) as error:
-        raise UserError(f"{path}: a column has another type than in files of dialogues ({error})") from None
+        raise UserError(
+            f"{path}: a column has another type than in files of dialogues ({error})"
+        ) from None
     nulls = [name for name in SCHEMA.names if table.column(name).null_count]
     if nulls:
         raise UserError(f"{path}: values of {', '.join(nulls)} are missing")

@@ -1,4 +1,6 @@
-"""Makes the files that a task's dialogues need: data, scores of recorded texts, a tokenizer, dialogues."""
+"""Makes the files that a task's dialogues need: data, scores of recorded texts, a tokenizer,
+dialogues.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,17 @@ _GROUP = 256
 
 
 def file_names(options: Mapping[str, Any], folder: Path) -> list[str]:
-    """Names of the files that `prepare` may write into `folder` for a task of the package with these options."""
+    """Names of the files that `prepare` may write into `folder` for a task of the package with
+    these options.
+    """
     from motif_jax.ilql.tasks import text_scores
 
     # File -> the option that replaces it by a file of the user's.
-    replaced_by = {reddit.FOLDER: "folder", text_scores.FILE: "scores", file_tokens.FILE: "tokenizer"}
+    replaced_by = {
+        reddit.FOLDER: "folder",
+        text_scores.FILE: "scores",
+        file_tokens.FILE: "tokenizer",
+    }
     names = [name for name, option in replaced_by.items() if not options.get(option)]
     # A user's file may lack scores of some texts: a complete one is then written into the folder.
     scores = options.get("scores")
@@ -48,7 +56,9 @@ def prepare(
     seed: int,
     stopped: Callable[[], bool] = never,
 ) -> dict[str, Any]:
-    """Makes what is missing in `folder`; returns the options of a task that reads it. Raises UserError and StoppedError."""
+    """Makes what is missing in `folder`; returns the options of a task that reads it. Raises
+    UserError and StoppedError.
+    """
     prepared = registry.make(name, options).prepare(kind, policy, folder)
     prepared = _with_scores(name, prepared, kind, folder, stopped)
     task = registry.make(name, prepared)
@@ -58,7 +68,9 @@ def prepare(
 def _with_scores(
     name: str, options: dict[str, Any], kind: str, folder: Path, stopped: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Returns the options, with a file of the scores of all recorded texts if rewards depend on them; unknown texts go to judges."""
+    """Returns the options, with a file of the scores of all recorded texts if rewards depend on
+    them; unknown texts go to judges.
+    """
     task = registry.make(name, options)
     if not task.scored_by():
         return options
@@ -82,7 +94,9 @@ def write_all(
     folder: Path,
     stopped: Callable[[], bool] = never,
 ) -> Path:
-    """The file in `folder` with all dialogues of a finite kind, written unless it exists. Raises StoppedError."""
+    """The file in `folder` with all dialogues of a finite kind, written unless it exists. Raises
+    StoppedError.
+    """
     path = folder / DIALOGUES
     if path.exists():
         return path
@@ -107,7 +121,8 @@ def write_all(
 def with_tokenizer(
     task: TextTask, kind: str, policy: str, folder: Path, seed: int, stopped: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Learns byte pairs into `folder` if the task needs them and they do not exist; returns its options, which name them.
+    """Learns byte pairs into `folder` if the task needs them and they do not exist; returns its
+    options, which name them.
 
     Raises StoppedError, and UserError if the task wants fewer tokens than bytes need.
     """
@@ -118,7 +133,8 @@ def with_tokenizer(
         from motif_jax.ilql.tasks import text_scores
         from motif_jax.lm import byte_pairs
 
-        # Games reward each reply, so that the task needs its scorer even though texts alone are read here.
+        # Games reward each reply, so that the task needs its scorer even though texts alone are
+        # read here.
         stream = text_scores.attach(task).stream(kind, policy)
         texts = list(_texts(stream, task.count(kind), seed, stopped))
         pairs = byte_pairs.train(texts, _ARCHITECTURE, task.learned_tokens())
@@ -143,7 +159,9 @@ def require_size(task: TextTask) -> None:
 def _texts(
     stream: DialogueStream, count: int | None, seed: int, stopped: Callable[[], bool]
 ) -> Iterator[str]:
-    """The utterances of the first dialogues of a stream of `count` (None: endless). Raises StoppedError."""
+    """The utterances of the first dialogues of a stream of `count` (None: endless). Raises
+    StoppedError.
+    """
     rng = seeds.rng(seed, "tokenizer")
     total = _TOKENIZER_DIALOGUES if count is None else min(count, _TOKENIZER_DIALOGUES)
     for first in range(0, total, _GROUP):

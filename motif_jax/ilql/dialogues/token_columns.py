@@ -1,7 +1,7 @@
 """Stores dialogues as a tokens dataset (motif_jax/lm/token_data), with kinds and rewards of tokens.
 
-Columns of tokens: `kinds` uint8 (`CONTEXT`, `ACTION`, `ACTION_END`), `rewards` float32 (0 outside of actions). Columns of
-items: `terminal` bool, `return` float64 without rewards of tokens.
+Columns of tokens: `kinds` uint8 (`CONTEXT`, `ACTION`, `ACTION_END`), `rewards` float32 (0 outside
+of actions). Columns of items: `terminal` bool, `return` float64 without rewards of tokens.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from motif_jax.ilql.dialogues.dialogue import ROLES, SYSTEM, Dialogue
-from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, begins_with_system, terminals, utterances
+from motif_jax.ilql.dialogues.items import (
+    TextTokenizer,
+    TokenItem,
+    begins_with_system,
+    terminals,
+    utterances,
+)
 from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.token_data.writer import TokensWriter
 
@@ -52,7 +58,9 @@ def item_of(dataset: TokensDataset, index: int) -> TokenItem:
     )
 
 
-def rebuilt(tokens: np.ndarray, kinds: np.ndarray, rewards: np.ndarray, terminal: bool) -> TokenItem:
+def rebuilt(
+    tokens: np.ndarray, kinds: np.ndarray, rewards: np.ndarray, terminal: bool
+) -> TokenItem:
     """The `TokenItem` with these columns."""
     token_positions = np.flatnonzero(kinds).astype(np.int32)
     ends = np.flatnonzero(kinds == ACTION_END).astype(np.int32)
@@ -79,7 +87,9 @@ def rebuilt(tokens: np.ndarray, kinds: np.ndarray, rewards: np.ndarray, terminal
 
 
 def read_dialogues(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]:
-    """The dialogues of a run's tokenised part, as text; an action's reward includes those of its tokens."""
+    """The dialogues of a run's tokenised part, as text; an action's reward includes those of its
+    tokens.
+    """
     dataset = TokensDataset(folder)
     for index in range(dataset.num_items):
         item = item_of(dataset, index)
@@ -91,5 +101,8 @@ def read_dialogues(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]
             rewards.append(next(action_rewards) if is_action else None)
         meta: dict[str, Any] = {}
         if begins_with_system(item, tokenizer):
-            meta[ROLES] = [SYSTEM, *("user" if reward is None else "assistant" for reward in rewards[1:])]
+            meta[ROLES] = [
+                SYSTEM,
+                *("user" if reward is None else "assistant" for reward in rewards[1:]),
+            ]
         yield Dialogue(tuple(texts), tuple(rewards), bool(item.terminals[-1]), meta)

@@ -17,7 +17,9 @@ class TextSpeaker:
     agent: str | None = plain_key(None, "a run folder of train_text")
     policy: str | None = plain_key(None, "a policy of the task in its place, such as 'optimal'")
     task: str | None = plain_key(None, "task to play; None: the agent's")
-    options: str = plain_key("", "options of the task as JSON, over those that the agent was trained with")
+    options: str = plain_key(
+        "", "options of the task as JSON, over those that the agent was trained with"
+    )
     data: str | None = None
     url: str | None = None
     decode: Decode = subsection(Decode)
@@ -41,7 +43,8 @@ class EvaluatedSpeaker(TextSpeaker):
         None, "task to play: a text task or module:Class (docs/ilql.md); None: the agent's"
     )
     options: str = plain_key(
-        "", 'options of the task as JSON, {"num_words": 100}; over those that the agent was trained with'
+        "",
+        'options of the task as JSON, {"num_words": 100}; over those that the agent was trained with',
     )
     data: str | None = plain_key(
         None,
@@ -83,12 +86,18 @@ class PlayTextConfig(TextSpeaker):
 class RankTextConfig:
     """The texts that agents' values rank highest and lowest."""
 
-    agents: str = plain_key("", "runs of train_text with commas between; their tokens must have values")
-    data: str | None = plain_key(None, "a folder of collect_text, or a file of dialogues (.parquet)")
+    agents: str = plain_key(
+        "", "runs of train_text with commas between; their tokens must have values"
+    )
+    data: str | None = plain_key(
+        None, "a folder of collect_text, or a file of dialogues (.parquet)"
+    )
     dialogues: int = positive(
         10_000, "number of dialogues to read, from the start of the data; groups are never split"
     )
     n_gram: int = positive(3, "tokens of an n-gram")
-    shown: int = positive(20, "number of texts to show in the list of the greatest and in that of the least")
+    shown: int = positive(
+        20, "number of texts to show in the list of the greatest and in that of the least"
+    )
     least_count: int = positive(2, "the lists leave out what was said less often")
     tokens: int = positive(6, "last tokens of an action for which ranking accuracy is measured")

@@ -1,6 +1,8 @@
-"""Writes an evaluation's episodes in the layout of published ILQL logs; `published.evaluation_logs` reads it.
+"""Writes an evaluation's episodes in the layout of published ILQL logs; `published.evaluation_logs`
+reads it.
 
-A log is a pickle {all_logs, eval_dump {results, entropies}, config} of plain containers and numbers.
+A log is a pickle {all_logs, eval_dump {results, entropies}, config} of plain containers and
+numbers.
 """
 
 from __future__ import annotations
@@ -18,8 +20,12 @@ from motif_jax.core.files import atomic_write_bytes
 FILE = "eval_log.pkl"
 
 
-def write(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> None:
-    """Writes rows of an evaluation's journal; an entropy or divergence that was not measured is 0, as published."""
+def write(
+    path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any]
+) -> None:
+    """Writes rows of an evaluation's journal; an entropy or divergence that was not measured is 0,
+    as published.
+    """
     results: list[Any] = []
     entropies: list[float] = []
     for row in rows:
@@ -36,7 +42,9 @@ def write(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], confi
     log = {
         "all_logs": {
             "env_reward": float(np.mean([row["return"] for row in rows])),
-            "token_reward": float(np.mean([row.get("token_return", row["return"]) for row in rows])),
+            "token_reward": float(
+                np.mean([row.get("token_return", row["return"]) for row in rows])
+            ),
             "kl": float(np.mean([row.get("divergence") or 0.0 for row in rows])),
         },
         "eval_dump": {"results": results, "entropies": entropies},

@@ -12,7 +12,9 @@ _ACCURACY = re.compile(r"(.+)_(q_target|q)_rank_acc_-(\d+)")
 
 
 def accuracy_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Ranking accuracies: a row per agent, kind of data and Q head; a column per token from an action's end."""
+    """Ranking accuracies: a row per agent, kind of data and Q head; a column per token from an
+    action's end.
+    """
     rows: dict[tuple[str, str, str], dict[int, float]] = {}
     for agent, result in results.items():
         for name, value in result["accuracy"].items():
@@ -38,6 +40,8 @@ def terminal_text(results: Mapping[str, Any]) -> str:
     for agent, result in results.items():
         for name, ends in result["lists"].items():
             for end, ranked in ends.items():
-                first = ", ".join(f"{entry['text']!r} {entry['advantage']:+.2f}" for entry in ranked[:5])
+                first = ", ".join(
+                    f"{entry['text']!r} {entry['advantage']:+.2f}" for entry in ranked[:5]
+                )
                 parts.append(f"{agent}: {name} of {end} advantage: {first or 'none'}")
     return "\n".join(parts)

@@ -1,4 +1,6 @@
-"""Evaluates an agent on recorded dialogues: the loss of its policy, its values, the numbers of each token."""
+"""Evaluates an agent on recorded dialogues: the loss of its policy, its values, the numbers of each
+token.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder, model_agent
 from motif_jax.ilql.agent.text_agent import TextAgentNetwork
-from motif_jax.ilql.dialogues import dialogue_data, files, token_columns
+from motif_jax.ilql.dialogues import dialogue_source, files, token_columns
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.items import TextTokenizer
 from motif_jax.ilql.evaluation import text_setup, text_values
@@ -29,7 +31,8 @@ class ReadableDialogues(NamedTuple):
 
     Attributes:
       dialogues: those with actions within the agent's positions.
-      too_long: the number of those left out, whose actions go beyond its positions. A training cuts them.
+      too_long: the number of those left out, whose actions go beyond its positions. A training cuts
+          them.
     """
 
     dialogues: Dialogues
@@ -37,7 +40,9 @@ class ReadableDialogues(NamedTuple):
 
 
 def replace_episodes(config: TextSpeaker) -> bool:
-    """Whether recorded dialogues replace episodes: `config.data` names some, or the agent's task has no environment."""
+    """Whether recorded dialogues replace episodes: `config.data` names some, or the agent's task
+    has no environment.
+    """
     if config.data:
         allowed = "None with config.policy, or without config.agent: an agent is looked at"
         checks.require_key(config, "data", bool(config.agent) and not config.policy, allowed)
@@ -45,7 +50,7 @@ def replace_episodes(config: TextSpeaker) -> bool:
     if config.policy or not config.agent or model_agent.is_model(config.agent):
         return False
     name, options = text_setup.named_task(config, agent_folder.describe(config.agent, "agent"))
-    return name == dialogue_data.RECORDED and not options.get("environment")
+    return name == dialogue_source.RECORDED and not options.get("environment")
 
 
 def check(config: TextSpeaker) -> None:
@@ -60,7 +65,8 @@ def check(config: TextSpeaker) -> None:
 def dialogues_of(
     agent: str, data: str | None, network: TextAgentNetwork, tokenizer: TextTokenizer, count: int
 ) -> ReadableDialogues:
-    """The first `count` dialogues with actions of the file `data`, or of the held-out ones of the training in the folder `agent`.
+    """The first `count` dialogues with actions of the file `data`, or of the held-out ones of the
+    training in the folder `agent`.
 
     Raises:
       UserError: there are none, or they do not fit the agent's tokens.
@@ -126,9 +132,16 @@ def _row(index: int, valued: ValuedDialogue) -> dict[str, Any]:
 
 
 def _token_row(valued: ValuedDialogue, span: slice, tokenizer: Any) -> dict[str, Any]:
-    """The numbers of the tokens of the action at `span`; 0 for those that the agent does not have."""
+    """The numbers of the tokens of the action at `span`; 0 for those that the agent does not
+    have.
+    """
     values = valued.values
-    of_tokens = {"steered": values.log_probs, "policy": values.log_probs, "q": values.target_q, "v": values.v}
+    of_tokens = {
+        "steered": values.log_probs,
+        "policy": values.log_probs,
+        "q": values.target_q,
+        "v": values.v,
+    }
     zeros = np.zeros(span.stop - span.start)
     numbers = {name: zeros if array is None else array[span] for name, array in of_tokens.items()}
     tokens = valued.item.tokens[valued.item.action_indices + 1][span].tolist()
@@ -136,11 +149,12 @@ def _token_row(valued: ValuedDialogue, span: slice, tokenizer: Any) -> dict[str,
 
 
 def ranking(rows: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
-    """Of two dialogues with different returns, how often the one with the greater return has the greater mean Q.
+    """Of two dialogues with different returns, how often the one with the greater return has the
+    greater mean Q.
 
     Returns:
-      `accuracy` and the number of `pairs`, each dialogue with the next one by index; None where the agent has no values, or all
-      returns are equal.
+      `accuracy` and the number of `pairs`, each dialogue with the next one by index; None where the
+      agent has no values, or all returns are equal.
     """
     if not rows or "q" not in rows[0]:
         return None

@@ -1,4 +1,6 @@
-"""Seeded episodes of a text task, many at a time: in each turn all running episodes act, then all environments answer."""
+"""Seeded episodes of a text task, many at a time: in each turn all running episodes act, then all
+environments answer.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,18 @@ from motif_jax.ilql.agent.decoding import Decoding, TokenFacts
 from motif_jax.ilql.agent.text_programs import Actions
 from motif_jax.ilql.agent.text_session import TextSession
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.items import TextTokenizer, system_start_of, to_act, tokenise, turns_of
+from motif_jax.ilql.dialogues.items import (
+    TextTokenizer,
+    system_start_of,
+    to_act,
+    tokenise,
+    turns_of,
+)
 from motif_jax.ilql.dialogues.token_rewards import constant
 from motif_jax.ilql.tasks.contract import TextEnvironment, TextPolicy, TextTask
 
-# Texts that have ended are left out when no more than this share still runs: each size is a program of its own.
+# Texts that have ended are left out when no more than this share still runs: each size is a program
+# of its own.
 _NARROW = 0.5
 # No session is made smaller than this.
 _SMALLEST = 16
@@ -39,7 +48,8 @@ class TextAction:
     """An action.
 
     Attributes:
-      tokens, facts: as they were written, int32 [M], and their `TokenFacts`; None of a policy that writes none.
+      tokens, facts: as they were written, int32 [M], and their `TokenFacts`; None of a policy that
+          writes none.
       divergence: from the policy, nats.
     """
 
@@ -65,7 +75,9 @@ class TextActor(Protocol):
         """Starts again, with these episodes."""
 
     def act(self, observations: Sequence[Any], indices: Sequence[int]) -> list[TextAction]:
-        """The actions at `observations` of some episodes: those at `indices` in the sequence of `begin`."""
+        """The actions at `observations` of some episodes: those at `indices` in the sequence of
+        `begin`.
+        """
 
 
 class PolicyTextActor:
@@ -77,7 +89,9 @@ class PolicyTextActor:
         self._rngs: list[np.random.Generator] = []
 
     def begin(self, episodes: Sequence[int]) -> None:
-        self._rngs = [seeds.rng(self._seed, "evaluate_text", "policy", episode) for episode in episodes]
+        self._rngs = [
+            seeds.rng(self._seed, "evaluate_text", "policy", episode) for episode in episodes
+        ]
 
     def act(self, observations: Sequence[Any], indices: Sequence[int]) -> list[TextAction]:
         actions = []
@@ -87,7 +101,9 @@ class PolicyTextActor:
 
 
 class ActionTokens:
-    """A task's tokenizer that also encodes an agent's actions that are not a text of the task, such as one with a delimiter inside."""
+    """A task's tokenizer that also encodes an agent's actions that are not a text of the task, such
+    as one with a delimiter inside.
+    """
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
@@ -119,9 +135,11 @@ class ActionTokens:
 
 
 class AgentTextActor:
-    """An agent, all episodes in one program; an episode's draws do not depend on the other episodes.
+    """An agent, all episodes in one program; an episode's draws do not depend on the other
+    episodes.
 
-    With `as_written` it reads its own actions as the tokens that it wrote, not as the tokenizer's tokens of their texts.
+    With `as_written` it reads its own actions as the tokens that it wrote, not as the tokenizer's
+    tokens of their texts.
     """
 
     def __init__(
@@ -149,7 +167,8 @@ class AgentTextActor:
         )
         self._episodes = np.array(episodes, np.int32)
         self._turns = np.zeros(len(episodes), np.int32)
-        self._row_of = {index: index for index in range(len(episodes))}  # an episode's row in the session
+        # an episode's row in the session
+        self._row_of = {index: index for index in range(len(episodes))}
         self._written: list[list[np.ndarray]] = [[] for _ in episodes]
 
     def act(self, observations: Sequence[Any], indices: Sequence[int]) -> list[TextAction]:
@@ -224,7 +243,8 @@ def play(
     threads: int = 1,
     stop: Interruption | None = None,
 ) -> Iterator[PlayedText]:
-    """Plays episodes and yields each when it ends; episode i depends on its seed alone, not on the other episodes.
+    """Plays episodes and yields each when it ends; episode i depends on its seed alone, not on the
+    other episodes.
 
     Args:
       threads: environments that answer at a time; for those that wait for a server.
@@ -236,7 +256,9 @@ def play(
     with ThreadPoolExecutor(threads) as pool:
         for start in range(0, len(episodes), lanes):
             wave = list(episodes[start : start + lanes])
-            yield from _wave(wave, environments, actor, seed, pool.map if threads > 1 else map, stop)
+            yield from _wave(
+                wave, environments, actor, seed, pool.map if threads > 1 else map, stop
+            )
             if stop is not None and stop.requested:
                 return
 
@@ -249,10 +271,14 @@ def _wave(
     map_over: Callable[..., Iterable[Any]],
     stop: Interruption | None,
 ) -> Iterator[PlayedText]:
-    """Plays `episodes` side by side, one in each environment, to their ends; `map_over` is `map`, or that of a pool of threads."""
+    """Plays `episodes` side by side, one in each environment, to their ends; `map_over` is `map`,
+    or that of a pool of threads.
+    """
 
     def reset(index: int) -> Any:
-        return environments[index].reset(np.random.default_rng(environment_seed(seed, episodes[index])))
+        return environments[index].reset(
+            np.random.default_rng(environment_seed(seed, episodes[index]))
+        )
 
     def step(index: int, action: TextAction) -> Any:
         return environments[index].step(action.text)

@@ -1,4 +1,6 @@
-"""The page of an evaluation's first games: dialogues by token, with policy and values of each token."""
+"""The page of an evaluation's first games: dialogues by token, with policy and values of each
+token.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def dialogue_of(row: Mapping[str, Any]) -> Dialogue:
     """The dialogue of a row of the journal."""
     written = row["dialogue"]
     rewards = tuple(None if reward is None else float(reward) for reward in written["rewards"])
-    return Dialogue(tuple(written["texts"]), rewards, bool(written["terminal"]), {"index": row["index"]})
+    return Dialogue(
+        tuple(written["texts"]), rewards, bool(written["terminal"]), {"index": row["index"]}
+    )
 
 
 def render(rows: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]) -> str:
@@ -41,7 +45,9 @@ def render(rows: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]) -> str:
 
 
 class _Piece(NamedTuple):
-    """A token, or a text whose tokens are unknown; `words`: the likeliest tokens by the policy and by the values."""
+    """A token, or a text whose tokens are unknown; `words`: the likeliest tokens by the policy and
+    by the values.
+    """
 
     text: str
     kind: str = ""
@@ -50,7 +56,9 @@ class _Piece(NamedTuple):
 
 
 def text_of(row: Mapping[str, Any], values: bool = True) -> TokenText:
-    """One game for `token_page`; actions are split and coloured if the row has their tokens and colours."""
+    """One game for `token_page`; actions are split and coloured if the row has their tokens and
+    colours.
+    """
     pieces = _pieces(row)
     note = f"return {dialogue_of(row).total:g}, {row['length']} actions"
     if row.get("success") is not None:
@@ -78,12 +86,16 @@ def text_of(row: Mapping[str, Any], values: bool = True) -> TokenText:
 
 
 def _pieces(row: Mapping[str, Any]) -> list[_Piece]:
-    """The texts of a dialogue; actions by tokens where the row has them, else by letters where they have colours."""
+    """The texts of a dialogue; actions by tokens where the row has them, else by letters where they
+    have colours.
+    """
     dialogue = dialogue_of(row)
     tokens_of_actions = iter(row.get("tokens", ()))
     following_texts = [*dialogue.texts[1:], ""]
     pieces: list[_Piece] = []
-    for text, reward, following in zip(dialogue.texts, dialogue.rewards, following_texts, strict=True):
+    for text, reward, following in zip(
+        dialogue.texts, dialogue.rewards, following_texts, strict=True
+    ):
         if reward is not None:  # an action
             turn = _action_pieces(text, next(tokens_of_actions, None), _colours(following))
         elif _colours(text):  # shown as the colours of the action before

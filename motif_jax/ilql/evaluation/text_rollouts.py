@@ -36,7 +36,9 @@ def playable(task: TextTask) -> bool:
 
 
 def require_playable(task: TextTask, name: str) -> None:
-    """Raises UserError where an agent cannot play the task, of the config's `task` name, while it is trained."""
+    """Raises UserError where an agent cannot play the task, of the config's `task` name, while it
+    is trained.
+    """
     task.check_episodes()
     if not playable(task):
         raise UserError(
@@ -47,7 +49,9 @@ def require_playable(task: TextTask, name: str) -> None:
 def evaluation_decoding(
     decode: Decode, method: str, trunk_config: ModelConfig, longest_action: int
 ) -> Decoding:
-    """How a training's evaluations write: `decode`, which the method and the data complete, as in `evaluate_text`."""
+    """How a training's evaluations write: `decode`, which the method and the data complete, as in
+    `evaluate_text`.
+    """
     room = longest_action if trunk_config.max_length is None else trunk_config.max_length - 2
     about = {"method": method, "settings": {"longest_action": max(1, min(longest_action, room))}}
     try:
@@ -56,34 +60,48 @@ def evaluation_decoding(
         raise UserError(str(error).replace("config.decode.", "config.games.decode.")) from None
 
 
-def check(games: EvaluationGames, method: TextMethod, task: TextTask, network: TextAgentNetwork) -> None:
-    """Raises UserError for a way to write actions that cannot work in the training's evaluations."""
+def check(
+    games: EvaluationGames, method: TextMethod, task: TextTask, network: TextAgentNetwork
+) -> None:
+    """Raises UserError for a way to write actions that cannot work in the training's
+    evaluations.
+    """
     decoding = evaluation_decoding(games.decode, method.name, network.model.config, 1)
     if games.episodes and task.options.get("environment"):
-        # A class of the user's, which has to be there; a server, which other tasks play with, need not run.
+        # A class of the user's, which has to be there; a server, which other tasks play with, need
+        # not run.
         task.check_episodes()
     if games.episodes and playable(task):
         AgentDecoder(network, method.q_min, method.q_max).check(decoding)
 
 
 def evaluation_player(
-    config: TextConfig, task: TextTask, network: TextAgentNetwork, longest_action: int, as_written: bool
+    config: TextConfig,
+    task: TextTask,
+    network: TextAgentNetwork,
+    longest_action: int,
+    as_written: bool,
 ) -> Callable[[Any], dict[str, float]] | None:
-    """Returns a function that plays the same `config.games.episodes` at each evaluation; None where nothing is played.
+    """Returns a function that plays the same `config.games.episodes` at each evaluation; None where
+    nothing is played.
 
-    The function maps an agent's parameters to means over the episodes by name. With `as_written` the agent reads its own actions
-    as the tokens that it wrote.
+    The function maps an agent's parameters to means over the episodes by name. With `as_written`
+    the agent reads its own actions as the tokens that it wrote.
     """
     count = config.games.episodes
     method = config.method
     if not count or not playable(task):
         return None
     decoder = AgentDecoder(network, method.q_min, method.q_max)
-    decoding = evaluation_decoding(config.games.decode, method.name, network.model.config, longest_action)
+    decoding = evaluation_decoding(
+        config.games.decode, method.name, network.model.config, longest_action
+    )
     seed = seeds.derive(config.seed, "games")
 
     def play(params: Any) -> dict[str, float]:
-        actor = text_episodes.AgentTextActor(decoder, params, task.tokenizer(), decoding, seed, as_written)
+        actor = text_episodes.AgentTextActor(
+            decoder, params, task.tokenizer(), decoding, seed, as_written
+        )
         rows: list[Mapping[str, float]] = []
         for episode in text_episodes.play(task, actor, seed, range(count), count):
             row = {"return": episode.dialogue.total, "length": float(len(episode.actions))}
@@ -102,7 +120,8 @@ def rollout_player(
     reward: TokenReward,
     longest: int,
 ) -> Callable[[Any, int], EpisodeBatch]:
-    """Returns a function (parameters, step) that plays `count` new episodes, sampled from the policy.
+    """Returns a function (parameters, step) that plays `count` new episodes, sampled from the
+    policy.
 
     `reward` is paid for each token of an action, of which there are `longest` at most.
     """
@@ -146,11 +165,15 @@ def batch_of(
     table = np.zeros((len(items), longest), np.float32)
     for row, numbers in zip(table, log_probs, strict=True):
         row[: len(numbers)] = numbers
-    return EpisodeBatch(layout.batch(items, width, longest, 1), table, np.array(utterances, np.float32))
+    return EpisodeBatch(
+        layout.batch(items, width, longest, 1), table, np.array(utterances, np.float32)
+    )
 
 
 def _rounded(length: int, limit: int | None) -> int:
-    """The padded size of so many tokens: a multiple of an eighth of the next power of two, for few programs; at most `limit`."""
+    """The padded size of so many tokens: a multiple of an eighth of the next power of two, for few
+    programs; at most `limit`.
+    """
     step = max(8, (1 << (length - 1).bit_length()) // 8)
     size = math.ceil(length / step) * step
     return size if limit is None else max(length, min(size, limit))

@@ -35,8 +35,8 @@ OF_METHOD = {"ilql_utterance": ("rerank", 4), "chai": ("rerank", 5)}
 def decoding_of(decode: Decode, about: Mapping[str, Any] | None) -> Decoding:
     """How actions are written: `decode`, completed by `about` from `agent_folder.describe`.
 
-    `about` is None if a policy of the task writes them. Raises UserError for a value that is not allowed, or if the length of an
-    action is not known.
+    `about` is None if a policy of the task writes them. Raises UserError for a value that is not
+    allowed, or if the length of an action is not known.
     """
     values = {key: value for key, value in dataclasses.asdict(decode).items() if value is not None}
     if about is None:
@@ -64,7 +64,9 @@ def describe_agent(agent: str | None) -> dict[str, Any] | None:
 
 
 def named_task(config: TextSpeaker, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
-    """The task and its options: the agent's, replaced by the config's; UserError for none, or another than the agent's."""
+    """The task and its options: the agent's, replaced by the config's; UserError for none, or
+    another than the agent's.
+    """
     user_options = registry.json_options(config.options)
     agent_task = about["task"] if about else None
     name = config.task or agent_task or ""
@@ -129,7 +131,9 @@ class TextEvalSetup:
     token_reward: TokenReward
 
     def row(self, episode: PlayedText, seed: int, tokens: bool) -> dict[str, Any]:
-        """The numbers of an episode for the journal, JSON-able; with those of every token where `tokens` is set."""
+        """The numbers of an episode for the journal, JSON-able; with those of every token where
+        `tokens` is set.
+        """
         dialogue = episode.dialogue
         actions = [action for action in episode.actions if action.tokens is not None]
         if len(actions) == len(episode.actions):
@@ -159,7 +163,11 @@ class TextEvalSetup:
     def _token_row(self, tokens: np.ndarray, facts: Any) -> dict[str, Any]:
         numbers = {"steered": facts.steered, "policy": facts.policy, "q": facts.q, "v": facts.v}
         return token_row(
-            self.tokenizer, tokens.tolist(), numbers, facts.by_policy.tolist(), facts.by_values.tolist()
+            self.tokenizer,
+            tokens.tolist(),
+            numbers,
+            facts.by_policy.tolist(),
+            facts.by_values.tolist(),
         )
 
 
@@ -201,7 +209,9 @@ def open_setup(config: TextSpeaker) -> TextEvalSetup:
 
 
 def agent_plan(folder: str, saved: agent_folder.SavedAgent) -> dict[str, Any]:
-    """The entries of an evaluation's plan that describe its agent, with a digest of design and parameters."""
+    """The entries of an evaluation's plan that describe its agent, with a digest of design and
+    parameters.
+    """
     leaves = jax.tree_util.tree_leaves_with_path(saved.params)
     tensors = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
     design = json.dumps(saved.about["design"], sort_keys=True)

@@ -27,7 +27,9 @@ _REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
 def plain(text: str) -> str:
-    """Replaces what moves a terminal's cursor, changes its colours or turns a line: control characters but line ends and tabs."""
+    """Replaces what moves a terminal's cursor, changes its colours or turns a line: control
+    characters but line ends and tabs.
+    """
 
     def is_safe(character: str) -> bool:
         if character in _TURNS:
@@ -91,7 +93,12 @@ class TextTable:
     """A game between a person and an agent at the terminal."""
 
     def __init__(
-        self, task: TextTask, actor: TextActor, terminal: Terminal, tokenizer: TextTokenizer, seed: int
+        self,
+        task: TextTask,
+        actor: TextActor,
+        terminal: Terminal,
+        tokenizer: TextTokenizer,
+        seed: int,
     ) -> None:
         self._task = task
         self._actor = actor
@@ -136,7 +143,11 @@ class TextTable:
             observation, terminal = outcome.observation, outcome.terminal
         dialogue = observation.to_sequence()
         self._terminal.say(f"\n{shown(observation)}\nreturn {dialogue.total:g}")
-        return {"texts": list(dialogue.texts), "rewards": list(dialogue.rewards), "return": dialogue.total}
+        return {
+            "texts": list(dialogue.texts),
+            "rewards": list(dialogue.rewards),
+            "return": dialogue.total,
+        }
 
     def _act(self, observation: Any) -> str:
         """The agent's action, which the terminal shows."""

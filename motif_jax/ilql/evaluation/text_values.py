@@ -1,4 +1,6 @@
-"""An agent's values on recorded dialogues: advantages of utterances and n-grams, and ranks of an expert's tokens."""
+"""An agent's values on recorded dialogues: advantages of utterances and n-grams, and ranks of an
+expert's tokens.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,8 @@ def _look(
     returns: jax.Array,
     bounds: tuple[Any, Any],
 ) -> ActionValues:
-    """The numbers of the token after each position of dialogues int32 [B, T]; `bounds` are q_min and q_max.
+    """The numbers of the token after each position of dialogues int32 [B, T]; `bounds` are q_min
+    and q_max.
 
     `returns`, float32 [B], are read by agents that have them before the tokens.
     """
@@ -89,7 +92,9 @@ def _look(
 
 
 def _most_tokens(network: TextAgentNetwork) -> int | None:
-    """The most tokens of a dialogue; None: no limit. A return before the tokens takes a position."""
+    """The most tokens of a dialogue; None: no limit. A return before the tokens takes a
+    position.
+    """
     positions = network.model.config.max_length
     return None if positions is None else positions - int(network.design.prefix)
 
@@ -97,7 +102,9 @@ def _most_tokens(network: TextAgentNetwork) -> int | None:
 def require_fit(
     network: TextAgentNetwork, tokenizer: TextTokenizer, dialogues: Dialogues, source: str
 ) -> None:
-    """Raises UserError for dialogues with texts that the tokenizer cannot encode, or actions after the network's last position."""
+    """Raises UserError for dialogues with texts that the tokenizer cannot encode, or actions after
+    the network's last position.
+    """
     longest = _most_tokens(network)
     for number, dialogue in enumerate(dialogues):
         last = last_position(tokenizer, dialogue, f"{source}: dialogue {number}")
@@ -107,14 +114,20 @@ def require_fit(
             )
 
 
-def fits(network: TextAgentNetwork, tokenizer: TextTokenizer, dialogue: Dialogue, source: str) -> bool:
-    """Whether all actions of a dialogue lie within the network's positions. Raises UserError: the tokenizer cannot encode it."""
+def fits(
+    network: TextAgentNetwork, tokenizer: TextTokenizer, dialogue: Dialogue, source: str
+) -> bool:
+    """Whether all actions of a dialogue lie within the network's positions. Raises UserError: the
+    tokenizer cannot encode it.
+    """
     longest = _most_tokens(network)
     return last_position(tokenizer, dialogue, source) <= (math.inf if longest is None else longest)
 
 
 def last_position(tokenizer: TextTokenizer, dialogue: Dialogue, source: str) -> int:
-    """How many positions a dialogue takes to its last action, 0 without any. Raises UserError: the tokenizer cannot encode it."""
+    """How many positions a dialogue takes to its last action, 0 without any. Raises UserError: the
+    tokenizer cannot encode it.
+    """
     try:
         actions = tokenise(dialogue, tokenizer, constant(0.0)).action_indices
     except (ValueError, KeyError) as error:
@@ -154,9 +167,11 @@ def token_row(
     by_policy: Sequence[int] = (),
     by_values: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """The numbers (steered, policy, q and v, float [M] each) of an action's tokens for a journal, JSON-able.
+    """The numbers (steered, policy, q and v, float [M] each) of an action's tokens for a journal,
+    JSON-able.
 
-    `by_policy` and `by_values` are tokens [M] that the policy and the values alone would have taken, () if that is not known.
+    `by_policy` and `by_values` are tokens [M] that the policy and the values alone would have
+    taken, () if that is not known.
     """
 
     def pieces(tokens: Sequence[int]) -> list[str]:
@@ -183,7 +198,9 @@ class RankedUtterance(NamedTuple):
 
 
 def utterances(valued: Sequence[ValuedDialogue]) -> list[RankedUtterance]:
-    """Distinct actions by the mean of the sum of their tokens' advantages (target Q - V), without that of `</a>`; greatest first."""
+    """Distinct actions by the mean of the sum of their tokens' advantages (target Q - V), without
+    that of `</a>`; greatest first.
+    """
     sums: dict[str, list[float]] = defaultdict(list)
     for one in valued:
         dialogue = one.dialogue
@@ -195,8 +212,12 @@ def utterances(valued: Sequence[ValuedDialogue]) -> list[RankedUtterance]:
     return _ranked(sums)
 
 
-def n_grams(valued: Sequence[ValuedDialogue], tokenizer: TextTokenizer, n: int) -> list[RankedUtterance]:
-    """Distinct runs of `n` tokens within actions, by the mean of their summed advantages; greatest first."""
+def n_grams(
+    valued: Sequence[ValuedDialogue], tokenizer: TextTokenizer, n: int
+) -> list[RankedUtterance]:
+    """Distinct runs of `n` tokens within actions, by the mean of their summed advantages; greatest
+    first.
+    """
     sums: dict[str, list[float]] = defaultdict(list)
     for one in valued:
         advantages = one.values.target_q - one.values.v
@@ -209,12 +230,16 @@ def n_grams(valued: Sequence[ValuedDialogue], tokenizer: TextTokenizer, n: int) 
 
 
 def _ranked(sums: Mapping[str, Sequence[float]]) -> list[RankedUtterance]:
-    utterances = [RankedUtterance(text, len(values), float(np.mean(values))) for text, values in sums.items()]
+    utterances = [
+        RankedUtterance(text, len(values), float(np.mean(values))) for text, values in sums.items()
+    ]
     return sorted(utterances, key=lambda utterance: (-utterance.advantage, utterance.text))
 
 
 class Pair(NamedTuple):
-    """Indices of two dialogues that go apart at action `turn`, where both may still say the same: an expert's and another one."""
+    """Indices of two dialogues that go apart at action `turn`, where both may still say the same:
+    an expert's and another one.
+    """
 
     expert: int
     other: int
@@ -223,12 +248,15 @@ class Pair(NamedTuple):
 
 
 def pairs_of(dialogues: Dialogues) -> list[Pair]:
-    """The pairs of branching and adversarial data, whose `meta` says which games belong together."""
+    """The pairs of branching and adversarial data, whose `meta` says which games belong
+    together.
+    """
     experts: dict[str, int] = {}
     others: list[tuple[int, str, int, str]] = []
     for index in range(len(dialogues)):
         meta = dialogues[index].meta
-        # Data of other origin do not say which belong together, or mean something else by these words.
+        # Data of other origin do not say which belong together, or mean something else by these
+        # words.
         if "group" not in meta:
             continue
         group = json.dumps(meta["group"])
@@ -242,7 +270,11 @@ def pairs_of(dialogues: Dialogues) -> list[Pair]:
     pairs = []
     for index, group, start, kind in others:
         # Both need an action with the index `start`.
-        if group in experts and action_counts[experts[group]] > start and action_counts[index] > start:
+        if (
+            group in experts
+            and action_counts[experts[group]] > start
+            and action_counts[index] > start
+        ):
             pairs.append(Pair(experts[group], index, start, kind))
     return pairs
 
@@ -250,10 +282,12 @@ def pairs_of(dialogues: Dialogues) -> list[Pair]:
 def ranking_accuracy(
     valued: Sequence[ValuedDialogue], pairs: Sequence[Pair], tokens: int = 6
 ) -> dict[str, float]:
-    """'KIND_q_rank_acc_-I' (and 'q_target'): share of pairs in which Q of the expert's token I from the action's end exceeds the other's.
+    """'KIND_q_rank_acc_-I' (and 'q_target'): share of pairs in which Q of the expert's token I from
+    the action's end exceeds the other's.
 
-    By the kind of the others and I = 1 ... `tokens`; 'KIND_pairs' is the number of pairs. Where both said the same up to that token,
-    Q is the same and does not exceed: 'KIND_q_rank_ties_-I' is the share of these pairs.
+    By the kind of the others and I = 1 ... `tokens`; 'KIND_pairs' is the number of pairs. Where
+    both said the same up to that token, Q is the same and does not exceed: 'KIND_q_rank_ties_-I' is
+    the share of these pairs.
     """
     is_right: dict[str, list[bool]] = defaultdict(list)
     counts = Counter(f"{pair.kind}_pairs" for pair in pairs)

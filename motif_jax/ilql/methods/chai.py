@@ -1,7 +1,9 @@
-"""Offline RL over whole utterances that a frozen policy proposes (Verma et al. 2022, CHAI); Q reads the mean of all states so far.
+"""Offline RL over whole utterances that a frozen policy proposes (Verma et al. 2022, CHAI); Q reads
+the mean of all states so far.
 
-In each state the policy has written N candidates. Q bootstraps from the best of those in the next state. Those of this state, and
-as many random vectors, keep Q from being too high (Kumar et al. 2020).
+In each state the policy has written N candidates. Q bootstraps from the best of those in the next
+state. Those of this state, and as many random vectors, keep Q from being too high (Kumar et al.
+2020).
 """
 
 from __future__ import annotations
@@ -16,12 +18,15 @@ from jax import Array
 
 
 class Candidates(NamedTuple):
-    """Candidate actions in each of K + 1 states of dialogues; arrays with any axes in front of B."""
+    """Candidate actions in each of K + 1 states of dialogues; arrays with any axes in front of
+    B.
+    """
 
-    # float32 [B, K + 1, N, D], the mean of the dialogue's states up to the end of each candidate (`compat.chai_scores`: the sum,
-    # where they were written for this step).
+    # float32 [B, K + 1, N, D], the mean of the dialogue's states up to the end of each candidate
+    # (`compat.chai_scores`: the sum, where they were written for this step).
     states: Any
-    log_probs: Any  # float32 [B, K + 1, N], of the candidates under the policy that they were drawn from
+    # float32 [B, K + 1, N], of the candidates under the policy that they were drawn from
+    log_probs: Any
     seeds: Any  # uint32 [B], of the random vectors
 
 
@@ -36,13 +41,16 @@ def random_states(seeds: Array, states: int, count: int, width: int) -> Array:
 def conservative(
     q: Array, sampled: Array, log_probs: Array, noise: Array, width: int, published: bool = False
 ) -> Array:
-    """Log of a mean of exp(Q) / p over candidates, minus Q of the action in the data; float32 [...].
+    """Log of a mean of exp(Q) / p over candidates, minus Q of the action in the data; float32
+    [...].
 
     Args:
       q: float32 [...], of the utterance in the data.
       sampled, log_probs: float32 [..., N], Q and log p of the candidates.
-      noise: float32 [..., N], Q of vectors uniform in (-1, 1)^D, whose density is 2^-D; D is `width`.
-      published: the division by 2N stands inside the exponent, and the density is 1 / (2 D) (`compat.chai_scores`).
+      noise: float32 [..., N], Q of vectors uniform in (-1, 1)^D, whose density is 2^-D; D is
+          `width`.
+      published: the division by 2N stands inside the exponent, and the density is 1 / (2 D)
+          (`compat.chai_scores`).
     """
     chex.assert_equal_shape([sampled, log_probs, noise])
     chex.assert_equal_shape_prefix([q, sampled], q.ndim)

@@ -1,7 +1,9 @@
-"""Implicit Q-learning on text: its loss on one device's part of a batch (Snell et al. 2022, section 4; Kostrikov et al. 2022).
+"""Implicit Q-learning on text: its loss on one device's part of a batch (Snell et al. 2022, section
+4; Kostrikov et al. 2022).
 
-A dialogue of K actions (tokens of the agent's utterances, or whole utterances) has K + 1 states: one before each action, and one
-after the last. `losses` returns sums; the caller divides them by the `Counts` of the whole batch.
+A dialogue of K actions (tokens of the agent's utterances, or whole utterances) has K + 1 states:
+one before each action, and one after the last. `losses` returns sums; the caller divides them by
+the `Counts` of the whole batch.
 """
 
 from __future__ import annotations
@@ -25,15 +27,18 @@ class ImplicitQSettings:
     discount: float = 0.99  # of a step from one action to the next (gamma)
     expectile: float = 0.7  # of the target Q that V estimates (tau); 0.5 is the mean
     beta: float = 0.0  # of the policy's weights (beta); 0 weights all actions alike
-    exponential: bool = True  # weights are exp(beta A); else beta or 1 - beta by A's sign (exp_weights)
+    # weights are exp(beta A); else beta or 1 - beta by A's sign (exp_weights)
+    exponential: bool = True
     most_weight: float | None = None  # upper limit of the weights (clip_weight); None for no limit
     context_weight: float = 0.0  # weight of tokens that belong to no action (transition_weight)
     q_min: float | None = None  # lower limit of the target Q (value_min); None for no limit
     q_max: float | None = None  # upper limit of the target Q (value_max); None for no limit
     cql_temperature: float = 1.0  # T of the conservative term (cql_temp)
     margin: float = 0.0  # of the margin term (dm_margin)
-    monte_carlo: bool = False  # V estimates the observed return instead of the target Q (mc_returns)
-    all_tokens: bool = False  # divides the policy's loss by all tokens (`compat.ilql_policy_loss_norm`)
+    # V estimates the observed return instead of the target Q (mc_returns)
+    monte_carlo: bool = False
+    # divides the policy's loss by all tokens (`compat.ilql_policy_loss_norm`)
+    all_tokens: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +62,14 @@ class TextBatch(NamedTuple):
 
     tokens: Any  # int32 [B, T]
     valid: Any  # bool [B, T], False for padding
-    action_token_positions: Any  # int32 [B, A], the position before each token of an action; 0 after the last
+    # int32 [B, A], the position before each token of an action; 0 after the last
+    action_token_positions: Any
     policy_mask: Any  # bool [B, A], which of those tokens the policy learns from
-    action_of_token: Any  # int32 [B, A], the action (0 to K - 1) that each of those tokens belongs to
+    # int32 [B, A], the action (0 to K - 1) that each of those tokens belongs to
+    action_of_token: Any
     state_positions: Any  # int32 [B, K + 1]
-    # int32 [B, K], for tokens the position before the action's token; for utterances that of the utterance's last token.
+    # int32 [B, K], for tokens the position before the action's token; for utterances that of the
+    # utterance's last token.
     action_positions: Any
     rewards: Any  # float32 [B, K]
     terminals: Any  # float32 [B, K + 1], 1 where a state is the end of a dialogue
@@ -71,7 +79,9 @@ class TextBatch(NamedTuple):
 
 
 class ActionQ(NamedTuple):
-    """One Q's inputs to the losses at each action, float32 [...]; terms that are not needed are zeros. See `action_q`."""
+    """One Q's inputs to the losses at each action, float32 [...]; terms that are not needed are
+    zeros. See `action_q`.
+    """
 
     chosen: Array  # Q of the action that was taken
     conservative: Array  # log sum exp(Q / T) - Q(a) / T
@@ -81,22 +91,28 @@ class ActionQ(NamedTuple):
 class Estimates(NamedTuple):
     """The networks' outputs on a batch."""
 
-    values: Array | None  # float32 [B, K + 1], V of every state; None where only the policy is learned
+    # float32 [B, K + 1], V of every state; None where only the policy is learned
+    values: Array | None
     qs: Sequence[ActionQ]  # one entry for each online Q; empty where none is learned
     target_q: Array | None  # float32 [B, K], of the actions, from `target_of`
-    next_values: Array | None  # float32 [B, K], Q's bootstrap, undiscounted: V of the next state in ILQL
+    # float32 [B, K], Q's bootstrap, undiscounted: V of the next state in ILQL
+    next_values: Array | None
     log_probs: Array | None  # float32 [B, A], of the actions' tokens under the policy
-    # float32 [B, T - 1], of all tokens but the first; None unless `ImplicitQSettings.context_weight` is above 0.
+    # float32 [B, T - 1], of all tokens but the first; None unless
+    # `ImplicitQSettings.context_weight` is above 0.
     context_log_probs: Array | None = None
-    advantages: Array | None = None  # float32 [B, K], for the policy's weights; None where these are constant
-    added_rewards: Array | None = (
-        None  # float32 [B, K], beside the data's: log pi of the action in Psi-learning
-    )
-    entropies: Array | None = None  # float32 [B, A], nats, at the actions' tokens; None: no policy is learned
+    # float32 [B, K], for the policy's weights; None where these are constant
+    advantages: Array | None = None
+    # float32 [B, K], beside the data's: log pi of the action in Psi-learning
+    added_rewards: Array | None = None
+    # float32 [B, A], nats, at the actions' tokens; None: no policy is learned
+    entropies: Array | None = None
 
 
 class Counts(NamedTuple):
-    """Denominators of the sums, float32 scalars: actions that count, and tokens of the policy's loss."""
+    """Denominators of the sums, float32 scalars: actions that count, and tokens of the policy's
+    loss.
+    """
 
     actions: Any
     policy: Any
@@ -123,8 +139,9 @@ def action_q(
 ) -> ActionQ:
     """The terms of one Q of all actions, float32 [..., V], at those taken, int32 [...].
 
-    Conservative, with all tokens as actions: -log softmax(Q / T) of the action, which is log sum exp(Q / T) - Q(a) / T; T times it is
-    CQL(H) of Kumar et al. 2020 at temperature T. Margin: sum over all actions a' of max(0, Q(a') - Q(a) + margin)^2, a among them.
+    Conservative, with all tokens as actions: -log softmax(Q / T) of the action, which is log sum
+    exp(Q / T) - Q(a) / T; T times it is CQL(H) of Kumar et al. 2020 at temperature T. Margin: sum
+    over all actions a' of max(0, Q(a') - Q(a) + margin)^2, a among them.
     """
     q_chosen = chosen(q, actions)
     conservative_term = jnp.zeros_like(q_chosen)
@@ -132,12 +149,16 @@ def action_q(
     if conservative:
         conservative_term = -chosen(jax.nn.log_softmax(q / settings.cql_temperature), actions)
     if margin:
-        margin_term = jnp.square(jnp.maximum(q - q_chosen[..., None] + settings.margin, 0.0)).sum(axis=-1)
+        margin_term = jnp.square(jnp.maximum(q - q_chosen[..., None] + settings.margin, 0.0)).sum(
+            axis=-1
+        )
     return ActionQ(q_chosen, conservative_term, margin_term)
 
 
 def target_of(qs: Sequence[Array], settings: ImplicitQSettings) -> Array:
-    """The smallest of the target Qs (Fujimoto et al. 2018), clipped: float32, of the shape of each."""
+    """The smallest of the target Qs (Fujimoto et al. 2018), clipped: float32, of the shape of
+    each.
+    """
     chex.assert_equal_shape(list(qs))
     smallest = qs[0] if len(qs) == 1 else jnp.minimum(*qs)
     return clipped(smallest, settings.q_min, settings.q_max)
@@ -154,7 +175,8 @@ def next_value(q: Array, kind: str, prior_logits: Array | None = None) -> Array:
     """The bootstrap value of a Q from target Qs of all actions float32 [..., V]: float32 [...].
 
     Args:
-      kind: 'best': the greatest; 'soft': log sum exp Q (Psi-learning, Jaques et al. 2017); 'prior': log sum pi exp Q (G-learning).
+      kind: 'best': the greatest; 'soft': log sum exp Q (Psi-learning, Jaques et al. 2017); 'prior':
+          log sum pi exp Q (G-learning).
       prior_logits: float32 [..., V] of pi, for 'prior'.
     """
     if kind == "best":
@@ -167,11 +189,15 @@ def next_value(q: Array, kind: str, prior_logits: Array | None = None) -> Array:
 
 
 def values_of_next_action(values: Array, after_last: float = 0.0) -> Array:
-    """`values` [B, K] of the next action, with `after_last` at the end, as published (`compat.ilql_next_q_zero`)."""
+    """`values` [B, K] of the next action, with `after_last` at the end, as published
+    (`compat.ilql_next_q_zero`).
+    """
     return jnp.concatenate([values[:, 1:], jnp.full_like(values[:, :1], after_last)], axis=1)
 
 
-def bellman_targets(rewards: Array, next_values: Array, next_terminals: Array, discount: float) -> Array:
+def bellman_targets(
+    rewards: Array, next_values: Array, next_terminals: Array, discount: float
+) -> Array:
     """r + discount (1 - d') V(s'), without gradient; float32, all of one shape."""
     chex.assert_equal_shape([rewards, next_values, next_terminals])
     return jax.lax.stop_gradient(rewards + discount * (1 - next_terminals) * next_values)
@@ -205,11 +231,13 @@ def expectile_errors(targets: Array, values: Array, expectile: float) -> Array:
 
 
 def policy_weights(advantages: Array, settings: ImplicitQSettings) -> Array:
-    """The policy's weights of actions by their advantages (Snell et al. 2022, section 4; Kostrikov et al. 2022, equation 7).
+    """The policy's weights of actions by their advantages (Snell et al. 2022, section 4; Kostrikov
+    et al. 2022, equation 7).
 
     Args:
       advantages: A, float32 [B, K], the target Q less V.
-      settings: `exponential`: exp(beta A); else beta where A > 0, 1 - beta elsewhere. `most_weight` limits either.
+      settings: `exponential`: exp(beta A); else beta where A > 0, 1 - beta elsewhere. `most_weight`
+          limits either.
 
     Returns:
       float32 [B, K], without gradient.
@@ -223,13 +251,17 @@ def policy_weights(advantages: Array, settings: ImplicitQSettings) -> Array:
 
 
 def policy_token_weights(batch: TextBatch, advantages: Array, settings: ImplicitQSettings) -> Array:
-    """The policy's weight of predicting the token after each position, float32 [B, T], of advantages [B, K] (`get_weights`)."""
+    """The policy's weight of predicting the token after each position, float32 [B, T], of
+    advantages [B, K] (`get_weights`).
+    """
     chex.assert_equal_shape([advantages, batch.action_mask])
     context_weight = settings.context_weight
     if settings.most_weight is not None:
         context_weight = min(context_weight, settings.most_weight)
     weights = jnp.full(batch.tokens.shape, context_weight, jnp.float32)
-    of_actions = jnp.take_along_axis(policy_weights(advantages, settings), batch.action_of_token, axis=1)
+    of_actions = jnp.take_along_axis(
+        policy_weights(advantages, settings), batch.action_of_token, axis=1
+    )
     # Positions outside the row are dropped: those of tokens that the policy does not learn from.
     positions = jnp.where(batch.policy_mask, batch.action_token_positions, batch.tokens.shape[1])
     rows = jnp.arange(len(positions))[:, None]
@@ -242,7 +274,9 @@ def policy_tokens(batch: TextBatch) -> Array:
 
 
 def action_tokens(batch: TextBatch) -> Array:
-    """The token of each action, int32 [B, K], where an action is a token; for utterances see `TextBatch.action_positions`."""
+    """The token of each action, int32 [B, K], where an action is a token; for utterances see
+    `TextBatch.action_positions`.
+    """
     return _next_entries(batch.tokens, batch.action_positions)
 
 
@@ -255,8 +289,9 @@ def _next_entries(of_tokens: Array, positions: Array) -> Array:
 def counts(batch: TextBatch, settings: ImplicitQSettings) -> Counts:
     """The denominators of this part of a batch, before other parts are added: float32 scalars.
 
-    The policy's is the number of tokens of actions that it learns from (`policy_mask`, bool [B, A]). With `all_tokens`, or with
-    a `context_weight`, it is that of all tokens but the first of each row (`valid`, bool [B, T]).
+    The policy's is the number of tokens of actions that it learns from (`policy_mask`, bool [B,
+    A]). With `all_tokens`, or with a `context_weight`, it is that of all tokens but the first of
+    each row (`valid`, bool [B, T]).
     """
     chex.assert_equal_shape([batch.tokens, batch.valid])
     chex.assert_equal_shape([batch.policy_mask, batch.action_token_positions])
@@ -271,7 +306,8 @@ def counts(batch: TextBatch, settings: ImplicitQSettings) -> Counts:
 def losses(
     batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings, huber: bool = False
 ) -> LossSums:
-    """The sums of the terms over a batch. Estimates of actions that do not count may hold any finite number.
+    """The sums of the terms over a batch. Estimates of actions that do not count may hold any
+    finite number.
 
     Args:
       huber: the loss of Q is Huber's with delta 1 (Psi-learning) instead of the square.
@@ -288,10 +324,14 @@ def losses(
         rewards = batch.rewards
         if estimates.added_rewards is not None:
             rewards = rewards + estimates.added_rewards
-        targets = bellman_targets(rewards, estimates.next_values, batch.terminals[:, 1:], settings.discount)
+        targets = bellman_targets(
+            rewards, estimates.next_values, batch.terminals[:, 1:], settings.discount
+        )
         for of_action in estimates.qs:
             errors = of_action.chosen - targets
-            q += _masked_sum(huber_errors(errors) if huber else jnp.square(errors), batch.action_mask)
+            q += _masked_sum(
+                huber_errors(errors) if huber else jnp.square(errors), batch.action_mask
+            )
             conservative += _masked_sum(of_action.conservative, batch.action_mask)
             margin += _masked_sum(of_action.margin, batch.action_mask)
 
@@ -301,7 +341,8 @@ def losses(
             v_targets = returns_to_go(batch.rewards, settings.discount)
         assert v_targets is not None
         v = _masked_sum(
-            expectile_errors(v_targets, estimates.values[:, :-1], settings.expectile), batch.action_mask
+            expectile_errors(v_targets, estimates.values[:, :-1], settings.expectile),
+            batch.action_mask,
         )
 
     if estimates.log_probs is not None:
@@ -315,7 +356,9 @@ def _masked_sum(errors: Array, mask: Array) -> Array:
 
 
 def _policy_sum(batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> Array:
-    """Weighted cross-entropy in nats of the actions' tokens, and of all others where `context_weight` is above 0."""
+    """Weighted cross-entropy in nats of the actions' tokens, and of all others where
+    `context_weight` is above 0.
+    """
     assert estimates.log_probs is not None
     advantages = estimates.advantages
     if advantages is None:
@@ -324,18 +367,25 @@ def _policy_sum(batch: TextBatch, estimates: Estimates, settings: ImplicitQSetti
         assert estimates.context_log_probs is not None
         weights = policy_token_weights(batch, advantages, settings)[:, :-1]
         return -jnp.sum(jnp.where(batch.valid[:, 1:], weights * estimates.context_log_probs, 0.0))
-    weights = jnp.take_along_axis(policy_weights(advantages, settings), batch.action_of_token, axis=1)
+    weights = jnp.take_along_axis(
+        policy_weights(advantages, settings), batch.action_of_token, axis=1
+    )
     return -jnp.sum(jnp.where(_taught_tokens(batch), weights * estimates.log_probs, 0.0))
 
 
 def _taught_tokens(batch: TextBatch) -> Array:
     """Which tokens of actions exist and teach the policy: bool [B, A]."""
-    # In an item without actions, a position may have no token after it (`compat.ilql_padded_positions`).
+    # In an item without actions, a position may have no token after it
+    # (`compat.ilql_padded_positions`).
     return batch.policy_mask & _next_entries(batch.valid, batch.action_token_positions)
 
 
-def spreads(batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> dict[str, Spread]:
-    """Means and ranges of the losses' inputs over the actions that count; absent where the method has none."""
+def spreads(
+    batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings
+) -> dict[str, Spread]:
+    """Means and ranges of the losses' inputs over the actions that count; absent where the method
+    has none.
+    """
     mask = batch.action_mask
     of_inputs = {}
     if estimates.qs:

@@ -1,7 +1,9 @@
-"""Runs an agent's networks over a batch of dialogues: the estimates from which a method's losses are computed.
+"""Runs an agent's networks over a batch of dialogues: the estimates from which a method's losses
+are computed.
 
-Heads are as wide as the vocabulary and cost more than the trunk. So they are computed at the positions of actions alone, target Qs of the
-action's token alone, and outputs for all tokens in chunks of positions.
+Heads are as wide as the vocabulary and cost more than the trunk. So they are computed at the
+positions of actions alone, target Qs of the action's token alone, and outputs for all tokens in
+chunks of positions.
 """
 
 from __future__ import annotations
@@ -14,9 +16,24 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from motif_jax.ilql.agent.text_agent import POLICY, QS, TARGET, VALUES, TextAgentNetwork, V, running_mean
+from motif_jax.ilql.agent.parameter_parts import heads_of, joined
+from motif_jax.ilql.agent.text_agent import (
+    POLICY,
+    QS,
+    TARGET,
+    VALUES,
+    TextAgentNetwork,
+    V,
+    running_mean,
+)
 from motif_jax.ilql.methods import chai, implicit_q
-from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates, ImplicitQSettings, TextBatch, Weights
+from motif_jax.ilql.methods.implicit_q import (
+    ActionQ,
+    Estimates,
+    ImplicitQSettings,
+    TextBatch,
+    Weights,
+)
 from motif_jax.ilql.methods.text_methods import Rule
 from motif_jax.lm import lora
 from motif_jax.lm.chunks import in_chunks
@@ -36,15 +53,19 @@ class Estimator:
     rule: Rule
     settings: ImplicitQSettings
     weights: Weights  # of terms; what only terms of weight 0 need is not computed
-    detach: tuple[str, ...] = ()  # parts ('v', 'q', 'policy') whose gradient does not reach the trunk
-    spec: lora.Spec | None = None  # low-rank additions are trained in place of trunks; None: trunks are
-    new_tokens: bool = True  # beside low-rank additions the rows of tokens that were added are trained, too
-    chunk: int | None = None  # positions whose outputs for all tokens are in memory at once; None: all
+    # parts ('v', 'q', 'policy') whose gradient does not reach the trunk
+    detach: tuple[str, ...] = ()
+    # low-rank additions are trained in place of trunks; None: trunks are
+    spec: lora.Spec | None = None
+    # beside low-rank additions the rows of tokens that were added are trained, too
+    new_tokens: bool = True
+    # positions whose outputs for all tokens are in memory at once; None: all
+    chunk: int | None = None
     dropout: bool = False  # whether training uses the model config's dropout
-    target_dropout: bool = False  # also for target and policy's weights (`compat.ilql_target_dropout`)
-    zero_after_last: bool = (
-        False  # the last action bootstraps from zeros after it (`compat.ilql_next_q_zero`)
-    )
+    # also for target and policy's weights (`compat.ilql_target_dropout`)
+    target_dropout: bool = False
+    # the last action bootstraps from zeros after it (`compat.ilql_next_q_zero`)
+    zero_after_last: bool = False
     chai_scores: bool = False  # see `chai.conservative` (`compat.chai_scores`)
 
     @property
@@ -57,7 +78,9 @@ class Estimator:
         are_constant = self.settings.exponential and self.settings.beta == 0
         return self.rule.q != "none" and self.learns_policy and not are_constant
 
-    def estimates(self, learned: Any, frozen: Any, batch: TextBatch, key: jax.Array | None) -> Estimates:
+    def estimates(
+        self, learned: Any, frozen: Any, batch: TextBatch, key: jax.Array | None
+    ) -> Estimates:
         """The networks' outputs on a batch, as far as the method's losses need them.
 
         Args:
@@ -99,7 +122,9 @@ class Estimator:
         batch: TextBatch,
         keys: Mapping[str, jax.Array],
     ) -> Estimates:
-        """V, Qs, target Qs and the bootstrap of Q; advantages where the policy's weights depend on them."""
+        """V, Qs, target Qs and the bootstrap of Q; advantages where the policy's weights depend on
+        them.
+        """
         heads = heads_of(learned, frozen)
         target_heads = frozen["target"]["heads"]
         values = self._values(heads, states[VALUES], batch, keys.get(_HEADS))
@@ -134,7 +159,9 @@ class Estimator:
         batch: TextBatch,
         keys: Mapping[str, jax.Array],
     ) -> jax.Array:
-        """Target Q less V of each action, float32 [B, K]; V is computed again without dropout where `values` had it."""
+        """Target Q less V of each action, float32 [B, K]; V is computed again without dropout where
+        `values` had it.
+        """
         if keys and not self.target_dropout:
             params, additions = joined(learned, frozen)
             without_dropout = self._run(params, additions, batch, {}, (VALUES,))
@@ -144,7 +171,9 @@ class Estimator:
     def _proposal_estimates(
         self, heads: Any, target_heads: Any, states: States, batch: TextBatch
     ) -> Estimates:
-        """Q of the mean states of actions in the data, and of actions that the policy proposes (see `ilql.methods.chai`)."""
+        """Q of the mean states of actions in the data, and of actions that the policy proposes (see
+        `ilql.methods.chai`).
+        """
         agent = self.agent
         candidates = batch.candidates
         means = chosen_states(running_mean(states.after, batch.valid), batch.action_positions)
@@ -162,12 +191,18 @@ class Estimator:
             qs.append(ActionQ(q, conservative, jnp.zeros_like(q)))
 
         next_states = candidates.states[:, 1:]
-        next_qs = [agent.target_heads.apply(target_heads, name, next_states) for name in agent.design.qs]
+        next_qs = [
+            agent.target_heads.apply(target_heads, name, next_states) for name in agent.design.qs
+        ]
         best = implicit_q.target_of(next_qs, self.settings).max(axis=-1)
         if self.zero_after_last:
             best = best * implicit_q.values_of_next_action(batch.action_mask.astype(jnp.float32))
         return Estimates(
-            values=None, qs=qs, target_q=None, next_values=jax.lax.stop_gradient(best), log_probs=None
+            values=None,
+            qs=qs,
+            target_q=None,
+            next_values=jax.lax.stop_gradient(best),
+            log_probs=None,
         )
 
     def _parts(self) -> tuple[str, ...]:
@@ -182,7 +217,9 @@ class Estimator:
         return parts
 
     def _keys(self, key: jax.Array | None) -> dict[str, jax.Array]:
-        """Dropout keys of trained trunks and their heads, and of the target's where `target_dropout` is set."""
+        """Dropout keys of trained trunks and their heads, and of the target's where
+        `target_dropout` is set.
+        """
         if key is None or not self.dropout or self.rule.proposes:
             return {}
         roles = self.agent.design.roles
@@ -195,7 +232,9 @@ class Estimator:
             with_dropout |= {TARGET, _TARGET_HEADS}
         # Every name has its number, so that a key does not depend on which others are used.
         names = (*roles.trunks, _HEADS, _TARGET_HEADS)
-        return {name: jax.random.fold_in(key, i) for i, name in enumerate(names) if name in with_dropout}
+        return {
+            name: jax.random.fold_in(key, i) for i, name in enumerate(names) if name in with_dropout
+        }
 
     def _run(
         self,
@@ -205,11 +244,22 @@ class Estimator:
         keys: Mapping[str, jax.Array],
         parts: tuple[str, ...],
     ) -> dict[str, States]:
-        """States by part; those of targets, and of a policy that is not trained, have no gradient."""
+        """States by part; those of targets, and of a policy that is not trained, have no
+        gradient.
+        """
 
-        def run(parts: tuple[str, ...], dropout: Mapping[str, jax.Array] | None) -> dict[str, States]:
+        def run(
+            parts: tuple[str, ...], dropout: Mapping[str, jax.Array] | None
+        ) -> dict[str, States]:
             return self.agent.run(
-                params, batch.tokens, batch.valid, parts, batch.returns, additions, self.spec, dropout
+                params,
+                batch.tokens,
+                batch.valid,
+                parts,
+                batch.returns,
+                additions,
+                self.spec,
+                dropout,
             )
 
         states = run(parts, keys)
@@ -227,7 +277,8 @@ class Estimator:
     def _log_probs(
         self, params: Any, additions: Any, states: Mapping[str, States], batch: TextBatch
     ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-        """Log-probabilities of the actions' tokens [B, A], of all tokens but the first [B, T - 1] (None with weight 0), entropies [B, A].
+        """Log-probabilities of the actions' tokens [B, A], of all tokens but the first [B, T - 1]
+        (None with weight 0), entropies [B, A].
 
         All are None where the policy does not run.
         """
@@ -257,18 +308,27 @@ class Estimator:
         entropies = jnp.take_along_axis(entropies, positions, axis=1)
         return log_probs, context, entropies
 
-    def _values(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> jax.Array:
+    def _values(
+        self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None
+    ) -> jax.Array:
         """V of every state, float32 [B, K + 1]."""
         of_states = _states_at(states, batch.state_positions, "v" in self.detach)
         return self.agent.heads.apply(heads, V, of_states, _key(key, V))
 
-    def _qs(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> list[ActionQ]:
-        """The online Qs at the actions, [B, K] each; Q of all tokens is computed only where a term compares them."""
+    def _qs(
+        self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None
+    ) -> list[ActionQ]:
+        """The online Qs at the actions, [B, K] each; Q of all tokens is computed only where a term
+        compares them.
+        """
         of_actions = _states_at(states, batch.action_positions, "q" in self.detach)
         network = self.agent.heads
         names = self.agent.design.qs
         if self.rule.q == "utterance":
-            return [_without_terms(network.apply(heads, name, of_actions, _key(key, name))) for name in names]
+            return [
+                _without_terms(network.apply(heads, name, of_actions, _key(key, name)))
+                for name in names
+            ]
         actions = implicit_q.action_tokens(batch)
         conservative = self.weights.conservative != 0
         margin = self.weights.margin != 0
@@ -280,16 +340,23 @@ class Estimator:
 
         def of_rows(rows: tuple[States, jax.Array, jax.Array]) -> list[ActionQ]:
             states, actions, row_indices = rows
-            qs = [network.apply(heads, name, states, _key(key, name, row_indices)) for name in names]
+            qs = [
+                network.apply(heads, name, states, _key(key, name, row_indices)) for name in names
+            ]
             return [self.rule.action_q(q, actions, self.settings, conservative, margin) for q in qs]
 
         row_indices = jnp.arange(actions.size, dtype=jnp.int32).reshape(actions.shape)
         rows = jax.tree.map(
-            lambda leaf: leaf.reshape(actions.size, *leaf.shape[2:]), (of_actions, actions, row_indices)
+            lambda leaf: leaf.reshape(actions.size, *leaf.shape[2:]),
+            (of_actions, actions, row_indices),
         )
-        return jax.tree.map(lambda leaf: leaf.reshape(actions.shape), in_chunks(of_rows, rows, self.chunk))
+        return jax.tree.map(
+            lambda leaf: leaf.reshape(actions.shape), in_chunks(of_rows, rows, self.chunk)
+        )
 
-    def _target_q(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> jax.Array:
+    def _target_q(
+        self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None
+    ) -> jax.Array:
         """The smaller target Q of each action, clipped, float32 [B, K]."""
         of_actions = _states_at(states, batch.action_positions)
         network = self.agent.target_heads
@@ -298,7 +365,9 @@ class Estimator:
             qs = [network.apply(heads, name, of_actions, _key(key, name)) for name in names]
         else:
             actions = implicit_q.action_tokens(batch)
-            qs = [network.chosen(heads, name, of_actions, actions, _key(key, name)) for name in names]
+            qs = [
+                network.chosen(heads, name, of_actions, actions, _key(key, name)) for name in names
+            ]
         return implicit_q.target_of(qs, self.settings)
 
     def _bootstrap(
@@ -321,11 +390,15 @@ class Estimator:
 
         def of_rows(rows: tuple[States, jax.Array, jax.Array | None]) -> jax.Array:
             states, row_indices, prior_states = rows
-            qs = [network.apply(heads, name, states, _key(key, name, row_indices)) for name in names]
+            qs = [
+                network.apply(heads, name, states, _key(key, name, row_indices)) for name in names
+            ]
             prior = None
             if prior_states is not None:
                 prior = self.agent.logits(params, prior_states, additions, self.spec)
-            return implicit_q.next_value(implicit_q.target_of(qs, self.settings), self.rule.bootstrap, prior)
+            return implicit_q.next_value(
+                implicit_q.target_of(qs, self.settings), self.rule.bootstrap, prior
+            )
 
         rows = jax.tree.map(
             lambda leaf: leaf.reshape(positions.size, *leaf.shape[2:]),
@@ -334,13 +407,20 @@ class Estimator:
         values = in_chunks(of_rows, rows, self.chunk).reshape(positions.shape)
         if not self.zero_after_last:
             return values
-        # Published: Q of the action after the last is 0 for every token, whose log sum exp is the log of their number.
-        after_last = math.log(self.agent.model.config.vocab_size) if self.rule.bootstrap == "soft" else 0.0
+        # Published: Q of the action after the last is 0 for every token, whose log sum exp is the
+        # log of their number.
+        after_last = (
+            math.log(self.agent.model.config.vocab_size) if self.rule.bootstrap == "soft" else 0.0
+        )
         return implicit_q.values_of_next_action(values, after_last)
 
 
-def _key(key: jax.Array | None, name: str, row_indices: jax.Array | None = None) -> jax.Array | None:
-    """The dropout key of a head; of a chunk of positions where `row_indices` int32 [rows] says which, so that no two chunks drop alike."""
+def _key(
+    key: jax.Array | None, name: str, row_indices: jax.Array | None = None
+) -> jax.Array | None:
+    """The dropout key of a head; of a chunk of positions where `row_indices` int32 [rows] says
+    which, so that no two chunks drop alike.
+    """
     if key is None:
         return None
     of_head = jax.random.fold_in(key, (V, *QS).index(name))
@@ -361,19 +441,3 @@ def chosen_states(states: jax.Array, positions: jax.Array) -> jax.Array:
 def _states_at(states: States, positions: jax.Array, detach: bool = False) -> States:
     at = States(*(chosen_states(leaf, positions) for leaf in states))
     return jax.lax.stop_gradient(at) if detach else at
-
-
-def joined(learned: Any, frozen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The agent's trunks and prefix, and the additions to each trunk, from trained, frozen and target parameters."""
-    target = frozen.get("target") or {}
-    trunks = {**frozen.get("trunks", {}), **learned.get("trunks", {}), **target.get("trunks", {})}
-    additions = {**learned.get("additions", {}), **target.get("additions", {})}
-    params = {"trunks": trunks}
-    if "prefix" in learned:
-        params["prefix"] = learned["prefix"]
-    return params, additions
-
-
-def heads_of(learned: Any, frozen: Any) -> Any:
-    """The heads of Q and V, which are frozen where no loss trains them; None for an agent without values."""
-    return learned.get("heads", frozen.get("heads"))

@@ -10,16 +10,25 @@ import jax
 from motif_jax.core import config as checks
 from motif_jax.core import entry_points
 from motif_jax.ilql.methods import implicit_q
-from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates, ImplicitQSettings, LossSums, TextBatch
+from motif_jax.ilql.methods.implicit_q import (
+    ActionQ,
+    Estimates,
+    ImplicitQSettings,
+    LossSums,
+    TextBatch,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """The choices of a method; a user's own method is a subclass, made without arguments (docs/ilql.md)."""
+    """The choices of a method; a user's own method is a subclass, made without arguments
+    (docs/ilql.md).
+    """
 
     q: str = "token"  # see `ilql.agent.text_agent.Design.q`
-    # Q bootstraps from V of the next state ('value'), or from its target Qs: their maximum ('best'), the log of the sum of their
-    # exponentials ('soft'), or that sum weighted by the policy ('prior').
+    # Q bootstraps from V of the next state ('value'), or from its target Qs: their maximum
+    # ('best'), the log of the sum of their exponentials ('soft'), or that sum weighted by the
+    # policy ('prior').
     bootstrap: str = "value"
     huber: bool = False  # Q has Huber's loss
     prior_reward: bool = False  # add log pi of the action to its reward
@@ -27,27 +36,36 @@ class Rule:
     proposes: bool = False  # the policy is frozen; Q is compared with Q of actions that it proposes
     online: bool = False  # the agent plays, and is trained on its own episodes
 
-    def losses(self, batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> LossSums:
+    def losses(
+        self, batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings
+    ) -> LossSums:
         """Sums of the loss terms over a batch, see `implicit_q.losses`.
 
-        The caller divides them by `Counts` and multiplies them by `config.loss`. What only terms of weight 0 need is not computed:
-        `ActionQ.conservative` and `ActionQ.margin` are zeros unless `loss.cql` and `loss.margin` are above 0.
+        The caller divides them by `Counts` and multiplies them by `config.loss`. What only terms of
+        weight 0 need is not computed: `ActionQ.conservative` and `ActionQ.margin` are zeros unless
+        `loss.cql` and `loss.margin` are above 0.
         """
         return implicit_q.losses(batch, estimates, settings, self.huber)
 
     def action_q(
-        self, q: jax.Array, actions: jax.Array, settings: ImplicitQSettings, conservative: bool, margin: bool
+        self,
+        q: jax.Array,
+        actions: jax.Array,
+        settings: ImplicitQSettings,
+        conservative: bool,
+        margin: bool,
     ) -> ActionQ:
-        """The terms of one Q of all tokens float32 [..., V] at the actions int32 [...], see `implicit_q.action_q`.
+        """The terms of one Q of all tokens float32 [..., V] at the actions int32 [...], see
+        `implicit_q.action_q`.
 
         `conservative` and `margin` say which of the two terms have a weight.
         """
         return implicit_q.action_q(q, actions, settings, conservative, margin)
 
 
-# ilql, sarsa and awac are one rule, and so are bc and bc_top: expectile, beta and filter tell them apart, which the variants of
-# configs/train_text.py set. Snell et al. 2022, section 5 and appendix A; Jaques et al. 2017 and 2019 (psi, bcq, g); Chen et al. 2021 (dt); Verma
-# et al. 2022 (chai).
+# ilql, sarsa and awac are one rule, and so are bc and bc_top: expectile, beta and filter tell them
+# apart, which the variants of configs/train_text.py set. Snell et al. 2022, section 5 and appendix
+# A; Jaques et al. 2017 and 2019 (psi, bcq, g); Chen et al. 2021 (dt); Verma et al. 2022 (chai).
 RULES: Mapping[str, Rule] = {
     "bc": Rule(q="none"),
     "bc_top": Rule(q="none"),
@@ -68,7 +86,9 @@ RULES: Mapping[str, Rule] = {
 def rule_of(name: str) -> Rule:
     """The rule of a method: one of `RULES`, or an instance of 'module:Class'; else UserError."""
     if not entry_points.is_entry_point(name):
-        checks.require(name in RULES, "method.name", name, f"one of {', '.join(RULES)}, or module:Class")
+        checks.require(
+            name in RULES, "method.name", name, f"one of {', '.join(RULES)}, or module:Class"
+        )
         return RULES[name]
     loaded = entry_points.load("method.name", name)
     is_rule = isinstance(loaded, type) and issubclass(loaded, Rule)

@@ -1,6 +1,8 @@
-"""The loss of a method on dialogues: the agent's estimates (text_estimates.py) go into `Rule.losses`, and the terms are weighted.
+"""The loss of a method on dialogues: the agent's estimates (text_estimates.py) go into
+`Rule.losses`, and the terms are weighted.
 
-`Rule.losses` is `implicit_q.losses` unless a method of your own has another: V's expectile regression, Q's Bellman error, the policy's cloning.
+`Rule.losses` is `implicit_q.losses` unless a method of your own has another: V's expectile
+regression, Q's Bellman error, the policy's cloning.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from motif_jax.ilql.methods.text_estimates import Estimator
 
 
 class CountedBatch(NamedTuple):
-    """A micro-batch, and the denominators of its sums, float32 scalars, which are those of the whole batch."""
+    """A micro-batch, and the denominators of its sums, float32 scalars, which are those of the
+    whole batch.
+    """
 
     batch: TextBatch
     counts: Counts
@@ -36,7 +40,9 @@ class LossTerms(NamedTuple):
 
 
 class MeasuredLoss(NamedTuple):
-    """The terms of a micro-batch, and statistics of the numbers behind them, see `implicit_q.spreads`."""
+    """The terms of a micro-batch, and statistics of the numbers behind them, see
+    `implicit_q.spreads`.
+    """
 
     terms: LossTerms
     spreads: dict[str, Spread]
@@ -52,11 +58,15 @@ class Objective(Estimator):
 
     reward_scale: float = 1.0  # rewards are divided by it
 
-    def terms(self, learned: Any, frozen: Any, part: CountedBatch, key: jax.Array | None) -> LossTerms:
+    def terms(
+        self, learned: Any, frozen: Any, part: CountedBatch, key: jax.Array | None
+    ) -> LossTerms:
         """The loss of a micro-batch; see `measured`."""
         return self.measured(learned, frozen, part, key).terms
 
-    def measured(self, learned: Any, frozen: Any, part: CountedBatch, key: jax.Array | None) -> MeasuredLoss:
+    def measured(
+        self, learned: Any, frozen: Any, part: CountedBatch, key: jax.Array | None
+    ) -> MeasuredLoss:
         """The loss of a micro-batch with its terms and spreads, for `lm.training.gradient_sums`.
 
         Args:

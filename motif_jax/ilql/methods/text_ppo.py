@@ -1,8 +1,10 @@
-"""PPO of a text agent (`ilql.methods.token_ppo`), as a task of the offline trainer: a step plays whole episodes and trains on them.
+"""PPO of a text agent (`ilql.methods.token_ppo`), as a task of the offline trainer: a step plays
+whole episodes and trains on them.
 
-Policy and value share a trunk; the value is a head, which is not part of the agent's folder. The penalty's reference is the initial policy:
-the frozen trunk under low-rank additions, else a copy. Episodes depend on the state and the step's number alone, so that a resumed run
-ends with the same bits.
+Policy and value share a trunk; the value is a head, which is not part of the agent's folder. The
+penalty's reference is the initial policy: the frozen trunk under low-rank additions, else a copy.
+Episodes depend on the state and the step's number alone, so that a resumed run ends with the same
+bits.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ from motif_jax.core.training import block_stack, reductions
 from motif_jax.core.training.task import Evaluation, TrainingPosition, key_of
 from motif_jax.ilql.agent import agent_start, decoding
 from motif_jax.ilql.agent.agent_start import Start
+from motif_jax.ilql.agent.parameter_parts import joined
 from motif_jax.ilql.agent.text_agent import POLICY, V
 from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.methods import token_ppo
 from motif_jax.ilql.methods.implicit_q import TextBatch, policy_tokens
-from motif_jax.ilql.methods.text_estimates import chosen_states, joined
+from motif_jax.ilql.methods.text_estimates import chosen_states
 from motif_jax.ilql.methods.text_objective import Objective
 from motif_jax.ilql.methods.token_ppo import EpisodeBatch
 from motif_jax.lm.chunks import in_chunks
@@ -48,7 +51,9 @@ class PpoState(NamedTuple):
 
 
 class TokenEstimates(NamedTuple):
-    """Log-probabilities and entropies of tokens float32 [B, K], and values of states float32 [B, K + 1]."""
+    """Log-probabilities and entropies of tokens float32 [B, K], and values of states float32 [B, K
+    + 1].
+    """
 
     log_probs: jax.Array
     entropies: jax.Array
@@ -63,7 +68,8 @@ class PpoTraining(GradientTask):
     target: Mapping[str, Any] = {}
     # The agent's parameters and the step -> the episodes of that step, leaves [1, B, ...].
     rollouts: Callable[[Any, int], EpisodeBatch]
-    # The agent's parameters -> measures of evaluation episodes, which have the same seeds each time.
+    # The agent's parameters -> measures of evaluation episodes, which have the same seeds each
+    # time.
     play: Callable[[Any], Mapping[str, float]]
 
     def __init__(
@@ -112,21 +118,22 @@ class PpoTraining(GradientTask):
         """Outputs of policy and value for dialogues.
 
         Args:
-          learned: `trunks` or `additions`, and `value`; a reference has no `value`, and its values are zeros.
+          learned: `trunks` or `additions`, and `value`; a reference has no `value`, and its values
+              are zeros.
           frozen: the trunks that are not learned.
           batch: B dialogues, in each of which the agent wrote at most K tokens.
           with_additions: whether low-rank additions to the trunk are used.
 
         Returns:
-          Log-probabilities and entropies float32 [B, K], in nats, of tokens without `pad`; values float32 [B, K + 1]. Numbers of
-          tokens that do not exist are finite and mean nothing.
+          Log-probabilities and entropies float32 [B, K], in nats, of tokens without `pad`; values
+          float32 [B, K + 1]. Numbers of tokens that do not exist are finite and mean nothing.
         """
         agent = self.objective.agent
         spec = self.objective.spec if with_additions else None
         params, additions = joined(learned, frozen)
-        states = agent.run(params, batch.tokens, batch.valid, (POLICY,), additions=additions, spec=spec)[
-            POLICY
-        ].after
+        states = agent.run(
+            params, batch.tokens, batch.valid, (POLICY,), additions=additions, spec=spec
+        )[POLICY].after
 
         def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             states, tokens = rows
@@ -149,23 +156,30 @@ class PpoTraining(GradientTask):
     def _batch_estimates(
         self, learned: Any, frozen: Any, batch: TextBatch, with_additions: bool = True
     ) -> TokenEstimates:
-        """As `estimates`, for all episodes of a step without gradient, in the memory of a micro-batch."""
+        """As `estimates`, for all episodes of a step without gradient, in the memory of a
+        micro-batch.
+        """
         count = self.config.ppo.minibatches * self.config.accumulate
         parts = jax.tree.map(lambda leaf: leaf.reshape(count, -1, *leaf.shape[1:]), batch)
-        of_parts = jax.lax.map(lambda part: self.estimates(learned, frozen, part, with_additions), parts)
+        of_parts = jax.lax.map(
+            lambda part: self.estimates(learned, frozen, part, with_additions), parts
+        )
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), of_parts)
 
     def step(
         self, state: PpoState, shared: Any, batch: EpisodeBatch
     ) -> tuple[PpoState, dict[str, jax.Array]]:
-        """One update of a device: advantages, then `ppo.epochs` passes of minibatches (Schulman et al. 2017, algorithm 1).
+        """One update of a device: advantages, then `ppo.epochs` passes of minibatches (Schulman et
+        al. 2017, algorithm 1).
 
         Args:
           shared: frozen parameters.
-          batch: this device's B episodes; rewards float32 [B, K] are divided by `method.reward_scale` here.
+          batch: this device's B episodes; rewards float32 [B, K] are divided by
+              `method.reward_scale` here.
 
         Returns:
-          The state, equal on all devices, and the metrics, float32 scalars: means over the tokens of all devices, or over its
+          The state, equal on all devices, and the metrics, float32 scalars: means over the tokens
+              of all devices, or over its
           episodes (`episode/`), or over the minibatches.
         """
         settings = self.config.ppo
@@ -193,7 +207,12 @@ class PpoTraining(GradientTask):
 
         # OPTIMISER STEPS
         samples = ppo.Samples(
-            policy_tokens(dialogues), batch.log_probs, values[:, :-1], advantage, targets.value, mask
+            policy_tokens(dialogues),
+            batch.log_probs,
+            values[:, :-1],
+            advantage,
+            targets.value,
+            mask,
         )
         learned, opt_state, of_minibatches = self._learn(state, frozen, dialogues, samples)
 
@@ -207,18 +226,24 @@ class PpoTraining(GradientTask):
         coefficient = state.kl_coefficient
         if reference:
             utterances = reductions.total(batch.utterances, AXIS)
-            coefficient = self._controller.adapted(coefficient, reference["reference/kl"], utterances)
+            coefficient = self._controller.adapted(
+                coefficient, reference["reference/kl"], utterances
+            )
         return PpoState(learned, opt_state, state.step + 1, coefficient), metrics
 
     def _penalise(
         self, state: PpoState, frozen: Any, batch: EpisodeBatch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The rewards [B, K] with the penalty, and its metrics; without a coefficient no penalty and no metrics."""
+        """The rewards [B, K] with the penalty, and its metrics; without a coefficient no penalty
+        and no metrics.
+        """
         dialogues = batch.dialogues
         if not self.config.ppo.kl.coefficient:
             return dialogues.rewards, {}
         learned = {"trunks": frozen[REFERENCE]} if REFERENCE in frozen else {}
-        reference = self._batch_estimates(learned, frozen, dialogues, with_additions=False).log_probs
+        reference = self._batch_estimates(
+            learned, frozen, dialogues, with_additions=False
+        ).log_probs
         kl = jnp.where(dialogues.action_mask, batch.log_probs - reference, 0.0)
         penalties = kl_penalty.penalty(batch.log_probs, reference, state.kl_coefficient)
         utterances = jnp.maximum(reductions.total(batch.utterances, AXIS), 1.0)
@@ -232,12 +257,15 @@ class PpoTraining(GradientTask):
     def _learn(
         self, state: PpoState, frozen: Any, dialogues: TextBatch, samples: ppo.Samples
     ) -> tuple[Any, Any, dict[str, jax.Array]]:
-        """The parameters and the optimiser's state after all passes over the episodes, and the mean metrics of a minibatch."""
+        """The parameters and the optimiser's state after all passes over the episodes, and the mean
+        metrics of a minibatch.
+        """
         settings = self.config.ppo
         episodes = len(samples.valid)
         frozen = block_stack.stacked_for_loop(frozen)
         of_step = jax.random.fold_in(self._key, state.step)
-        key = jax.random.fold_in(of_step, jax.lax.axis_index(AXIS))  # each device deals its own episodes
+        # each device deals its own episodes
+        key = jax.random.fold_in(of_step, jax.lax.axis_index(AXIS))
         order = ppo.minibatches(key, episodes, episodes // settings.minibatches, settings.epochs)
 
         def minibatch(carry: tuple[Any, Any], chosen: jax.Array) -> tuple[tuple[Any, Any], Any]:
@@ -247,22 +275,32 @@ class PpoTraining(GradientTask):
             updates, opt_state = self.optimizer.update(gradient, opt_state, learned)
             metrics["optimizer/gradient_norm"] = optax.tree.norm(gradient)
             metrics["optimizer/learning_rate"] = opt_state[-1].rate
-            return block_stack.unstacked((optax.apply_updates(learned, updates), opt_state)), metrics
+            return block_stack.unstacked(
+                (optax.apply_updates(learned, updates), opt_state)
+            ), metrics
 
         flat = order.reshape(-1, order.shape[-1])
-        (learned, opt_state), metrics = jax.lax.scan(minibatch, (state.params, state.opt_state), flat)
+        (learned, opt_state), metrics = jax.lax.scan(
+            minibatch, (state.params, state.opt_state), flat
+        )
         return learned, opt_state, update.joined(metrics)
 
     def _gradient(
         self, learned: Any, frozen: Any, dialogues: TextBatch, samples: ppo.Samples
     ) -> tuple[Any, dict[str, jax.Array]]:
-        """The gradient of a minibatch's mean loss a token, added over micro-batches, and its metrics."""
+        """The gradient of a minibatch's mean loss a token, added over micro-batches, and its
+        metrics.
+        """
         settings = self.config.ppo
         accumulate = self.config.accumulate
         tokens = jnp.maximum(reductions.total(samples.valid.astype(jnp.float32), AXIS), 1.0)
-        parts = jax.tree.map(lambda leaf: leaf.reshape(accumulate, -1, *leaf.shape[1:]), (dialogues, samples))
+        parts = jax.tree.map(
+            lambda leaf: leaf.reshape(accumulate, -1, *leaf.shape[1:]), (dialogues, samples)
+        )
 
-        def loss(learned: Any, part: tuple[TextBatch, ppo.Samples]) -> tuple[jax.Array, ppo.StepLosses]:
+        def loss(
+            learned: Any, part: tuple[TextBatch, ppo.Samples]
+        ) -> tuple[jax.Array, ppo.StepLosses]:
             batch, of_batch = part
             estimates = self.estimates(learned, frozen, batch)
             of_batch = jax.tree.map(lambda leaf: leaf.reshape(-1), of_batch)

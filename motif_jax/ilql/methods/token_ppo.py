@@ -1,12 +1,16 @@
-"""PPO of free text: every token that an agent wrote is an action (Ziegler et al. 2019; Ouyang et al. 2022; as in TRL and OpenRLHF).
+"""PPO of free text: every token that an agent wrote is an action (Ziegler et al. 2019; Ouyang et
+al. 2022; as in TRL and OpenRLHF).
 
-The states of a dialogue are those before each token of its utterances, and the last one. The environment's text between two
-utterances belongs to the step from `</a>` to the next utterance's first token. The reward r_k is the utterance's at its last token,
-and at every token -beta (log pi - log pi_ref) (`kl_penalty`). With d_k = 1 where a dialogue has ended:
+The states of a dialogue are those before each token of its utterances, and the last one. The
+environment's text between two utterances belongs to the step from `</a>` to the next utterance's
+first token. The reward r_k is the utterance's at its last token, and at every token -beta (log pi -
+log pi_ref) (`kl_penalty`). With d_k = 1 where a dialogue has ended:
 
-    delta_k = r_k + gamma (1 - d_{k+1}) V_{k+1} - V_k,   A_k = delta_k + gamma lambda (1 - d_{k+1}) A_{k+1},   target_k = A_k + V_k
+    delta_k = r_k + gamma (1 - d_{k+1}) V_{k+1} - V_k,   A_k = delta_k + gamma lambda (1 - d_{k+1})
+    A_{k+1},   target_k = A_k + V_k
 
-`ppo.step_losses` computes the clipped losses of policy and value, each a mean over the tokens of a minibatch.
+`ppo.step_losses` computes the clipped losses of policy and value, each a mean over the tokens of a
+minibatch.
 """
 
 from __future__ import annotations
@@ -26,11 +30,14 @@ class EpisodeBatch(NamedTuple):
     """Episodes side by side; numpy or jax arrays, with any axes in front of B."""
 
     dialogues: TextBatch  # an action is a token that the agent wrote
-    log_probs: Any  # float32 [B, K], of these tokens under the policy that wrote them, nats; 0 after the last
+    # float32 [B, K], of these tokens under the policy that wrote them, nats; 0 after the last
+    log_probs: Any
     utterances: Any  # float32 [B], the number of utterances
 
 
-def targets(batch: TextBatch, rewards: Array, values: Array, discount: float, gae_lambda: float) -> Targets:
+def targets(
+    batch: TextBatch, rewards: Array, values: Array, discount: float, gae_lambda: float
+) -> Targets:
     """Advantages and value targets float32 [B, K]; 0 and V where a token does not count.
 
     Args:

@@ -1,7 +1,7 @@
 """BabyAI-Text as a text task: prompts, actions and observations are texts.
 
-A whole episode is one dialogue, the text of an unlimited window. A single step is a dialogue of a prompt with the task's
-window, the action and its result. Only an expert policy brings in an expert.
+A whole episode is one dialogue, the text of an unlimited window. A single step is a dialogue of a
+prompt with the task's window, the action and its result. Only an expert policy brings in an expert.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ class PlayEnvironment(contract.TextEnvironment):
 def steps_of(
     environment: PlayEnvironment, policy: contract.TextPolicy, observations: int, language: str
 ) -> DialogueStream:
-    """The stream of a policy's steps: prompt, action, and the next observation or that the goal is reached."""
+    """The stream of a policy's steps: prompt, action, and the next observation or that the goal is
+    reached.
+    """
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
         dialogues: list[Dialogue] = []
@@ -160,7 +162,8 @@ KEYS: Mapping[str, Key] = {
 
 
 class BabyAITextTask(contract.TextTask):
-    """Kinds of data: 'games', whole episodes; 'steps', a dialogue per step; 'hindsight', see `hindsight_of`.
+    """Kinds of data: 'games', whole episodes; 'steps', a dialogue per step; 'hindsight', see
+    `hindsight_of`.
 
     For 'steps' and 'hindsight' `num_dialogues` counts episodes.
     """
@@ -173,7 +176,9 @@ class BabyAITextTask(contract.TextTask):
         super().__init__(options)
         name = self.options["level"]
         level = catalogue.find(name)
-        checks.require(level is not None, f"{self.name}.level", name, f"a level; {levels_in_words()}")
+        checks.require(
+            level is not None, f"{self.name}.level", name, f"a level; {levels_in_words()}"
+        )
         assert level is not None
         self._language = self.options["language"] or level.language
         self._game_options = {key: value for key, value in self.options.items() if key != "level"}

@@ -1,6 +1,8 @@
-"""The contract of a text task: observations, environments, policies, and how they interact (Snell et al. 2022).
+"""The contract of a text task: observations, environments, policies, and how they interact (Snell
+et al. 2022).
 
-An action is a text. All randomness comes from the generator that an episode receives, so a seed determines the episode.
+An action is a text. All randomness comes from the generator that an episode receives, so a seed
+determines the episode.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Observation(ABC):
 
 
 class Outcome(NamedTuple):
-    """The result of an action: the next observation, the reward, and whether the dialogue has ended."""
+    """The result of an action: the next observation, the reward, and whether the dialogue has
+    ended.
+    """
 
     observation: Any
     reward: float
@@ -45,7 +49,9 @@ class TextEnvironment(ABC):
 
     @abstractmethod
     def reset(self, rng: np.random.Generator, start: Any = None) -> Any:
-        """Begins an episode at `start` (an observation of this task), or at the beginning for None."""
+        """Begins an episode at `start` (an observation of this task), or at the beginning for
+        None.
+        """
 
     @abstractmethod
     def step(self, action: str) -> Outcome:
@@ -127,8 +133,9 @@ class TextTask(ABC):
       keys: option -> its `Key`: default, type, range and help.
       defaults: option -> its default; a class has these or `keys`, and the other one follows.
       switches: prefix of its compat switches; the rest of a switch's name is an option.
-      follow: option -> options that are valid only with its value; a change of its value drops them.
-      patient: whether an episode may take any time, as with a server; else it counts as hung after minutes.
+      follow: option -> options that are valid only with its value; a change of its value drops
+      them. patient: whether an episode may take any time, as with a server; else it counts as hung
+      after minutes.
     """
 
     name: ClassVar[str] = "options"
@@ -169,7 +176,9 @@ class TextTask(ABC):
         checks.require(condition, f"{self.name}.{key}", self.options[key], allowed)
 
     def read_indexes(self, count: int) -> Sequence[int]:
-        """Row numbers below `count` from the JSON file of the option `indexes`, all if it is empty; raises UserError."""
+        """Row numbers below `count` from the JSON file of the option `indexes`, all if it is empty;
+        raises UserError.
+        """
         path = self.options["indexes"]
         if not path:
             return range(count)
@@ -203,7 +212,9 @@ class TextTask(ABC):
             raise UserError(f"config.kind={kind}: must be one of {', '.join(self.kinds)}")
 
     def check_episodes(self) -> None:  # noqa: B027 (optional override)
-        """Raises UserError if a file that episodes need without `prepare` is missing or unreadable."""
+        """Raises UserError if a file that episodes need without `prepare` is missing or
+        unreadable.
+        """
 
     def files(self) -> dict[str, Path]:
         """Option -> file that determines its dialogues; 'OPTION (FILE)' for files of a folder."""
@@ -215,7 +226,9 @@ class TextTask(ABC):
         return ()
 
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
-        """Makes files that `stream` needs and that are missing, in `folder`; returns options of a task that reads them."""
+        """Makes files that `stream` needs and that are missing, in `folder`; returns options of a
+        task that reads them.
+        """
         return self.options
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
@@ -224,27 +237,39 @@ class TextTask(ABC):
         return play_stream(self.environment(), self.policy(policy))
 
     def count(self, kind: str) -> int | None:
-        """The number of dialogues of the kind, which `first` of a `DialogueStream` numbers; None if endless."""
+        """The number of dialogues of the kind, which `first` of a `DialogueStream` numbers; None if
+        endless.
+        """
         return None
 
     def endless(self, kind: str) -> bool:
-        """Whether dialogues of the kind are endless; needs neither files nor scores, unlike `count`."""
+        """Whether dialogues of the kind are endless; needs neither files nor scores, unlike
+        `count`.
+        """
         return self.count(kind) is None
 
     def learned_tokens(self) -> int:
-        """Vocabulary size of the tokenizer to learn from the task's dialogues; 0 if none is learned."""
+        """Vocabulary size of the tokenizer to learn from the task's dialogues; 0 if none is
+        learned.
+        """
         return 0
 
     def scored_by(self) -> str:
-        """The kind of score that its rewards need from `use_scorer` (such as 'toxicity'); '' for none."""
+        """The kind of score that its rewards need from `use_scorer` (such as 'toxicity'); '' for
+        none.
+        """
         return ""
 
     def use_scorer(self, scorer: Scorer) -> None:
         """Sets the scorer of texts without a known score; only for tasks with `scored_by`."""
-        raise TypeError(f"{type(self).__name__} has rewards that no scorer decides: scored_by() gives ''")
+        raise TypeError(
+            f"{type(self).__name__} has rewards that no scorer decides: scored_by() gives ''"
+        )
 
     def texts_to_score(self, kind: str) -> Sequence[str]:
-        """Distinct texts of the kind's data without a known score; the option `scores` names the file for their scores."""
+        """Distinct texts of the kind's data without a known score; the option `scores` names the
+        file for their scores.
+        """
         return ()
 
     def known_scores(self) -> Mapping[str, float]:

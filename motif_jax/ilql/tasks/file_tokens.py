@@ -1,4 +1,6 @@
-"""Tokenizers of text tasks from a tokenizer.json: a language model's, or one learned from the task's dialogues."""
+"""Tokenizers of text tasks from a tokenizer.json: a language model's, or one learned from the
+task's dialogues.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +33,20 @@ _ACTION_END = "</a>"
 def delimiter_texts(backend: Backend) -> tuple[str, ...]:
     """The texts of the fields of `Delimiters` in a tokenizer.
 
-    An action of a chat model ends at the token that ends its turns, which the model has learned; a new token would have to be.
-    A tokenizer with </a> has that.
+    An action of a chat model ends at the token that ends its turns, which the model has learned; a
+    new token would have to be. A tokenizer with </a> has that.
     """
     if backend.token_to_id(_ACTION_END) is not None:
         return DELIMITER_TEXTS
-    action_end = next((text for text in _ENDS_OF_TURNS if backend.token_to_id(text) is not None), _ACTION_END)
+    action_end = next(
+        (text for text in _ENDS_OF_TURNS if backend.token_to_id(text) is not None), _ACTION_END
+    )
     return tuple(action_end if text == _ACTION_END else text for text in DELIMITER_TEXTS)
 
 
 def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
-    """Adds those of `delimiter_texts` that `backend` lacks, in the published order: </a> <a> WORDS </eod> <s> </s> <|pad|>.
+    """Adds those of `delimiter_texts` that `backend` lacks, in the published order: </a> <a> WORDS
+    </eod> <s> </s> <|pad|>.
 
     `words` are further tokens that texts may contain, such as <stop>.
     """
@@ -62,16 +67,19 @@ def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
 class FileTokenizer:
     """A `TextTokenizer` from a tokenizer.json or its folder.
 
-    A text is encoded by characters where it spells a delimiter or a special token, even if its model has that as a piece.
+    A text is encoded by characters where it spells a delimiter or a special token, even if its
+    model has that as a piece.
 
     Args:
       words: see `with_delimiters`.
-      turns: 'own': a chat model's own turns surround utterances, and no token is added; 'new': `with_delimiters`.
+      turns: 'own': a chat model's own turns surround utterances, and no token is added; 'new':
+          `with_delimiters`.
 
     Attributes:
       template: of the model's own turns; None with new delimiters.
       turns: see `items.turns_of`; None with new delimiters.
-      system_start: tokens before a system message; () where the model's template writes none apart, None with new delimiters.
+      system_start: tokens before a system message; () where the model's template writes none apart,
+          None with new delimiters.
 
     Raises:
       UserError: it names the config's `key`: no such file; or the model has no turns of its own.
@@ -119,7 +127,9 @@ class FileTokenizer:
         return self._backend.decode([int(token) for token in tokens], skip_special_tokens=False)
 
     def save(self, folder: Path) -> None:
-        """Writes tokenizer.json, and the chat template of the model's own turns with the tokens that it names."""
+        """Writes tokenizer.json, and the chat template of the model's own turns with the tokens
+        that it names.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write_text(folder / FILE, self._backend.to_str())
         if self.template is not None:
@@ -127,7 +137,9 @@ class FileTokenizer:
 
 
 class FileTokenTask(TextTask):
-    """A task with the options `tokenizer` (a folder with tokenizer.json) and `vocab_size` (of a learned tokenizer)."""
+    """A task with the options `tokenizer` (a folder with tokenizer.json) and `vocab_size` (of a
+    learned tokenizer).
+    """
 
     words: ClassVar[tuple[str, ...]] = ()
 

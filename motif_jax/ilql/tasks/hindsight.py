@@ -1,4 +1,5 @@
-"""Random play relabelled in hindsight: the steps that led to an object become demonstrations of the mission "go to" it.
+"""Random play relabelled in hindsight: the steps that led to an object become demonstrations of the
+mission "go to" it.
 
 Source: Andrychowicz et al. 2017, hindsight experience replay, here for imitation without an expert.
 """
@@ -22,11 +23,13 @@ _AT_HAND = "1 step forward"
 
 
 def hindsight_of(environment: TextEnvironment, policy: TextPolicy) -> DialogueStream:
-    """The stream of steps towards an object that the agent reached, in prompts whose mission is to go to it.
+    """The stream of steps towards an object that the agent reached, in prompts whose mission is to
+    go to it.
 
-    Each dialogue is one step: the prompt with the new mission, the action, and, if the object was in view, a text of the
-    environment with what the newest observation says after the object's name. A language model that is pretrained on the dialogues
-    predicts this text after the action (`lm.corpus`), for which it has to find the mission's object in the prompt.
+    Each dialogue is one step: the prompt with the new mission, the action, and, if the object was
+    in view, a text of the environment with what the newest observation says after the object's
+    name. A language model that is pretrained on the dialogues predicts this text after the action
+    (`lm.corpus`), for which it has to find the mission's object in the prompt.
     """
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
@@ -43,18 +46,23 @@ def hindsight_of(environment: TextEnvironment, policy: TextPolicy) -> DialogueSt
                     is_last = number == path[-1]
                     texts = [prompts.with_goal(prompt, goal), steps[number].action]
                     rewards = [None, float(is_last)]
-                    _, is_in_sight, after_name = _newest_view(prompt).partition(f"You see a {name} ")
+                    _, is_in_sight, after_name = _newest_view(prompt).partition(
+                        f"You see a {name} "
+                    )
                     if is_in_sight:
                         texts.append(prompts.sighting(after_name))
                         rewards.append(None)
-                    dialogues.append(Dialogue(tuple(texts), tuple(rewards), is_last, {"group": episode}))
+                    dialogues.append(
+                        Dialogue(tuple(texts), tuple(rewards), is_last, {"group": episode})
+                    )
         return Dialogues.of(dialogues)
 
     return draw
 
 
 def paths(episode_prompts: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
-    """Yields the objects that an episode led to, with the indices of the last `MAX_STEPS` steps before each.
+    """Yields the objects that an episode led to, with the indices of the last `MAX_STEPS` steps
+    before each.
 
     Steps that return to an earlier view are left out.
 

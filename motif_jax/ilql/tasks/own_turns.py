@@ -1,4 +1,6 @@
-"""A chat model's own turns as the delimiters of dialogues: derived from its chat template, and checked against its tokens."""
+"""A chat model's own turns as the delimiters of dialogues: derived from its chat template, and
+checked against its tokens.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class OwnTurns(NamedTuple):
 
     Attributes:
       texts: of the fields of `Delimiters`; where a turn has several tokens, all of them.
-      system_start: before a system message, which ends as a turn of the user does; () where the template writes none apart.
+      system_start: before a system message, which ends as a turn of the user does; () where the
+          template writes none apart.
       strips: blanks at the ends of an utterance are left out, as the template does.
     """
 
@@ -43,14 +46,17 @@ def file_of(path: str) -> Path:
 
 
 class Choice(NamedTuple):
-    """The turns of a run, `OWN` or `NEW`, and why they are new; the reason is empty where none is needed."""
+    """The turns of a run, `OWN` or `NEW`, and why they are new; the reason is empty where none is
+    needed.
+    """
 
     turns: str
     reason: str
 
 
 def choose(turns: str, folder: str) -> Choice:
-    """What `config.turns` comes to for the tokenizer in `folder`; '' for tokens that are learned from the dialogues.
+    """What `config.turns` comes to for the tokenizer in `folder`; '' for tokens that are learned
+    from the dialogues.
 
     Raises:
       UserError: `OWN`, and the model has no turns that can be used so.
@@ -79,7 +85,9 @@ def read(file: Path, backend: Backend) -> OwnTurns:
     if template is None:
         raise UserError(f"{file.parent} has no chat template")
     texts = chat_turns.derive(template)
-    special = {token for token, added in backend.get_added_tokens_decoder().items() if added.special}
+    special = {
+        token for token, added in backend.get_added_tokens_decoder().items() if added.special
+    }
 
     def tokens_of(text: str) -> tuple[int, ...]:
         # A template writes the beginning of text itself.
@@ -108,14 +116,17 @@ def read(file: Path, backend: Backend) -> OwnTurns:
         action_close=assistant_close[1:],
     )
     if not turns.action_start:
-        raise UserError(f"{file.parent}: its chat template writes nothing before an answer that comes first")
+        raise UserError(
+            f"{file.parent}: its chat template writes nothing before an answer that comes first"
+        )
     system_start = tokens_of(chat_turns.before_system(template, texts))
     written = {*assistant_close, *(token for tokens in (*turns, system_start) for token in tokens)}
     unwritten = sorted(special - written)
     if not unwritten:
         raise UserError(f"{file.parent}: its chat template leaves no special token for padding")
 
-    # The first special token that no turn has: that of the end of text, of padding or of what is unknown, by family.
+    # The first special token that no turn has: that of the end of text, of padding or of what is
+    # unknown, by family.
     pad = unwritten[0]
     delimiters = Delimiters(
         pad=pad,

@@ -21,9 +21,10 @@ RECORDED = "recorded"
 class RecordedDialogues(FileTokenTask):
     """The task `dialogues`.
 
-    Options: `data`, a file of dialogues or its folder; `tokenizer`, a folder with tokenizer.json, or '' to learn `vocab_size`
-    tokens; `turns`, 'own' where a chat model's own turns surround utterances, or 'new' for delimiters of dialogues; `environment`,
-    the `module:Class` of a `TextEnvironment` without arguments, for play.
+    Options: `data`, a file of dialogues or its folder; `tokenizer`, a folder with tokenizer.json,
+    or '' to learn `vocab_size` tokens; `turns`, 'own' where a chat model's own turns surround
+    utterances, or 'new' for delimiters of dialogues; `environment`, the `module:Class` of a
+    `TextEnvironment` without arguments, for play.
     """
 
     name = "dialogues"
@@ -42,7 +43,8 @@ class RecordedDialogues(FileTokenTask):
         return files.read(files.find(self.options["data"], "data"))
 
     def files(self) -> dict[str, Path]:
-        # Games in an environment do not depend on the recorded dialogues, which need not be there any more.
+        # Games in an environment do not depend on the recorded dialogues, which need not be there
+        # any more.
         if not self.options["data"] or self.options["environment"]:
             return {}
         return {"data": files.find(self.options["data"], "data")}

@@ -44,7 +44,9 @@ def load(name: str) -> type[TextTask]:
 
 
 def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A task's options in a config of `collect_text`, nested: its section and switches, or the JSON in `options`."""
+    """A task's options in a config of `collect_text`, nested: its section and switches, or the JSON
+    in `options`.
+    """
     name = values["task"]
     if name not in values:  # a task without a section
         return dict(json.loads(values["options"] or "{}"))
@@ -55,8 +57,12 @@ def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values[name], **{key.removeprefix(prefix): compat[key] for key in switches}}
 
 
-def overlaid(name: str, options: Mapping[str, Any], user_options: Mapping[str, Any]) -> dict[str, Any]:
-    """`options` overlaid with a user's own, without those that were valid only with an overridden value."""
+def overlaid(
+    name: str, options: Mapping[str, Any], user_options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`options` overlaid with a user's own, without those that were valid only with an overridden
+    value.
+    """
     task = load(name)
     stale: set[str] = set()
     for key, value in user_options.items():
@@ -67,7 +73,9 @@ def overlaid(name: str, options: Mapping[str, Any], user_options: Mapping[str, A
 
 def drawn_from(task: TextTask) -> dict[str, Any]:
     """The inputs that determine the task's games, JSON-able: its options, with digests of files."""
-    files = {key: digests.of_input(path) for key, path in task.files().items() if key not in _NOT_DRAWN}
+    files = {
+        key: digests.of_input(path) for key, path in task.files().items() if key not in _NOT_DRAWN
+    }
     excluded = {*_NOT_DRAWN, *task.undrawn(), *(key.partition(" ")[0] for key in files)}
     plain = {key: value for key, value in task.options.items() if key not in excluded}
     return {**plain, **files}
@@ -85,5 +93,7 @@ def json_options(text: str) -> dict[str, Any]:
     except ValueError:
         options = None
     if not isinstance(options, dict):
-        raise UserError(f"config.options={text}: must be a JSON object such as " + '{"num_words": 100}')
+        raise UserError(
+            f"config.options={text}: must be a JSON object such as " + '{"num_words": 100}'
+        )
     return options

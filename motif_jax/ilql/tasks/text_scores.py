@@ -1,4 +1,6 @@
-"""Scores of texts for the rewards of text tasks: toxicity by an annotator, upvotes by a model of train_upvote."""
+"""Scores of texts for the rewards of text tasks: toxicity by an annotator, upvotes by a model of
+train_upvote.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ BATCH = 256
 
 
 def check(task: TextTask, plays: bool) -> None:
-    """Raises UserError where the task's scorer cannot be used, as far as that is known without asking it.
+    """Raises UserError where the task's scorer cannot be used, as far as that is known without
+    asking it.
 
     Args:
       plays: whether new replies are scored as they are said, not only recorded texts.
@@ -49,7 +52,8 @@ def write(
     report: Callable[[int], None],
     stopped: Callable[[], bool] = never,
 ) -> Path:
-    """Scores texts into a file for the task's option `scores`, which names their judge, beside the scores that the task knows.
+    """Scores texts into a file for the task's option `scores`, which names their judge, beside the
+    scores that the task knows.
 
     `report` is called with the number of texts done. Raises StoppedError.
     """
@@ -69,7 +73,9 @@ def write(
 
     path = folder / FILE
     folder.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(path, json.dumps({"judge": task.scored_by(), "scores": scores}, ensure_ascii=False))
+    atomic_write_text(
+        path, json.dumps({"judge": task.scored_by(), "scores": scores}, ensure_ascii=False)
+    )
     return path
 
 

@@ -32,42 +32,63 @@ _OPTIONAL = {
     "sliding_window": "attention.sliding_window",
     "rope_local_base_freq": "rope.freq_base_swa",
 }
-# Gemma 3 divides scores by the root of a head's width, but for its largest model, of so many layers, which llama.cpp knows as well.
+# Gemma 3 divides scores by the root of a head's width, but for its largest model, of so many
+# layers, which llama.cpp knows as well.
 _GEMMA_27B_LAYERS = 62
-# Llama 3's scaling of rotary positions: only the factor differs from model to model (3.1: 8, 3.2: 32).
+# Llama 3's scaling of rotary positions: only the factor differs from model to model (3.1: 8, 3.2:
+# 32).
 _LOW, _HIGH, _ORIGINAL = 1.0, 4.0, 8192
 _TOKENS = {"bos_token_id": "bos_token_id", "pad_token_id": "padding_token_id"}
 # Tokens that end a text: of a document, and of a turn.
 _ENDS = ("eos_token_id", "eot_token_id")
-# A file without `eot_token_id` may have the end of a turn all the same: llama.cpp finds it by these texts.
-_TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>")
+# A file without `eot_token_id` may have the end of a turn all the same: llama.cpp finds it by these
+# texts.
+_TURN_ENDS = (
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|eom_id|>",
+    "<EOT>",
+)
 
 
 def config_values(path: str | Path) -> dict[str, Any]:
     """The entries of a config.json.
 
     Raises:
-      UserError: the file cannot be read, a key is missing, or the architecture or a feature is not supported.
+      UserError: the file cannot be read, a key is missing, or the architecture or a feature is not
+          supported.
     """
     header = files.read(path)
     metadata = header.metadata
     architecture = metadata.get("general.architecture")
     if architecture not in ARCHITECTURES:
         allowed = ", ".join(ARCHITECTURES)
-        raise UserError(f"{path}: general.architecture is {architecture!r}, must be one of {allowed}")
+        raise UserError(
+            f"{path}: general.architecture is {architecture!r}, must be one of {allowed}"
+        )
     if metadata.get(f"{architecture}.expert_count", 0):
-        raise UserError(f"{path}: mixtures of experts ({architecture}.expert_count) are not supported")
+        raise UserError(
+            f"{path}: mixtures of experts ({architecture}.expert_count) are not supported"
+        )
     missing = [key for key in _REQUIRED.values() if f"{architecture}.{key}" not in metadata]
     embedding = header.tensors.get(tensors.EMBEDDING)
     if missing or embedding is None:
         absent = f"{architecture}.{missing[0]}" if missing else f"tensor {tensors.EMBEDDING}"
         raise UserError(f"{path}: {absent} is missing")
 
-    values: dict[str, Any] = {"model_type": ARCHITECTURES[architecture], "vocab_size": embedding.shape[0]}
+    values: dict[str, Any] = {
+        "model_type": ARCHITECTURES[architecture],
+        "vocab_size": embedding.shape[0],
+    }
     for entry, key in {**_REQUIRED, **_OPTIONAL}.items():
         value = metadata.get(f"{architecture}.{key}")
         if isinstance(value, np.ndarray):
-            raise UserError(f"{path}: {architecture}.{key} differs by layer, which is not supported")
+            raise UserError(
+                f"{path}: {architecture}.{key} differs by layer, which is not supported"
+            )
         values[entry] = value
     values["tie_word_embeddings"] = tensors.HEAD not in header.tensors
     values["attention_bias"] = "blk.0.attn_output.bias" in header.tensors
@@ -84,14 +105,18 @@ def config_values(path: str | Path) -> dict[str, Any]:
 
 
 def _gemma_scalar(values: Mapping[str, Any]) -> int:
-    """The number by whose square root Gemma 3's attention scores are divided; a GGUF file does not have it."""
+    """The number by whose square root Gemma 3's attention scores are divided; a GGUF file does not
+    have it.
+    """
     if values["num_hidden_layers"] == _GEMMA_27B_LAYERS:
         return values["hidden_size"] // values["num_attention_heads"]
     return values["head_dim"] or 256
 
 
 def _pattern(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Which layers of a Gemma have a window: every so many layers one has none, or a flag for each layer; {} as by default."""
+    """Which layers of a Gemma have a window: every so many layers one has none, or a flag for each
+    layer; {} as by default.
+    """
     pattern = metadata.get("gemma3.attention.sliding_window_pattern")
     if pattern is None:
         return {}
@@ -101,7 +126,9 @@ def _pattern(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _special_tokens(metadata: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
-    """The numbers of special tokens; those without a row in the table are left out, as llama.cpp does."""
+    """The numbers of special tokens; those without a row in the table are left out, as llama.cpp
+    does.
+    """
 
     def number_of(key: str) -> int | None:
         number = metadata.get(f"tokenizer.ggml.{key}")
@@ -121,7 +148,9 @@ def _special_tokens(metadata: Mapping[str, Any], vocab_size: int) -> dict[str, A
 def _require_whole_heads(
     path: str | Path, metadata: Mapping[str, Any], architecture: str, values: Mapping[str, Any]
 ) -> None:
-    """Raises UserError where rotary positions turn a part of a head, or values have another width than keys."""
+    """Raises UserError where rotary positions turn a part of a head, or values have another width
+    than keys.
+    """
     head_width = values["head_dim"] or values["hidden_size"] // values["num_attention_heads"]
     for key in ("rope.dimension_count", "attention.value_length"):
         width = metadata.get(f"{architecture}.{key}", head_width)
@@ -148,7 +177,8 @@ def _scaling(
 
 
 def _llama3_scaling(path: str | Path, theta: float, head_width: int) -> dict[str, Any]:
-    """Llama 3's scaling, of which a GGUF file has the divisor of each frequency instead of the parameters.
+    """Llama 3's scaling, of which a GGUF file has the divisor of each frequency instead of the
+    parameters.
 
     Raises:
       UserError: the divisors are not those of Llama 3's formula.

@@ -1,7 +1,8 @@
 """Reads the header of a GGUF file: its metadata, and where its tensors are.
 
-The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The package `gguf` has a reader, too, but that makes several arrays
-for each token of the vocabulary (262,144 of a Gemma). Types of tensors and their numbers are the package's.
+The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The package `gguf` has a
+reader, too, but that makes several arrays for each token of the vocabulary (262,144 of a Gemma).
+Types of tensors and their numbers are the package's.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class TensorPlace(NamedTuple):
 
 
 class Header(NamedTuple):
-    """The metadata by their keys, arrays of numbers as numpy arrays, and the tensors by llama.cpp's names."""
+    """The metadata by their keys, arrays of numbers as numpy arrays, and the tensors by llama.cpp's
+    names.
+    """
 
     metadata: Mapping[str, Any]
     tensors: Mapping[str, TensorPlace]
@@ -65,11 +68,15 @@ def is_gguf(path: str | Path) -> bool:
 
 
 def package(path: str | Path) -> ModuleType:
-    """The package `gguf`. Raises UserError where it is not installed; `path` is the file that needs it."""
+    """The package `gguf`. Raises UserError where it is not installed; `path` is the file that needs
+    it.
+    """
     try:
         import gguf
     except ImportError:
-        raise UserError(f"{path}: GGUF files need the package gguf: pip install 'motif-jax[gguf]'") from None
+        raise UserError(
+            f"{path}: GGUF files need the package gguf: pip install 'motif-jax[gguf]'"
+        ) from None
     return gguf
 
 
@@ -77,7 +84,8 @@ def read(path: str | Path) -> Header:
     """Reads the header of a file; the same file is read once in a process.
 
     Raises:
-      UserError: the file is not a GGUF file, is damaged, cut off or one of several parts, or the package `gguf` is not installed.
+      UserError: the file is not a GGUF file, is damaged, cut off or one of several parts, or the
+          package `gguf` is not installed.
     """
     try:
         state = os.stat(path)
@@ -97,7 +105,9 @@ def _read_version(path: str, size: int, modified: int) -> Header:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 header = _Reader(data).header(path)
         except (struct.error, ValueError, KeyError, OverflowError) as error:
-            raise UserError(f"{path} is damaged or cut off: its header cannot be read ({error})") from None
+            raise UserError(
+                f"{path} is damaged or cut off: its header cannot be read ({error})"
+            ) from None
     parts = header.metadata.get("split.count", 1)
     if parts > 1:
         raise UserError(f"{path} is one of {parts} parts: join them with llama-gguf-split --merge")
@@ -108,7 +118,9 @@ def _read_version(path: str, size: int, modified: int) -> Header:
 
 
 class _Reader:
-    """Reads values one after the other; raises struct.error or ValueError where the data end before."""
+    """Reads values one after the other; raises struct.error or ValueError where the data end
+    before.
+    """
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
@@ -133,7 +145,9 @@ class _Reader:
             entries[name] = self._tensor_entry()
         alignment = metadata.get("general.alignment", _ALIGNMENT)
         begin = -(-self._position // alignment) * alignment
-        return Header(metadata, {name: _place(path, name, begin, *entry) for name, entry in entries.items()})
+        return Header(
+            metadata, {name: _place(path, name, begin, *entry) for name, entry in entries.items()}
+        )
 
     def _tensor_entry(self) -> tuple[tuple[int, ...], int, int]:
         """The shape, the number of the type, and the offset of the next tensor."""
@@ -174,7 +188,9 @@ class _Reader:
         return self._numbers(_NUMBERS[kind], count)
 
 
-def _place(path: str, name: str, begin: int, shape: tuple[int, ...], kind: int, offset: int) -> TensorPlace:
+def _place(
+    path: str, name: str, begin: int, shape: tuple[int, ...], kind: int, offset: int
+) -> TensorPlace:
     gguf = package(path)
     try:
         quantisation = gguf.GGMLQuantizationType(kind)

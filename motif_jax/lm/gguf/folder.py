@@ -1,7 +1,8 @@
-"""The small folder that stands for a GGUF file: what the file's metadata say, as the files of a checkpoint, and a link to the file.
+"""The small folder that stands for a GGUF file: what the file's metadata say, as the files of a
+checkpoint, and a link to the file.
 
-Everything that takes a model's folder then takes the file. The tensors stay where they are. The folder is in the user's cache and is
-made once for a version of the file.
+Everything that takes a model's folder then takes the file. The tensors stay where they are. The
+folder is in the user's cache and is made once for a version of the file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def folder_of(path: str | Path) -> Path:
     """The folder of a GGUF file, which is made where it is missing.
 
     Raises:
-      UserError: the file cannot be read, or has an architecture, a tokenizer or tensors that are not supported.
+      UserError: the file cannot be read, or has an architecture, a tokenizer or tensors that are
+          not supported.
     """
     # Not resolved: on the hub's copies the link has the name, and the file a digest.
     path = Path(path).absolute()
@@ -74,7 +76,9 @@ def only_file(folder: str | Path) -> Path | None:
 
 
 def resolved(path: str | Path) -> Path:
-    """The folder itself, or the one that stands for the GGUF file that `path` is or holds; raises as `folder_of` and `only_file`."""
+    """The folder itself, or the one that stands for the GGUF file that `path` is or holds; raises
+    as `folder_of` and `only_file`.
+    """
     file = Path(path) if files.is_gguf(path) else only_file(path)
     return Path(path) if file is None else folder_of(file)
 

@@ -1,4 +1,6 @@
-"""Reads the tensors of a GGUF file under transformers' names, in float32 or another dtype, a part of the rows at a time."""
+"""Reads the tensors of a GGUF file under transformers' names, in float32 or another dtype, a part
+of the rows at a time.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from motif_jax.lm.gguf.files import TensorPlace
 
 # llama.cpp's names of three tensors; the last one has divisors of rotary frequencies (Llama 3).
 EMBEDDING, HEAD, ROTARY_FACTORS = "token_embd.weight", "output.weight", "rope_freqs.weight"
-# Types that are read, in the words of llama.cpp. Others need lookup tables that the package gguf has not all of.
+# Types that are read, in the words of llama.cpp. Others need lookup tables that the package gguf
+# has not all of.
 TYPES = (
     "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
 )  # fmt: skip
@@ -51,7 +54,8 @@ _IN_BLOCK = {
 # Architectures whose norms are stored with 1 added.
 _WITH_ONE = ("gemma3",)
 _BLOCK = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
-# Queries and keys, whose rows llama.cpp reorders for Llama (and for no other architecture that is read here).
+# Queries and keys, whose rows llama.cpp reorders for Llama (and for no other architecture that is
+# read here).
 _REORDERED = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
 # Numbers that are unpacked at a time: 16 MB of float32.
 NUMBERS_AT_ONCE = 1 << 22
@@ -76,8 +80,11 @@ class GgufTensors:
                 f"{path} has tensors of type {', '.join(sorted(unread))}, which are not read: take a file of F16, Q8_0, "
                 f"Q4_K_M or another of {', '.join(TYPES)}"
             )
-        # By transformers' names; what has none there keeps llama.cpp's. The divisors of rotary frequencies are part of the config.
-        self._stored = {self._renamed(name): name for name in header.tensors if name != ROTARY_FACTORS}
+        # By transformers' names; what has none there keeps llama.cpp's. The divisors of rotary
+        # frequencies are part of the config.
+        self._stored = {
+            self._renamed(name): name for name in header.tensors if name != ROTARY_FACTORS
+        }
 
     @property
     def names(self) -> list[str]:
@@ -120,7 +127,9 @@ class GgufTensors:
         return self._read(stored)
 
     def _read(self, stored: str, dtype: Any = None) -> np.ndarray:
-        """The tensor in the file's order, unpacked a part at a time, so that all of it is never there in float32 beside `dtype`."""
+        """The tensor in the file's order, unpacked a part at a time, so that all of it is never
+        there in float32 beside `dtype`.
+        """
         tensor = self._tensors[stored]
         array = np.empty((tensor.rows, tensor.shape[-1]), dtype or np.float32)
         step = max(1, NUMBERS_AT_ONCE // tensor.shape[-1])
@@ -140,7 +149,9 @@ class GgufTensors:
         if packed.size != (stop - start) * tensor.row_bytes:
             raise UserError(f"{self._path} is cut off: it was longer when it was opened")
         gguf = files.package(self._path)
-        numbers: np.ndarray = gguf.dequantize(packed.reshape(stop - start, tensor.row_bytes), tensor.type)
+        numbers: np.ndarray = gguf.dequantize(
+            packed.reshape(stop - start, tensor.row_bytes), tensor.type
+        )
         return numbers.reshape(stop - start, tensor.shape[-1])
 
     def _renamed(self, stored: str) -> str:
@@ -156,16 +167,20 @@ class GgufTensors:
         return self._architecture in _WITH_ONE and stored.endswith("norm.weight")
 
     def _reordered(self, stored: str) -> str | None:
-        """The key of the number of heads by which the rows of a tensor are reordered; None: they are in transformers' order."""
+        """The key of the number of heads by which the rows of a tensor are reordered; None: they
+        are in transformers' order.
+        """
         block = _BLOCK.fullmatch(stored)
         if self._architecture != "llama" or block is None or block[2] not in _REORDERED:
             return None
         return f"llama.{_REORDERED[block[2]]}"
 
     def _in_order(self, stored: str, array: np.ndarray) -> np.ndarray:
-        """A tensor as transformers has it: Gemma's norms without 1, and the rows of Llama's queries and keys in another order.
+        """A tensor as transformers has it: Gemma's norms without 1, and the rows of Llama's queries
+        and keys in another order.
 
-        llama.cpp turns pairs of neighbours (0 with 1, 2 with 3), transformers the first half of a head with the second.
+        llama.cpp turns pairs of neighbours (0 with 1, 2 with 3), transformers the first half of a
+        head with the second.
         """
         if self._has_one_added(stored):
             return array - np.ones((), array.dtype)

@@ -1,4 +1,6 @@
-"""Rebuilds a tokenizer and a chat template from the metadata of a GGUF file, which has no tokenizer.json."""
+"""Rebuilds a tokenizer and a chat template from the metadata of a GGUF file, which has no
+tokenizer.json.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 from tokenizers.models import BPE
 
 from motif_jax.core.errors import UserError, first_line
@@ -22,7 +32,8 @@ _NAMED = {
     "unk_token": "unknown_token_id",
     "pad_token": "padding_token_id",
 }
-# How texts are cut into words before byte pairs are merged, by llama.cpp's name. Most names are one model's, several cut alike.
+# How texts are cut into words before byte pairs are merged, by llama.cpp's name. Most names are one
+# model's, several cut alike.
 _GPT2 = ("gpt-2", "gpt2", "default", "phi-2", "olmo", "mpt")
 _DIGIT_BY_DIGIT = ("smollm", "starcoder", "refact", "command-r", "codeshell")
 _LLAMA3 = ("llama-bpe", "llama3", "llama-v3", "smaug-bpe", "dbrx", "falcon3", "pixtral")
@@ -45,7 +56,9 @@ def build(path: str | Path) -> Tokenizer:
     kind = metadata.get("tokenizer.ggml.model")
     builders = {"gpt2": _byte_level, "llama": _sentence_piece}
     if kind not in builders:
-        raise UserError(f"{path}: tokenizer.ggml.model is {kind!r}, must be one of {', '.join(builders)}")
+        raise UserError(
+            f"{path}: tokenizer.ggml.model is {kind!r}, must be one of {', '.join(builders)}"
+        )
     tokens = metadata.get("tokenizer.ggml.tokens")
     if not isinstance(tokens, list):
         raise UserError(f"{path}: tokenizer.ggml.tokens is missing")
@@ -61,7 +74,9 @@ def build(path: str | Path) -> Tokenizer:
 
 
 def description(path: str | Path) -> dict[str, Any]:
-    """The entries of a tokenizer_config.json: the texts of special tokens, and the chat template where the file has one."""
+    """The entries of a tokenizer_config.json: the texts of special tokens, and the chat template
+    where the file has one.
+    """
     metadata = files.read(path).metadata
     tokens = metadata.get("tokenizer.ggml.tokens", [])
     values: dict[str, Any] = {
@@ -89,7 +104,9 @@ def _byte_level(path: str | Path, tokens: Sequence[str], metadata: Mapping[str, 
     for first, second in pairs:
         # The library ends the process where a merge is of no tokens.
         if not {first, second, first + second} <= vocabulary.keys():
-            raise UserError(f"{path}: tokenizer.ggml.merges has {first} {second}, which are not tokens")
+            raise UserError(
+                f"{path}: tokenizer.ggml.merges has {first} {second}, which are not tokens"
+            )
     # Llama 3 takes a word that is a token as it is, even where merges would end elsewhere.
     backend = Tokenizer(BPE(vocabulary, pairs, fuse_unk=False, ignore_merges=words in _LLAMA3))
     backend.decoder = decoders.ByteLevel()
@@ -97,7 +114,10 @@ def _byte_level(path: str | Path, tokens: Sequence[str], metadata: Mapping[str, 
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     elif words in _DIGIT_BY_DIGIT:
         backend.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+            [
+                pre_tokenizers.Digits(individual_digits=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False),
+            ]
         )
     elif words in _LLAMA3:
         backend.pre_tokenizer = _split(_LLAMA3_WORDS)
@@ -126,7 +146,9 @@ def _words_of(path: str | Path, metadata: Mapping[str, Any]) -> str:
 
 def _split(words: str) -> Any:
     cut = pre_tokenizers.Split(Regex(words), "isolated")
-    return pre_tokenizers.Sequence([cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    return pre_tokenizers.Sequence(
+        [cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
 
 
 def _pair(merge: str) -> tuple[str, str]:
@@ -134,14 +156,20 @@ def _pair(merge: str) -> tuple[str, str]:
     return first, second
 
 
-def _sentence_piece(path: str | Path, tokens: Sequence[str], metadata: Mapping[str, Any]) -> Tokenizer:
-    """SentencePiece's byte pairs of letters, a blank written as a mark, and bytes for what has no token."""
+def _sentence_piece(
+    path: str | Path, tokens: Sequence[str], metadata: Mapping[str, Any]
+) -> Tokenizer:
+    """SentencePiece's byte pairs of letters, a blank written as a mark, and bytes for what has no
+    token.
+    """
     scores = metadata.get("tokenizer.ggml.scores")
     if scores is None or len(scores) != len(tokens):
         raise UserError(f"{path}: tokenizer.ggml.scores do not fit tokenizer.ggml.tokens")
     is_gemma = metadata.get("general.architecture", "").startswith("gemma")
     # Gemma's runs of blanks are in the file as blanks.
-    pieces = [_MARK * len(token) if token and not token.strip(_BLANK) else token for token in tokens]
+    pieces = [
+        _MARK * len(token) if token and not token.strip(_BLANK) else token for token in tokens
+    ]
     # Of Gemma the order of the tokens is the order of the merges, and not their scores.
     ranks = range(0, -len(pieces), -1) if is_gemma else scores.tolist()
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
@@ -157,7 +185,8 @@ def _sentence_piece(path: str | Path, tokens: Sequence[str], metadata: Mapping[s
     )
     steps: list[Any] = [decoders.Replace(_MARK, _BLANK), decoders.ByteFallback(), decoders.Fuse()]
     if metadata.get("tokenizer.ggml.add_space_prefix", True):
-        # A mark stands before every piece of text, that after a special token included, as in llama.cpp and in Llama 2's file.
+        # A mark stands before every piece of text, that after a special token included, as in
+        # llama.cpp and in Llama 2's file.
         backend.normalizer = normalizers.Sequence(
             [normalizers.Prepend(_MARK), normalizers.Replace(_BLANK, _MARK)]
         )
@@ -171,7 +200,9 @@ def _sentence_piece(path: str | Path, tokens: Sequence[str], metadata: Mapping[s
 def _merges_of(
     vocabulary: Mapping[str, int], pieces: Sequence[str], ranks: Sequence[float]
 ) -> list[tuple[str, str]]:
-    """All pairs of pieces that are a piece together, the best first: SentencePiece's file has no list of merges."""
+    """All pairs of pieces that are a piece together, the best first: SentencePiece's file has no
+    list of merges.
+    """
     ranked = []
     for piece, rank in zip(pieces, ranks, strict=True):
         for cut in range(1, len(piece)):
@@ -183,7 +214,9 @@ def _merges_of(
     return [(first, second) for *_, first, second in ranked]
 
 
-def _add_whole_tokens(backend: Tokenizer, tokens: Sequence[str], metadata: Mapping[str, Any]) -> None:
+def _add_whole_tokens(
+    backend: Tokenizer, tokens: Sequence[str], metadata: Mapping[str, Any]
+) -> None:
     """Adds the tokens that are never cut into pieces: special ones, and those of users."""
     kinds = metadata.get("tokenizer.ggml.token_type", ())
     special = [
@@ -201,10 +234,13 @@ def _add_whole_tokens(backend: Tokenizer, tokens: Sequence[str], metadata: Mappi
     backend.add_tokens(others)
 
 
-def _add_special_tokens(backend: Tokenizer, tokens: Sequence[str], metadata: Mapping[str, Any]) -> None:
+def _add_special_tokens(
+    backend: Tokenizer, tokens: Sequence[str], metadata: Mapping[str, Any]
+) -> None:
     """Makes the tokenizer begin and end texts with the special tokens that the file asks for."""
     by_default = (
-        metadata.get("tokenizer.ggml.model") == "llama" or metadata.get("tokenizer.ggml.pre") in _LLAMA3
+        metadata.get("tokenizer.ggml.model") == "llama"
+        or metadata.get("tokenizer.ggml.pre") in _LLAMA3
     )
     parts = ["$A"]
     numbers = []

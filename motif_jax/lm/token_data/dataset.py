@@ -20,9 +20,11 @@ _MAX_COUNT = 1 << 62
 
 
 class TokensDataset:
-    """An open dataset with memory-mapped arrays (see `layout`), `manifest` being the content of tokens.json.
+    """An open dataset with memory-mapped arrays (see `layout`), `manifest` being the content of
+    tokens.json.
 
-    Raises UserError: the folder is not a dataset of tokens, or a file is missing, damaged or has another size than in the manifest.
+    Raises UserError: the folder is not a dataset of tokens, or a file is missing, damaged or has
+    another size than in the manifest.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -101,4 +103,8 @@ def _is_valid(manifest: Mapping[str, Any]) -> bool:
 def _columns(arrays: Mapping[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
     """The arrays of the files in a folder, by column."""
     prefix = f"{group}/"
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

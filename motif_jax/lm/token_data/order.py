@@ -14,9 +14,11 @@ from motif_jax.lm.token_data.dataset import TokensDataset
 
 
 class TokenWindows:
-    """Windows of `length` tokens over all items, concatenated; each pass shuffles the windows and shifts their starts.
+    """Windows of `length` tokens over all items, concatenated; each pass shuffles the windows and
+    shifts their starts.
 
-    A step at the end of a pass continues with the next pass. `per_pass` is 0 if the dataset is shorter than a window.
+    A step at the end of a pass continues with the next pass. `per_pass` is 0 if the dataset is
+    shorter than a window.
     """
 
     def __init__(self, num_tokens: int, length: int, batch_size: int, seed: int) -> None:
@@ -29,7 +31,9 @@ class TokenWindows:
         self._pass = functools.lru_cache(maxsize=2)(self._shuffle)
 
     def _shuffle(self, number: int) -> np.ndarray:
-        """Indices of the first tokens of all windows of a pass, int64 [per_pass], in their order."""
+        """Indices of the first tokens of all windows of a pass, int64 [per_pass], in their
+        order.
+        """
         rng = seeds.rng(self._seed, "windows", number)
         order = rng.permutation(self.per_pass)
         shift = rng.integers(self._spare_tokens + 1)
@@ -55,11 +59,13 @@ class ItemRows(NamedTuple):
 
 
 class Buckets:
-    """Groups items of similar length: `group` successive steps have items of one bucket, padded to its width.
+    """Groups items of similar length: `group` successive steps have items of one bucket, padded to
+    its width.
 
-    Every pass redraws the batches and shuffles the groups. Items that do not fill a group move to the next wider bucket; the
-    last group of the widest bucket has fewer items. If it has fewer items than steps, some occur twice in the pass.
-    `lengths` are int [items], at most the widest of the ascending `widths`.
+    Every pass redraws the batches and shuffles the groups. Items that do not fill a group move to
+    the next wider bucket; the last group of the widest bucket has fewer items. If it has fewer
+    items than steps, some occur twice in the pass. `lengths` are int [items], at most the widest of
+    the ascending `widths`.
     """
 
     def __init__(
@@ -87,7 +93,9 @@ class Buckets:
         self._pass = functools.lru_cache(maxsize=2)(self._draw)
 
     def _draw(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Items int64 [groups, group, batch_size] of pass `number`, -1 for empty rows, and the width of each group."""
+        """Items int64 [groups, group, batch_size] of pass `number`, -1 for empty rows, and the
+        width of each group.
+        """
         rng = seeds.rng(self._seed, "buckets", number)
         group_size = self._batch_size * self._group
         leftovers = np.zeros(0, np.int64)
@@ -104,7 +112,9 @@ class Buckets:
         return np.concatenate(batches)[order], np.asarray(widths)[order]
 
     def _spread(self, items: np.ndarray, groups: int, rng: np.random.Generator) -> np.ndarray:
-        """`items` in batches int64 [groups, group, batch_size] whose sizes differ by at most one; none is empty."""
+        """`items` in batches int64 [groups, group, batch_size] whose sizes differ by at most one;
+        none is empty.
+        """
         steps = groups * self._group
         if items.size < steps:
             items = np.concatenate([items, rng.choice(self._bucket.size, steps - items.size)])
@@ -122,8 +132,12 @@ class Buckets:
         return ItemRows(items[group, step_in_group], int(widths[group]))
 
 
-def gather(dataset: TokensDataset, items: np.ndarray, width: int, pad: int) -> tuple[np.ndarray, np.ndarray]:
-    """Items int64 [B] (-1: none) padded on the right: tokens int32 [B, width], and a mask bool [B, width], False for padding."""
+def gather(
+    dataset: TokensDataset, items: np.ndarray, width: int, pad: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Items int64 [B] (-1: none) padded on the right: tokens int32 [B, width], and a mask bool [B,
+    width], False for padding.
+    """
     exists = items >= 0
     starts = np.where(exists, dataset.offsets[items], 0)
     lengths = np.where(exists, dataset.offsets[items + 1] - starts, 0)

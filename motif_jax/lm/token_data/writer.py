@@ -21,7 +21,8 @@ _PROGRESS = "progress.json"
 
 
 class TokensWriter(contextlib.ExitStack):
-    """Arrays that grow in FOLDER.part, which `commit` renames to the dataset; UserError for damaged files of a killed writer.
+    """Arrays that grow in FOLDER.part, which `commit` renames to the dataset; UserError for damaged
+    files of a killed writer.
 
     Args:
       vocab_size: upper bound of the tokens.
@@ -86,8 +87,12 @@ class TokensWriter(contextlib.ExitStack):
         if path.exists():
             progress = read_json(path, self._remedy, keys=("identity", "items", "tokens"))
             if progress["identity"] == self._identity:
-                if not all(type(progress[key]) is int and progress[key] >= 0 for key in ("items", "tokens")):
-                    raise UserError(f"{path} is damaged (items or tokens are not counts): {self._remedy}")
+                if not all(
+                    type(progress[key]) is int and progress[key] >= 0 for key in ("items", "tokens")
+                ):
+                    raise UserError(
+                        f"{path} is damaged (items or tokens are not counts): {self._remedy}"
+                    )
                 return progress["items"], progress["tokens"]
         if self._staging.exists():
             shutil.rmtree(self._staging)
@@ -99,16 +104,24 @@ class TokensWriter(contextlib.ExitStack):
         token_columns: Mapping[str, Any] = {},
         item_columns: Mapping[str, Any] = {},
     ) -> None:
-        """Appends an item, with a number for each token or item per column. Raises ValueError: wrong tokens or columns."""
+        """Appends an item, with a number for each token or item per column. Raises ValueError:
+        wrong tokens or columns.
+        """
         row = np.asarray(tokens)
         if row.ndim != 1 or (row.size and (row.min() < 0 or row.max() >= self._vocab_size)):
             raise ValueError(f"an item is a row of tokens from 0 to {self._vocab_size - 1}")
-        token_numbers = {f"{layout.TOKEN_COLUMNS}/{name}": np.asarray(v) for name, v in token_columns.items()}
-        item_numbers = {f"{layout.ITEM_COLUMNS}/{name}": np.asarray([v]) for name, v in item_columns.items()}
+        token_numbers = {
+            f"{layout.TOKEN_COLUMNS}/{name}": np.asarray(v) for name, v in token_columns.items()
+        }
+        item_numbers = {
+            f"{layout.ITEM_COLUMNS}/{name}": np.asarray([v]) for name, v in item_columns.items()
+        }
         columns = self._arrays.keys() - {layout.TOKENS, layout.OFFSETS}
         misshapen = any(numbers.shape != row.shape for numbers in token_numbers.values())
         if {*token_numbers, *item_numbers} != columns or misshapen:
-            raise ValueError(f"an item has a number for each token or item in {', '.join(sorted(columns))}")
+            raise ValueError(
+                f"an item has a number for each token or item in {', '.join(sorted(columns))}"
+            )
 
         self._arrays[layout.TOKENS].append(row)
         self._tokens += row.size
@@ -129,7 +142,9 @@ class TokensWriter(contextlib.ExitStack):
     def commit(self) -> str:
         """Writes the manifest, moves all files into place, and returns the content's digest."""
         self.save()
-        file_digests = {name: digests.of_file(array.finish()) for name, array in self._arrays.items()}
+        file_digests = {
+            name: digests.of_file(array.finish()) for name, array in self._arrays.items()
+        }
         content = repr((sorted(file_digests.items()), self._identity["tokenizer"]))
         content_digest = digests.of_bytes(content.encode())
         manifest = {
@@ -149,9 +164,15 @@ class TokensWriter(contextlib.ExitStack):
 
 
 def _header(dtype: np.dtype[Any], rows: int) -> bytes:
-    """The header of a .npy file; numpy leaves space for a first axis of any length, so it is equally long for any `rows`."""
+    """The header of a .npy file; numpy leaves space for a first axis of any length, so it is
+    equally long for any `rows`.
+    """
     buffer = io.BytesIO()
-    fields = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (rows,)}
+    fields = {
+        "descr": np.lib.format.dtype_to_descr(dtype),
+        "fortran_order": False,
+        "shape": (rows,),
+    }
     np.lib.format.write_array_header_1_0(buffer, fields)
     return buffer.getvalue()
 
@@ -174,7 +195,9 @@ def _damage(path: Path, dtype: np.dtype[Any], rows: int) -> str | None:
 
 
 class _GrowingArray:
-    """A one-dimensional .npy file that grows by rows; `finish` writes their number into the header."""
+    """A one-dimensional .npy file that grows by rows; `finish` writes their number into the
+    header.
+    """
 
     def __init__(self, path: Path, dtype: np.dtype[Any], rows: int) -> None:
         self.path = path.with_name(path.name + ".npy")

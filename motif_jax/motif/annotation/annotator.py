@@ -36,7 +36,8 @@ _PROMPT_KEYS = {
     "prompt.version": (AUTO, "default"),
     "prompt.file": ("",),
 }
-# Values of `orders` for an annotator that is asked about each pair of a dataset once. configs/annotate.py:faithful has 'given'.
+# Values of `orders` for an annotator that is asked about each pair of a dataset once.
+# configs/annotate.py:faithful has 'given'.
 _ORDERS_OF_DATASET = (AUTO, "once", "given")
 Config = TypeVar("Config", bound=AnnotatorConfig)
 # How far probabilities that an annotator has rounded may be from the sum 1.
@@ -47,9 +48,11 @@ _EQUAL = 1e-6
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A question to an annotator: texts (`items`), or a `pair` of a dataset for those that read its numbers.
+    """A question to an annotator: texts (`items`), or a `pair` of a dataset for those that read its
+    numbers.
 
-    `id` has 32 hex digits (`questions.QuestionHasher`); `attempt` counts earlier answers without a verdict, and varies the seed.
+    `id` has 32 hex digits (`questions.QuestionHasher`); `attempt` counts earlier answers without a
+    verdict, and varies the seed.
     """
 
     id: str
@@ -65,12 +68,14 @@ class Answer:
 
     Attributes:
       label: index of the verdict in the question's form, or UNKNOWN.
-      probabilities: of the form's verdicts in their order (first, second, tie; or no, yes), with sum 1; none of them is above that of
-        `label`, unless this is a tie or UNKNOWN. `train_reward --config.labels.soft=True` learns them. None where the annotator
-        is certain of `label`.
-      tokens: sums over all turns: of prompts, of answers, of the part of prompts that the server had cached.
+      probabilities: of the form's verdicts in their order (first, second, tie; or no, yes), with
+        sum 1; none of them is above that of `label`, unless this is a tie or UNKNOWN. `train_reward
+        --config.labels.soft=True` learns them. None where the annotator is certain of `label`.
+      tokens: sums over all turns: of prompts, of answers, of the part of prompts that the server
+          had cached.
       turns: the conversation, each turn with "role" and "content".
-      mass: sum of the verdicts' probabilities before they were normalised; None where no log-probabilities were read.
+      mass: sum of the verdicts' probabilities before they were normalised; None where no
+          log-probabilities were read.
       note: why the label is UNKNOWN, where the text alone does not show it.
       retried: whether the model was asked a second time for a verdict.
       cut: number of turns that ended before the model had answered.
@@ -89,8 +94,8 @@ class Answer:
 class Preview(NamedTuple):
     """The prompt of a question, for the dry run.
 
-    `tokens` is None for an annotator without a language model; `exact`: the model's tokenizer counted them, else they are an
-    estimate from the length of the text.
+    `tokens` is None for an annotator without a language model; `exact`: the model's tokenizer
+    counted them, else they are an estimate from the length of the text.
     """
 
     text: str
@@ -107,46 +112,57 @@ class Prices(NamedTuple):
 
     def of(self, prompt: float, completion: float, cached: float = 0.0) -> float:
         """The cost of so many tokens; cached ones are part of the prompt's."""
-        return ((prompt - cached) * self.prompt + cached * self.cached + completion * self.completion) / 1e6
+        return (
+            (prompt - cached) * self.prompt + cached * self.cached + completion * self.completion
+        ) / 1e6
 
 
 class Annotator(abc.ABC):
     """Judges questions of one form.
 
-    `config.annotator` names a subclass: one of ANNOTATORS, or `module:Class` for one that stands outside the package.
-    It is constructed by `Class(config, form, dataset)`: the caller's whole config, the form of verdict, and an open
-    `PairsDataset` or None.
+    `config.annotator` names a subclass: one of ANNOTATORS, or `module:Class` for one that stands
+    outside the package. It is constructed by `Class(config, form, dataset)`: the caller's whole
+    config, the form of verdict, and an open `PairsDataset` or None.
 
-    A subclass must have `identity`, `short_name` and `annotate`; docs/annotation.md has an example of 20 lines. The order of
-    calls is `check`, the constructor, `start` (only if a question has no stored answer), `annotate` as often as needed,
-    `close`. `start`, `preview`, `live`, `summary` and `close` are for annotators with a model.
+    A subclass must have `identity`, `short_name` and `annotate`; docs/annotation.md has an example
+    of 20 lines. The order of calls is `check`, the constructor, `start` (only if a question has no
+    stored answer), `annotate` as often as needed, `close`. `start`, `preview`, `live`, `summary`
+    and `close` are for annotators with a model.
 
-    To judge with a server that speaks the OpenAI protocol nothing has to be written: annotator=openai, openai.base_url and
-    openai.model (of a training annotator.kind and annotator.openai.*). For a server with another protocol, a subclass of
-    `chat.ChatAnnotator` inherits prompts, parsing and the second question where a verdict is missing (docs/annotation.md,
-    "A server with another protocol"); it sends the turns, and asks again where the network fails. A training
-    does not wait for it where it has what `in_background` names.
+    To judge with a server that speaks the OpenAI protocol nothing has to be written:
+    annotator=openai, openai.base_url and openai.model (of a training annotator.kind and
+    annotator.openai.*). For a server with another protocol, a subclass of `chat.ChatAnnotator`
+    inherits prompts, parsing and the second question where a verdict is missing
+    (docs/annotation.md, "A server with another protocol"); it sends the turns, and asks again where
+    the network fails. A training does not wait for it where it has what `in_background` names.
 
     Attributes:
       forms: class attribute, the possible forms of its verdicts.
-      reads_items: class attribute. True: a question is its texts. False: each pair of a dataset is its own question.
+      reads_items: class attribute. True: a question is its texts. False: each pair of a dataset is
+          its own question.
       reads_prompt: class attribute, whether it reads config.prompt and config.answer.
-      default_mode, default_prompt, default_orders: class attributes, the values of answer.mode, prompt.version and orders
-        where the config has auto.
-      in_background: class attribute, whether a training asks by `submit` and does not wait for the answer. The class then has, thread
-        safe: `submit(question) -> Future[Answer]`; `ping() -> Future[None]`, which ends when the server answers;
-        `quiet_seconds() -> float`, in which the server wants no requests; `concurrency`, the limit of questions in flight.
-        `openai_client.OpenAIAnnotator` is the example. A future with `replies.ServerError` is asked again later, and the training goes
-        on; only at its start one without a `kind`, or after `annotator.wait_seconds`, ends it. Any other error always does. Where
-        `default_orders` is 'both' a training waits for the answers.
+      default_mode, default_prompt, default_orders: class attributes, the values of answer.mode,
+        prompt.version and orders where the config has auto.
+      in_background: class attribute, whether a training asks by `submit` and does not wait for the
+        answer. The class then has, thread safe: `submit(question) -> Future[Answer]`; `ping() ->
+        Future[None]`, which ends when the server answers; `quiet_seconds() -> float`, in which the
+        server wants no requests; `concurrency`, the limit of questions in flight.
+        `openai_client.OpenAIAnnotator` is the example. A future with `replies.ServerError` is asked
+        again later, and the training goes on; only at its start one without a `kind`, or after
+        `annotator.wait_seconds`, ends it. Any other error always does. Where `default_orders` is
+        'both' a training waits for the answers.
       beside_training: class attribute, whether a training can ask it.
-      loads_model: class attribute, whether it loads a language model into its process. Of a training on several hosts, one
-        process then asks for all.
-      questions_at_once: class attribute, most questions that a training which waits for it asks in one call.
-      identity: an object that JSON can hold, with all that an answer depends on besides the question and `config.options`:
-        model and revision, prompt texts, sampling, the rule by which a label is read, the dataset's content hash where its numbers are
-        read. It is part of the manifest and of every question's id, so that stored answers of another identity are never taken for its own.
-      short_name: default name of the label file, without a dot (`llama70b_msg_defaultgoal_default`).
+      loads_model: class attribute, whether it loads a language model into its process. Of a
+        training on several hosts, one process then asks for all.
+      questions_at_once: class attribute, most questions that a training which waits for it asks in
+          one call.
+      identity: an object that JSON can hold, with all that an answer depends on besides the
+        question and `config.options`: model and revision, prompt texts, sampling, the rule by which
+        a label is read, the dataset's content hash where its numbers are read. It is part of the
+        manifest and of every question's id, so that stored answers of another identity are never
+        taken for its own.
+      short_name: default name of the label file, without a dot
+          (`llama70b_msg_defaultgoal_default`).
       prices: prices of its model's tokens, None where nothing is paid.
     """
 
@@ -166,7 +182,9 @@ class Annotator(abc.ABC):
 
     @abc.abstractmethod
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any) -> None:
-        """Sets all attributes without loading a model: a run whose answers are all in the store loads none."""
+        """Sets all attributes without loading a model: a run whose answers are all in the store
+        loads none.
+        """
 
     @classmethod  # noqa: B027 (there may be nothing to check)
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
@@ -176,16 +194,21 @@ class Annotator(abc.ABC):
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         """Yields (position in `questions`, answer) once for every question, in any order.
 
-        Answers that were yielded before an exception are written. During long waits it yields None a few times a second, so
-        that the caller can write answers and notice that it should stop. The caller may close the iterator at any yield.
+        Answers that were yielded before an exception are written. During long waits it yields None
+        a few times a second, so that the caller can write answers and notice that it should stop.
+        The caller may close the iterator at any yield.
         """
 
     def start(self) -> None:  # noqa: B027 (nothing to do without a model)
-        """Loads the model or reaches the server; called once before the first question, if there is any."""
+        """Loads the model or reaches the server; called once before the first question, if there is
+        any.
+        """
 
     def preview(self, question: Question) -> Preview:
         """The text that the annotator would read, for the dry run."""
-        return Preview("\n----\n".join(question.items) if self.reads_items else f"pair {question.pair}")
+        return Preview(
+            "\n----\n".join(question.items) if self.reads_items else f"pair {question.pair}"
+        )
 
     def live(self) -> dict[str, float | int | str]:
         """Additional figures for the progress line."""
@@ -200,7 +223,9 @@ class Annotator(abc.ABC):
 
 
 def check_answer(annotator: Annotator, question: Question, answer: Answer) -> None:
-    """Raises UserError for an answer that `Answer` does not allow, as one from outside the package may be."""
+    """Raises UserError for an answer that `Answer` does not allow, as one from outside the package
+    may be.
+    """
     form = question.form
     shares = answer.probabilities
     allowed = ""
@@ -211,7 +236,10 @@ def check_answer(annotator: Annotator, question: Question, answer: Answer) -> No
             allowed = f"{len(form.verdicts)} probabilities, of {', '.join(form.verdicts)}"
         elif not all(share >= 0 for share in shares) or not abs(sum(shares) - 1) <= _SUM_TOLERANCE:
             allowed = "probabilities of 0 or more whose sum is 1"
-        elif answer.label not in (form.undecided, UNKNOWN) and shares[answer.label] < max(shares) - _EQUAL:
+        elif (
+            answer.label not in (form.undecided, UNKNOWN)
+            and shares[answer.label] < max(shares) - _EQUAL
+        ):
             allowed = "the label of the most probable verdict"
     if allowed:
         kind = type(annotator)
@@ -222,7 +250,9 @@ def check_answer(annotator: Annotator, question: Question, answer: Answer) -> No
 
 
 def own_options(config: AnnotatorConfig) -> dict[str, Any]:
-    """The values of `config.options`, for an annotator from outside the package. Raises UserError: they are not a JSON object."""
+    """The values of `config.options`, for an annotator from outside the package. Raises UserError:
+    they are not a JSON object.
+    """
     # Imported here, as chat.py imports this module.
     from motif_jax.motif.annotation.chat import json_option
 
@@ -252,7 +282,9 @@ def with_annotator_defaults(config: Config) -> Config:
 
 
 def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
-    """Raises UserError when the config's annotator or its settings are not usable for questions of `form`."""
+    """Raises UserError when the config's annotator or its settings are not usable for questions of
+    `form`.
+    """
     annotator = annotator_class(config.annotator)
     if form not in annotator.forms:
         forms = " or ".join(possible.name for possible in annotator.forms)
@@ -268,7 +300,9 @@ def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
     if not annotator.reads_items:
         # `orders` is a key of `annotate` alone.
         orders = getattr(config, "orders", AUTO)
-        allowed = f"left at '{AUTO}': the annotator {config.annotator} is asked about each pair once"
+        allowed = (
+            f"left at '{AUTO}': the annotator {config.annotator} is asked about each pair once"
+        )
         checks.require(orders in _ORDERS_OF_DATASET, "orders", orders, allowed)
         # An annotator from outside the package may read the goal.
         if config.annotator in ANNOTATORS.parts:
@@ -286,7 +320,8 @@ def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
 def make_annotator(config: AnnotatorConfig, form: Form = PAIR, dataset: Any = None) -> Annotator:
     """The annotator that `config.annotator` names, for questions of `form`.
 
-    `config.options` become part of its identity, so that answers under other options are never taken for its own.
+    `config.options` become part of its identity, so that answers under other options are never
+    taken for its own.
     """
     make = annotator_class(config.annotator)
     annotator = make(with_annotator_defaults(config), form, dataset)

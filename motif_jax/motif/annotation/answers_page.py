@@ -1,4 +1,6 @@
-"""The page of an annotator's answers: how it judges, the captions in its order, and what it said about each pair of them."""
+"""The page of an annotator's answers: how it judges, the captions in its order, and what it said
+about each pair of them.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,12 @@ class JudgedPair(NamedTuple):
     Attributes:
       captions: A and B, in the order of the dataset's first such pair.
       label: the pair's label.
-      probabilities: of A, B and a tie, the mean over the orders that were asked; NaN without a verdict.
+      probabilities: of A, B and a tie, the mean over the orders that were asked; NaN without a
+          verdict.
       shown_first: the probability of A where A was shown first; NaN: not asked, or no verdict.
       shown_second: the same where B was shown first.
-      orders_agree: whether both orders have the same winner, or are ties; None unless both have a verdict.
+      orders_agree: whether both orders have the same winner, or are ties; None unless both have a
+          verdict.
       occurrences: how many pairs of the dataset have these captions, in any order.
       reference_label: the label of another annotator, None if none is compared.
     """
@@ -62,7 +66,8 @@ class JudgeSummary(NamedTuple):
 
     Attributes:
       name: of the annotation.
-      figures: of `judge_figures.answer_figures`, with `advice` and, if both orders were asked, `consistent`.
+      figures: of `judge_figures.answer_figures`, with `advice` and, if both orders were asked,
+          `consistent`.
       ranked: the captions in the judge's order.
       question: a question as the annotator reads it.
       reference: the name of the annotation that is compared; '' for none.
@@ -82,7 +87,8 @@ def judged_pairs(
     merged: PairLabels,
     reference_labels: np.ndarray | None = None,
 ) -> list[JudgedPair]:
-    """The distinct pairs of captions of a dataset, the most frequent first; equal captions are left out, nobody was asked.
+    """The distinct pairs of captions of a dataset, the most frequent first; equal captions are left
+    out, nobody was asked.
 
     Args:
       captions: of each pair of the dataset.
@@ -117,12 +123,16 @@ def judged_pairs(
 
 
 def _with_reverse(pair: JudgedPair, by_order: dict[bool, tuple[int, float]]) -> JudgedPair:
-    """The pair with what was answered about its reverse, where that was a question of its own (orders=given)."""
+    """The pair with what was answered about its reverse, where that was a question of its own
+    (orders=given).
+    """
     if True not in by_order or not math.isnan(pair.shown_second):
         return pair
     label, probability = by_order[True]
     is_answered = not math.isnan(pair.shown_first)
-    return pair._replace(shown_second=probability, orders_agree=label == pair.label if is_answered else None)
+    return pair._replace(
+        shown_second=probability, orders_agree=label == pair.label if is_answered else None
+    )
 
 
 def _by_order(
@@ -131,9 +141,11 @@ def _by_order(
     index: int,
     is_reversed: bool = False,
 ) -> dict[bool, tuple[int, float]]:
-    """By whether a question showed the pair's first caption second: the pair's label by it, and the first caption's probability.
+    """By whether a question showed the pair's first caption second: the pair's label by it, and the
+    first caption's probability.
 
-    Questions without a verdict are left out. Of a pair that `is_reversed` the other caption is called the first.
+    Questions without a verdict are left out. Of a pair that `is_reversed` the other caption is
+    called the first.
     """
     by_order = {}
     for question, was_swapped in zip(
@@ -144,7 +156,10 @@ def _by_order(
         if answer is None or answer.label == UNKNOWN:
             continue
         label = int(label_math.TURNED[answer.label]) if swapped else answer.label
-        by_order[bool(swapped)] = (label, judge_figures.certain(answer)[SECOND if swapped else FIRST])
+        by_order[bool(swapped)] = (
+            label,
+            judge_figures.certain(answer)[SECOND if swapped else FIRST],
+        )
     return by_order
 
 
@@ -165,19 +180,33 @@ def render(pairs: Sequence[JudgedPair], summary: JudgeSummary) -> str:
             _pairs_note(pairs, summary.reference),
         ),
     ]
-    return page.render(f"What {summary.name} says", f"{len(pairs):,} different pairs of captions", sections)
+    return page.render(
+        f"What {summary.name} says", f"{len(pairs):,} different pairs of captions", sections
+    )
 
 
 def _overview(pairs: Sequence[JudgedPair], summary: JudgeSummary) -> list[Any]:
     figures = summary.figures
     tiles = [
-        ("answers", f"{figures['answers']:,}", f"{_percent(figures['unknown_share'])} without a verdict"),
-        ("says first", _percent(figures["first_share"]), "of the decided answers; 50 % without bias"),
+        (
+            "answers",
+            f"{figures['answers']:,}",
+            f"{_percent(figures['unknown_share'])} without a verdict",
+        ),
+        (
+            "says first",
+            _percent(figures["first_share"]),
+            "of the decided answers; 50 % without bias",
+        ),
         ("ties", _percent(figures["tie_share"]), "of the answers"),
     ]
     if "consistent" in figures:
         tiles.append(
-            ("orders agree", _percent(figures["consistent"]), "of the pairs have the same winner in both")
+            (
+                "orders agree",
+                _percent(figures["consistent"]),
+                "of the pairs have the same winner in both",
+            )
         )
     if "mass" in figures:
         tiles.append(("mass", _percent(figures["mass"]), "of the probability is on the verdicts"))
@@ -212,7 +241,9 @@ def _percent(share: float) -> str:
 
 def _sureness_chart(pairs: Sequence[JudgedPair]) -> str:
     """Bars of the probability of the winner of A and B, as inline SVG."""
-    winners = np.array([max(pair.probabilities[FIRST], pair.probabilities[SECOND]) for pair in pairs])
+    winners = np.array(
+        [max(pair.probabilities[FIRST], pair.probabilities[SECOND]) for pair in pairs]
+    )
     shares, edges = np.histogram(winners[np.isfinite(winners)], _BINS, (0.0, 1.0))
     figure, axes = charts.new_figure("probability of the winner", "pairs")
     for number, left, right in zip(shares.tolist(), edges[:-1], edges[1:], strict=True):
@@ -222,9 +253,13 @@ def _sureness_chart(pairs: Sequence[JudgedPair]) -> str:
 
 
 def _orders_chart(pairs: Sequence[JudgedPair]) -> str:
-    """The probability of A where it was shown first, against that where it was shown second, as inline SVG."""
+    """The probability of A where it was shown first, against that where it was shown second, as
+    inline SVG.
+    """
     shown = pairs[:MAX_PAIRS]
-    figure, axes = charts.new_figure("probability of A, shown first", "probability of A, shown second")
+    figure, axes = charts.new_figure(
+        "probability of A, shown first", "probability of A, shown second"
+    )
     axes.plot([0, 1], [0, 1], "--", color="#b0b0b0", linewidth=1)
     dots = axes.scatter(
         [pair.shown_first for pair in shown],
@@ -249,7 +284,18 @@ def _captions_table(ranked: Sequence[RankedCaption]) -> Table:
 
 
 def _pairs_table(pairs: Sequence[JudgedPair], reference: str) -> Table:
-    header = ["A", "B", "verdict", "A", "B", "tie", "A, shown first", "A, shown second", "orders", "pairs"]
+    header = [
+        "A",
+        "B",
+        "verdict",
+        "A",
+        "B",
+        "tie",
+        "A, shown first",
+        "A, shown second",
+        "orders",
+        "pairs",
+    ]
     rows = []
     for pair in pairs[:MAX_PAIRS]:
         cells = [message_cell(caption) for caption in pair.captions]

@@ -17,13 +17,17 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 
 
 def _array(dataset: PairsDataset, need: str) -> np.ndarray:
-    """The array of a dataset that `need` names: 'info/NAME' [pairs, 2], or 'NAME' of data/ [pairs, 2, length]."""
+    """The array of a dataset that `need` names: 'info/NAME' [pairs, 2], or 'NAME' of data/ [pairs,
+    2, length].
+    """
     group, _, name = need.rpartition("/")
     return np.asarray((dataset.info if group else dataset.data)[name])
 
 
 class _NumberAnnotator(Annotator):
-    """Prefers the sub-sequence with the larger number in the array `need` of the dataset; equal numbers are a tie."""
+    """Prefers the sub-sequence with the larger number in the array `need` of the dataset; equal
+    numbers are a tie.
+    """
 
     reads_items = False
     name: ClassVar[str]
@@ -33,13 +37,15 @@ class _NumberAnnotator(Annotator):
         self.identity = {"annotator": self.name, "dataset": dataset.content_hash()}
         self.short_name = self.name
         array = _array(dataset, self.need)
-        # float64 [pairs, 2]: a float32 sum of long sub-sequences would depend on the order of its terms.
+        # float64 [pairs, 2]: a float32 sum of long sub-sequences would depend on the order of its
+        # terms.
         self._numbers = array if array.ndim == 2 else array.sum(-1, dtype=np.float64)
 
     @classmethod
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
         try:
-            # The number of pairs and their length come from `message`: an array of info/ has no length.
+            # The number of pairs and their length come from `message`: an array of info/ has no
+            # length.
             dataset = PairsDataset.open(config.dataset_dir, need=("message", cls.need))
         except UserError as error:
             raise UserError(f"config.annotator={cls.name} needs {cls.need}: {error}") from None
@@ -71,7 +77,9 @@ class ReturnAnnotator(_NumberAnnotator):
 
 
 class RandomAnnotator(Annotator):
-    """Picks a side at random, fixed for each pair by a hash: a baseline from which no reward can be learned."""
+    """Picks a side at random, fixed for each pair by a hash: a baseline from which no reward can be
+    learned.
+    """
 
     reads_items = False
 
@@ -82,5 +90,7 @@ class RandomAnnotator(Annotator):
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         for position, question in enumerate(questions):
-            label = SECOND if seeds.derive(self._seed, "random annotator", question.id) % 2 else FIRST
+            label = (
+                SECOND if seeds.derive(self._seed, "random annotator", question.id) % 2 else FIRST
+            )
             yield position, Answer(label, (0.5, 0.5, 0.0))

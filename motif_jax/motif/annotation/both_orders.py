@@ -1,6 +1,8 @@
-"""Asks about each pair in both orders and averages, where a caller asks a question once: beside a training.
+"""Asks about each pair in both orders and averages, where a caller asks a question once: beside a
+training.
 
-`annotate` asks the two orders as two questions of their own (`config.orders`), and measures the bias between them.
+`annotate` asks the two orders as two questions of their own (`config.orders`), and measures the
+bias between them.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ class BothOrders(Annotator):
         self.questions_at_once = annotator.questions_at_once
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
-        reversed_pairs = [dataclasses.replace(question, items=question.items[::-1]) for question in questions]
+        reversed_pairs = [
+            dataclasses.replace(question, items=question.items[::-1]) for question in questions
+        ]
         waiting: dict[int, Answer] = {}
         count = len(questions)
         for answered in self._annotator.annotate([*questions, *reversed_pairs]):
@@ -62,11 +66,15 @@ class BothOrders(Annotator):
 
 def in_default_orders(annotator: Annotator, form: Form) -> Annotator:
     """`annotator`, asked in both orders where that is its default and `form` has two."""
-    return BothOrders(annotator) if form is PAIR and annotator.default_orders == "both" else annotator
+    return (
+        BothOrders(annotator) if form is PAIR and annotator.default_orders == "both" else annotator
+    )
 
 
 def averaged(answer: Answer, of_reverse: Answer) -> Answer:
-    """The answer about a pair from those about it and about its reverse; of one unknown answer the other counts."""
+    """The answer about a pair from those about it and about its reverse; of one unknown answer the
+    other counts.
+    """
     forward = _probabilities(answer)
     reverse = _probabilities(of_reverse)[labels.TURNED[: len(PAIR.verdicts)]]
     mean = labels.mean_probabilities(np.stack([forward, reverse])[:, None])

@@ -1,4 +1,5 @@
-"""Captions: the text of a sub-sequence of a game for a language model (Motif, section "annotation by an LLM").
+"""Captions: the text of a sub-sequence of a game for a language model (Motif, section "annotation
+by an LLM").
 
 Golden numbers: caption_grouping.json.
 """
@@ -23,7 +24,8 @@ def decode_message(message: np.ndarray) -> str:
 
 
 def group_messages(messages: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Lines of the messages that are not empty, repeats joined as "text (xN)", and the step at which each line begins.
+    """Lines of the messages that are not empty, repeats joined as "text (xN)", and the step at
+    which each line begins.
 
     Without lines the steps are [0], so that a status line has a step to be read at.
     """
@@ -40,7 +42,9 @@ def group_messages(messages: Sequence[str]) -> tuple[list[str], list[int]]:
 
 
 def status_line(blstats: np.ndarray) -> str:
-    """Status of one step of blstats [26 or 27]: depth, gold, hit points, experience level, hunger."""
+    """Status of one step of blstats [26 or 27]: depth, gold, hit points, experience level,
+    hunger.
+    """
     value = [int(entry) for entry in blstats]
     hunger = value[HUNGER]
     hunger_name = _HUNGER_NAMES[hunger] if 0 <= hunger < len(_HUNGER_NAMES) else ""
@@ -48,11 +52,13 @@ def status_line(blstats: np.ndarray) -> str:
     return f"Dlvl:{value[DEPTH]} $:{value[GOLD]} HP:{hit_points} Xp:{value[LEVEL]} {hunger_name}"
 
 
-def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_messages: bool = True) -> str:
+def caption(
+    messages: np.ndarray, blstats: np.ndarray | None = None, use_messages: bool = True
+) -> str:
     """Caption of one sub-sequence, one line for each group of messages uint8 [length, bytes].
 
-    With blstats int [length, 26 or 27] each line is followed by the status at the step where the group begins (the first step
-    without messages); without `use_messages` the status stands alone.
+    With blstats int [length, 26 or 27] each line is followed by the status at the step where the
+    group begins (the first step without messages); without `use_messages` the status stands alone.
     """
     lines, first_steps = group_messages([decode_message(message) for message in messages])
     if blstats is None:
@@ -66,19 +72,24 @@ def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_message
 def dataset_captions(
     data: Mapping[str, np.ndarray], use_messages: bool, use_status: bool
 ) -> Iterator[tuple[str, str]]:
-    """`pair_captions` of the arrays `message` and `blstats` of a dataset, with messages, status or both."""
+    """`pair_captions` of the arrays `message` and `blstats` of a dataset, with messages, status or
+    both.
+    """
     return pair_captions(data["message"], data["blstats"] if use_status else None, use_messages)
 
 
 def pair_captions(
     messages: np.ndarray, blstats: np.ndarray | None, use_messages: bool = True, block: int = 4096
 ) -> Iterator[tuple[str, str]]:
-    """Yields the two captions of each pair of messages uint8 [pairs, 2, length, bytes] and blstats [pairs, 2, length, 26 or 27].
+    """Yields the two captions of each pair of messages uint8 [pairs, 2, length, bytes] and blstats
+    [pairs, 2, length, 26 or 27].
 
     The arrays may be memory maps: `block` pairs are read at a time.
     """
     # Most messages of a dataset repeat.
-    decode_cached = functools.cache(lambda message: decode_message(np.frombuffer(message, np.uint8)))
+    decode_cached = functools.cache(
+        lambda message: decode_message(np.frombuffer(message, np.uint8))
+    )
     for start in range(0, len(messages), block):
         texts: Iterator[str]
         rows = np.concatenate(messages[start : start + block])

@@ -17,14 +17,21 @@ from motif_jax.core.verdicts import FORMS, PAIR, UNKNOWN, Form
 from motif_jax.motif.annotation.annotator import Annotator, Answer, Question
 from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.parsing import AnswerParser
-from motif_jax.motif.annotation.prompts import PromptTexts, Turns, label_name, load_prompt, prompt_path
+from motif_jax.motif.annotation.prompts import (
+    PromptTexts,
+    Turns,
+    label_name,
+    load_prompt,
+    prompt_path,
+)
 from motif_jax.motif.annotation.reasoning import as_earlier_turn
 
 # Default of sampling.verdict_tokens, which the identity leaves out.
 _VERDICT_TOKENS = 64
-# How mode soft reads verdicts' probabilities, as a number in the identity of stored answers. Raise it with any change of what is
-# asked or read there: `answer_from_log_probabilities` of this file, `verdict_log_probabilities` of replies.py, `_find_prefill` of
-# vllm_engine.py, and `find_prefill` and the texts of ../judge_prompts.py.
+# How mode soft reads verdicts' probabilities, as a number in the identity of stored answers. Raise
+# it with any change of what is asked or read there: `answer_from_log_probabilities` of this file,
+# `verdict_log_probabilities` of replies.py, `_find_prefill` of vllm_engine.py, and `find_prefill`
+# and the texts of ../judge_prompts.py.
 _SOFT_VERSION = 1
 # Words of the reason for which an answer ended before the model ended it, as servers name it.
 _CUT_REASON = re.compile(
@@ -38,9 +45,13 @@ IMPROBABLE = "the verdicts have little probability"
 
 
 def check_chat(config: AnnotatorConfig, form: Form = PAIR) -> PromptTexts:
-    """The prompt for questions of `form`. Raises UserError: a bad value, or a prompt file that cannot be used."""
+    """The prompt for questions of `form`. Raises UserError: a bad value, or a prompt file that
+    cannot be used.
+    """
     top_k = config.sampling.top_k
-    checks.require(top_k == -1 or top_k >= 1, "sampling.top_k", top_k, "at least 1, or -1 for no limit")
+    checks.require(
+        top_k == -1 or top_k >= 1, "sampling.top_k", top_k, "at least 1, or -1 for no limit"
+    )
     path = prompt_path(config.prompt.version, config.prompt.file, form)
     return load_prompt(path, config.goal, config.answer.mode, form)
 
@@ -74,7 +85,9 @@ class Conversation:
     cut: int = 0
 
     def add_tokens(self, prompt: int, completion: int, cached: int) -> None:
-        """Adds the tokens of one request: of the prompt, of the answer, and of the prompt's cached part."""
+        """Adds the tokens of one request: of the prompt, of the answer, and of the prompt's cached
+        part.
+        """
         prompts, completions, cached_parts = self.tokens
         self.tokens = (prompts + prompt, completions + completion, cached_parts + cached)
 
@@ -99,25 +112,31 @@ class Conversation:
 
 
 class ChatAnnotator(Annotator):
-    """Opens conversations, parses answers, and asks once more where a verdict is missing; subclasses reach the model.
+    """Opens conversations, parses answers, and asks once more where a verdict is missing;
+    subclasses reach the model.
 
-    A subclass writes `annotate`: for each question it calls `open`, sends the conversation's turns, and hands the text to
-    `read_answer`, which returns None where the conversation has to be sent once more. In mode `soft` it hands the
-    log-probabilities of the verdicts to `answer_from_log_probabilities` instead.
+    A subclass writes `annotate`: for each question it calls `open`, sends the conversation's turns,
+    and hands the text to `read_answer`, which returns None where the conversation has to be sent
+    once more. In mode `soft` it hands the log-probabilities of the verdicts to
+    `answer_from_log_probabilities` instead.
     """
 
     forms = FORMS
     reads_prompt = True
 
     def __init__(self, config: AnnotatorConfig, form: Form, model: Mapping[str, Any]) -> None:
-        """`model` identifies the model: the keys annotator, model, revision, and all else that changes its answers."""
+        """`model` identifies the model: the keys annotator, model, revision, and all else that
+        changes its answers.
+        """
         self.prompt = check_chat(config, form)
         self.mode: str = config.answer.mode
         self._retry = config.answer.retry and self.mode != "soft"
         self._minimum_mass: float = config.answer.minimum_mass
         limit_key = "sampling.verdict_tokens" if self.mode == "verdict" else "sampling.max_tokens"
         self._token_limit = f"config.{limit_key}={checks.dotted(config, limit_key)}"
-        self._seed: int | None = config.seed if self._draws(config) and config.sampling.seeded else None
+        self._seed: int | None = (
+            config.seed if self._draws(config) and config.sampling.seeded else None
+        )
         first_match = config.compat.answer_first_match
         anywhere = config.compat.oni_label_anywhere
         self._parse = AnswerParser(self.prompt.answer, first_match, anywhere)
@@ -139,11 +158,15 @@ class ChatAnnotator(Annotator):
             "sampling": self._sampling_identity(config),
         }
         if self.mode == "soft":
-            # Subclasses add what they read besides; of vLLM's the tokenizer decides it, which the identity names.
+            # Subclasses add what they read besides; of vLLM's the tokenizer decides it, which the
+            # identity names.
             identity["reading"] = {"version": _SOFT_VERSION}
-        # Through JSON, as it is compared with identities that were read from files, where tuples are lists.
+        # Through JSON, as it is compared with identities that were read from files, where tuples
+        # are lists.
         self.identity = json.loads(json.dumps(identity))
-        version = config.prompt.file.rpartition("/")[2].removesuffix(".yaml") or config.prompt.version
+        version = (
+            config.prompt.file.rpartition("/")[2].removesuffix(".yaml") or config.prompt.version
+        )
         self.short_name = label_name(model["model"], config.captions.status, config.goal, version)
 
     @staticmethod
@@ -157,7 +180,10 @@ class ChatAnnotator(Annotator):
         if self.mode == "soft":
             return {"minimum_mass": self._minimum_mass}
         sampling = config.sampling
-        identity: dict[str, Any] = {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
+        identity: dict[str, Any] = {
+            "temperature": sampling.temperature,
+            "max_tokens": sampling.max_tokens,
+        }
         if self.mode == "verdict" and sampling.verdict_tokens != _VERDICT_TOKENS:
             identity["verdict_tokens"] = sampling.verdict_tokens
         if self._draws(config):
@@ -165,11 +191,15 @@ class ChatAnnotator(Annotator):
         return identity
 
     def open(self, question: Question, position: int = 0) -> Conversation:
-        """The conversation that asks a question; `position` is its index in the call of `annotate`."""
+        """The conversation that asks a question; `position` is its index in the call of
+        `annotate`.
+        """
         return Conversation(position, question, self.prompt.conversation(*question.items))
 
     def seed(self, conversation: Conversation) -> int | None:
-        """The seed of a conversation's next turn, independent of other questions; None for no seed."""
+        """The seed of a conversation's next turn, independent of other questions; None for no
+        seed.
+        """
         if self._seed is None:
             return None
         path = (conversation.question.id, conversation.question.attempt, int(conversation.retried))
@@ -181,9 +211,11 @@ class ChatAnnotator(Annotator):
     def read_answer(
         self, conversation: Conversation, text: str, finish_reason: object = None
     ) -> Answer | None:
-        """Reads the label of an answer; where it has none, adds the retry turn and returns None: the conversation is sent once more.
+        """Reads the label of an answer; where it has none, adds the retry turn and returns None:
+        the conversation is sent once more.
 
-        An answer that was cut, by `finish_reason` or within its reasoning, has no verdict. Published rules read it all the same.
+        An answer that was cut, by `finish_reason` or within its reasoning, has no verdict.
+        Published rules read it all the same.
         """
         text = without_surrogates(text)
         label, unfinished = self._parse.read(text)
@@ -210,10 +242,11 @@ class ChatAnnotator(Annotator):
     def answer_from_log_probabilities(
         self, conversation: Conversation, log_probabilities: Sequence[float], prefill: str
     ) -> Answer:
-        """The answer from the natural log-probabilities of the verdicts (-inf allowed) after a prefilled answer.
+        """The answer from the natural log-probabilities of the verdicts (-inf allowed) after a
+        prefilled answer.
 
-        The probabilities are normalised over the verdicts. They are not a label where all verdicts together have less than
-        `answer.minimum_mass`: the model would have written something else.
+        The probabilities are normalised over the verdicts. They are not a label where all verdicts
+        together have less than `answer.minimum_mass`: the model would have written something else.
         """
         masses = [math.exp(log_probability) for log_probability in log_probabilities]
         total = math.fsum(masses)

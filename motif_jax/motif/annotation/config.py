@@ -60,7 +60,8 @@ class AnswerSampling:
         allow_none=True,
     )
     max_tokens: int = length_key(
-        4096, "greatest number of tokens of an answer, with its reasoning; one that is cut is unknown"
+        4096,
+        "greatest number of tokens of an answer, with its reasoning; one that is cut is unknown",
     )
     verdict_tokens: int = length_key(
         64,
@@ -81,12 +82,16 @@ class LexiconFile:
     )
 
 
-OPTIONS = plain_key("{}", "options of an annotator class of your own, as a JSON object: '{\"weight\": 2}'")
+OPTIONS = plain_key(
+    "{}", "options of an annotator class of your own, as a JSON object: '{\"weight\": 2}'"
+)
 GOAL = plain_key(
     "defaultgoal",
     "a goal of the prompt or of the lexicon: defaultgoal; zeroknowledge, combat, gold, stairs of NetHack; minigrid, crafter (of prompt.version=small); or one of your own file",
 )
-STORE_DIR = plain_key("runs/answer_store", "answers of all runs; stored questions are never asked again")
+STORE_DIR = plain_key(
+    "runs/answer_store", "answers of all runs; stored questions are never asked again"
+)
 KEEP_CONVERSATIONS = plain_key(False, "keeps each question with its answer, word for word")
 
 
@@ -96,14 +101,22 @@ class VllmEngine:
 
     model: str = plain_key("", "folder or hub name")
     revision: str | None = plain_key(None, "revision of the model on the hub")
-    tokenizer: str | None = plain_key(None, "folder or hub name of the tokenizer; None: the model's")
+    tokenizer: str | None = plain_key(
+        None, "folder or hub name of the tokenizer; None: the model's"
+    )
     tensor_parallel_size: int = positive(1, "GPUs that share each layer")
     pipeline_parallel_size: int = positive(1, "groups of GPUs that share the layers")
     dtype: str = plain_key("auto", "dtype of the weights")
-    quantization: str | None = plain_key(None, "quantization of the weights; None: as the model says")
+    quantization: str | None = plain_key(
+        None, "quantization of the weights; None: as the model says"
+    )
     kv_cache_dtype: str = plain_key("auto", "dtype of cached keys and values")
-    max_model_len: int | None = positive(None, "tokens of a question and its answer; None: vLLM's choice")
-    max_num_seqs: int | None = positive(None, "questions that are answered at a time; None: vLLM's choice")
+    max_model_len: int | None = positive(
+        None, "tokens of a question and its answer; None: vLLM's choice"
+    )
+    max_num_seqs: int | None = positive(
+        None, "questions that are answered at a time; None: vLLM's choice"
+    )
     max_num_batched_tokens: int | None = positive(
         None, "greatest number of tokens of a step; None: vLLM's choice"
     )
@@ -125,7 +138,8 @@ class VllmEngine:
         "{}", "any other option of vLLM's engine as a JSON object, '{\"cpu_offload_gb\": 8}'"
     )
     chat_template_kwargs: str = plain_key(
-        "{}", "arguments of the model's chat template as a JSON object, '{\"enable_thinking\": false}'"
+        "{}",
+        "arguments of the model's chat template as a JSON object, '{\"enable_thinking\": false}'",
     )
 
 
@@ -133,7 +147,9 @@ class VllmEngine:
 class ModelJudge:
     """A language model in this process."""
 
-    model: str = plain_key("", "folder, hub name, or GGUF file of a Llama, Qwen, Gemma 3 or GPT-2 model")
+    model: str = plain_key(
+        "", "folder, hub name, or GGUF file of a Llama, Qwen, Gemma 3 or GPT-2 model"
+    )
     dtype: str = one_of(
         ("auto", "float32", "bfloat16"),
         "dtype of the weights and of the computation. auto: bfloat16 on a GPU, float32 on a CPU. A CPU with AMX is twice as fast in bfloat16, others are far slower",
@@ -149,11 +165,13 @@ class TokenPrices:
     """Prices of a million tokens."""
 
     prompt: float = non_negative(
-        0.0, "price of a million tokens of prompts, for the progress line, the summary and the dry run"
+        0.0,
+        "price of a million tokens of prompts, for the progress line, the summary and the dry run",
     )
     completion: float = non_negative(0.0, "price of a million tokens of answers")
     cached: float | None = non_negative(
-        None, "price of a million tokens of prompts that the server remembers; None: the price of a prompt"
+        None,
+        "price of a million tokens of prompts that the server remembers; None: the price of a prompt",
     )
 
 
@@ -171,7 +189,8 @@ class OpenaiServer:
     prices: TokenPrices = subsection(TokenPrices)
     timeout_seconds: float = positive(600.0, "time limit of a request")
     retries: int = non_negative(
-        6, "times that a failed request is sent again, after 1, 2, 4 ... seconds or when the server says"
+        6,
+        "times that a failed request is sent again, after 1, 2, 4 ... seconds or when the server says",
     )
     structured: str = one_of(
         ("structured_outputs", "response_format", "none"),
@@ -222,9 +241,15 @@ class AnnotationConfig(AnnotatorConfig):
         "", "name of the label file; empty: the published scheme, llama70b_msg_defaultgoal_default"
     )
     num_shards: int = positive(1, "parts of the dataset, each a command of its own")
-    shard_index: int = non_negative(0, "number of the part that this command does, below num_shards")
-    restart: bool = plain_key(False, "discards the labels of this name first; answers in the store stay")
-    attempts: int = positive(1, "times that a question is asked at most, until an answer has a verdict")
+    shard_index: int = non_negative(
+        0, "number of the part that this command does, below num_shards"
+    )
+    restart: bool = plain_key(
+        False, "discards the labels of this name first; answers in the store stay"
+    )
+    attempts: int = positive(
+        1, "times that a question is asked at most, until an answer has a verdict"
+    )
     orders: str = one_of(
         ("auto", "once", "given", "both"),
         "auto: both for annotator=model, else once. once: asks one of (a, b) and (b, a). given: asks in the dataset's order. both: asks both, averaged",
@@ -251,4 +276,6 @@ class AnnotationConfig(AnnotatorConfig):
         False, "prints the conversations of the first pairs and a cost estimate; asks nothing"
     )
     dry_run_pairs: int = positive(2, "pairs whose conversations dry_run prints")
-    measured_rate: float | None = positive(None, "questions a second, for the estimate; None: the last run's")
+    measured_rate: float | None = positive(
+        None, "questions a second, for the estimate; None: the last run's"
+    )

@@ -14,14 +14,18 @@ from motif_jax.motif.annotation.store import StoredAnswer
 
 
 class ConversationLog:
-    """Appends to its own file, one gzip member for each call, so that a kill damages only the last member."""
+    """Appends to its own file, one gzip member for each call, so that a kill damages only the last
+    member.
+    """
 
     def __init__(self, folder: Path, stem: str) -> None:
         run = len(list(folder.glob(f"{stem}.*.jsonl.gz")))
         self.path = folder / f"{stem}.{run:04d}.jsonl.gz"
 
     def add(self, answers: Sequence[tuple[Question, Answer]]) -> None:
-        """Appends one line for each answer. Raises OSError with the file's name: the disk is full."""
+        """Appends one line for each answer. Raises OSError with the file's name: the disk is
+        full.
+        """
         lines = []
         for question, answer in answers:
             stored = StoredAnswer.of(question, answer)
@@ -35,7 +39,8 @@ class ConversationLog:
                 "prompt_tokens": int(answer.tokens[0]),
                 "completion_tokens": int(answer.tokens[1]),
                 "note": answer.note,
-                "turns": list(answer.turns) or [{"role": "captions", "content": list(question.items)}],
+                "turns": list(answer.turns)
+                or [{"role": "captions", "content": list(question.items)}],
             }
             lines.append(json.dumps(line) + "\n")
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,11 @@ _SAMPLE = 200
 
 
 def report_dry_run(
-    config: AnnotationConfig, workdir: Path, annotator: Annotator, questions: QuestionList, store: AnswerStore
+    config: AnnotationConfig,
+    workdir: Path,
+    annotator: Annotator,
+    questions: QuestionList,
+    store: AnswerStore,
 ) -> None:
     """Prints the conversations of the first pairs and the estimate."""
     indices = [index for index in questions.question_indices[:, 0] if index >= 0]
@@ -33,7 +37,11 @@ def report_dry_run(
 
 
 def estimate_lines(
-    config: AnnotationConfig, workdir: Path, annotator: Annotator, questions: QuestionList, store: AnswerStore
+    config: AnnotationConfig,
+    workdir: Path,
+    annotator: Annotator,
+    questions: QuestionList,
+    store: AnswerStore,
 ) -> list[str]:
     """The cost estimate, one line for each figure."""
     total = len(questions.questions)
@@ -74,7 +82,8 @@ def estimate_lines(
 def _last_run(config: AnnotationConfig, workdir: Path, annotator: Annotator) -> dict[str, Any]:
     """The summary of a run in the work folder that asked for the same labels; {} without any.
 
-    A pilot has measured the length of answers and the rate. Those of another annotator say nothing about this one.
+    A pilot has measured the length of answers and the rate. Those of another annotator say nothing
+    about this one.
     """
     path = workdir / "summary.json"
     if not path.exists():
@@ -88,7 +97,9 @@ def _last_run(config: AnnotationConfig, workdir: Path, annotator: Annotator) -> 
 def _token_lines(
     annotator: Annotator, previews: Sequence[Preview], unanswered: int, last_run: dict[str, Any]
 ) -> list[str]:
-    """Tokens and cost of the unanswered questions, from a sample of them; [] for an annotator without a model."""
+    """Tokens and cost of the unanswered questions, from a sample of them; [] for an annotator
+    without a model.
+    """
     if not previews or previews[0].tokens is None:
         return []
     prompt = sum(preview.tokens or 0 for preview in previews) / len(previews)

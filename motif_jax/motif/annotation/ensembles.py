@@ -20,7 +20,9 @@ NO_GOAL = "no goal"
 
 
 class Votes(NamedTuple):
-    """Labels int8 [pairs] and probabilities float32 [pairs, 3] of one annotation; a goal, or NO_GOAL."""
+    """Labels int8 [pairs] and probabilities float32 [pairs, 3] of one annotation; a goal, or
+    NO_GOAL.
+    """
 
     name: str
     goal: str
@@ -29,7 +31,9 @@ class Votes(NamedTuple):
 
 
 def read_votes(dataset_folder: Path, name: str, labels: np.ndarray) -> Votes:
-    """Adds goal and probabilities (one-hot without a file) to labels. Raises UserError: they do not belong to these labels."""
+    """Adds goal and probabilities (one-hot without a file) to labels. Raises UserError: they do not
+    belong to these labels.
+    """
     annotation = Annotation(dataset_folder, name)
     probabilities = label_math.one_hot(labels)
     path = annotation.probabilities_path
@@ -54,15 +58,20 @@ def _goal(annotation: Annotation) -> str:
 def combine(votes: Sequence[Votes], method: str) -> PairLabels:
     """Combines several annotators' labels of each pair; unknown ones do not count.
 
-    'majority': the verdict with most votes, a tie for a draw; probabilities are shares of the votes. 'mean': the mean of the
-    probabilities, and the label that all give, else the most probable verdict of the mean.
+    'majority': the verdict with most votes, a tie for a draw; probabilities are shares of the
+    votes. 'mean': the mean of the probabilities, and the label that all give, else the most
+    probable verdict of the mean.
     """
     majority = method == "majority"
-    answers = [label_math.one_hot(vote.labels) if majority else vote.probabilities for vote in votes]
+    answers = [
+        label_math.one_hot(vote.labels) if majority else vote.probabilities for vote in votes
+    ]
     mean = label_math.mean_probabilities(np.stack(answers))
     if majority:
         return PairLabels(label_math.most_probable(mean), mean, None)
-    return PairLabels(label_math.agreed(np.stack([vote.labels for vote in votes]), mean), mean, None)
+    return PairLabels(
+        label_math.agreed(np.stack([vote.labels for vote in votes]), mean), mean, None
+    )
 
 
 def agreement(votes: Sequence[Votes]) -> list[dict[str, Any]]:
@@ -88,7 +97,9 @@ def tables(votes: Sequence[Votes]) -> str:
     groups: dict[str, list[Votes]] = {}
     for vote in votes:
         groups.setdefault(vote.goal, []).append(vote)
-    parts = [_table(f"goal {goal}" if goal != NO_GOAL else goal, group) for goal, group in groups.items()]
+    parts = [
+        _table(f"goal {goal}" if goal != NO_GOAL else goal, group) for goal, group in groups.items()
+    ]
     if len(groups) > 1:
         parts.append(_agreement_table("across goals", votes))
     return "\n\n".join(parts)
@@ -111,7 +122,9 @@ def _agreement_table(title: str, votes: Sequence[Votes]) -> str:
 def write_ensemble(
     dataset_folder: Path, name: str, merged: PairLabels, sources: Mapping[str, Any], restart: bool
 ) -> Path:
-    """Writes labels, probabilities and sources. Raises UserError: labels of that name have another origin, unless `restart`."""
+    """Writes labels, probabilities and sources. Raises UserError: labels of that name have another
+    origin, unless `restart`.
+    """
     annotation = Annotation(dataset_folder, name)
     path = annotation.ensemble_path
     if annotation.manifests() and not restart:
@@ -130,6 +143,7 @@ def write_ensemble(
         if restart:
             annotation.discard(0, 1)
         summary = {"pairs": len(merged.labels), **label_math.counts(merged.labels)}
-        # `write` puts the sources on disk before the labels: after a kill between them, the same command recognises its own.
+        # `write` puts the sources on disk before the labels: after a kill between them, the same
+        # command recognises its own.
         annotation.write(merged, summary, {path: {"sources": sources}})
     return annotation.preference_path

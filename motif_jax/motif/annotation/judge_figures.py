@@ -1,4 +1,6 @@
-"""What an annotator's answers say about the annotator: position bias, mass, agreement, and whether its labels are of use."""
+"""What an annotator's answers say about the annotator: position bias, mass, agreement, and whether
+its labels are of use.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from motif_jax.motif.annotation import labels as label_math
 from motif_jax.motif.annotation.questions import QuestionList
 from motif_jax.motif.annotation.store import StoredAnswer
 
-# Shares beyond which `advice` names a fault. An unbiased judge says "first" in half of its decided answers, since the order is
-# drawn; a judge that tosses a coin agrees with itself on the reversed pair in half of them.
+# Shares beyond which `advice` names a fault. An unbiased judge says "first" in half of its decided
+# answers, since the order is drawn; a judge that tosses a coin agrees with itself on the reversed
+# pair in half of them.
 ALWAYS = 0.95
 BIASED = 0.65
 _INCONSISTENT = 0.6
@@ -26,7 +29,9 @@ _LEAST_PROBABILITY = 1e-9
 
 
 class RankedCaption(NamedTuple):
-    """A caption, the share of its comparisons that it wins (a tie is half a win), and their number."""
+    """A caption, the share of its comparisons that it wins (a tie is half a win), and their
+    number.
+    """
 
     caption: str
     share: float
@@ -36,8 +41,9 @@ class RankedCaption(NamedTuple):
 def answer_figures(answers: Sequence[StoredAnswer | None]) -> dict[str, float]:
     """Figures of answers about pairs as they were asked; FIRST is the caption shown first.
 
-    Returns the number of known `answers`, and of `decided` ones (FIRST or SECOND); `first_share` of FIRST among these; `tie_share`;
-    `unknown_share`; and `mass`, the mean probability of the verdicts together, where answers have it.
+    Returns the number of known `answers`, and of `decided` ones (FIRST or SECOND); `first_share` of
+    FIRST among these; `tie_share`; `unknown_share`; and `mass`, the mean probability of the
+    verdicts together, where answers have it.
     """
     stored = [answer for answer in answers if answer is not None]
     verdicts = np.array([answer.label for answer in stored], np.int8)
@@ -59,26 +65,36 @@ def _share(count: int, total: int) -> float:
 
 
 def median_log_odds(answers: Iterable[StoredAnswer | None]) -> float:
-    """The median of log P(first) / P(second) of answers as asked: the position bias, in nats; 0 without probabilities.
+    """The median of log P(first) / P(second) of answers as asked: the position bias, in nats; 0
+    without probabilities.
 
-    Where the order of each pair is drawn, or both are asked, the texts themselves add nothing to it.
+    Where the order of each pair is drawn, or both are asked, the texts themselves add nothing to
+    it.
     """
-    odds = [_log_odds(answer.probabilities) for answer in answers if answer is not None and _is_soft(answer)]
+    odds = [
+        _log_odds(answer.probabilities)
+        for answer in answers
+        if answer is not None and _is_soft(answer)
+    ]
     return float(np.median(odds)) if odds else 0.0
 
 
 def corrected(answers: Sequence[StoredAnswer | None]) -> list[StoredAnswer | None]:
-    """Answers whose log-odds of first against second are reduced by their median; P(tie) stays, and labels follow."""
+    """Answers whose log-odds of first against second are reduced by their median; P(tie) stays, and
+    labels follow.
+    """
     bias = median_log_odds(answers)
     return [
-        _without(answer, bias) if answer is not None and _is_soft(answer) else answer for answer in answers
+        _without(answer, bias) if answer is not None and _is_soft(answer) else answer
+        for answer in answers
     ]
 
 
 def _is_soft(answer: StoredAnswer) -> bool:
     """Whether an answer has probabilities of its own.
 
-    Shards have certain ones, of 0 and 1, for answers without. Those of a model may be certain, too, but have a mass.
+    Shards have certain ones, of 0 and 1, for answers without. Those of a model may be certain, too,
+    but have a mass.
     """
     if answer.label == UNKNOWN or answer.probabilities is None:
         return False
@@ -103,8 +119,8 @@ def _without(answer: StoredAnswer, bias: float) -> StoredAnswer:
 def agreement(labels: np.ndarray, others: np.ndarray) -> dict[str, float]:
     """Agreement of two annotators' labels int [pairs].
 
-    Returns `pairs` that both know, `equal`, their share of equal labels, Cohen's `kappa`, and `equal_decided`, the share among
-    those that neither calls a tie.
+    Returns `pairs` that both know, `equal`, their share of equal labels, Cohen's `kappa`, and
+    `equal_decided`, the share among those that neither calls a tie.
     """
     counts = label_math.confusion(labels, others)
     decided = counts[:TIE, :TIE]
@@ -116,10 +132,14 @@ def agreement(labels: np.ndarray, others: np.ndarray) -> dict[str, float]:
     }
 
 
-def rank_captions(pairs: Iterable[tuple[str, str]], probabilities: np.ndarray) -> list[RankedCaption]:
-    """The distinct captions of pairs, the best first, by probabilities float [pairs, 3]; NaN and equal captions do not count.
+def rank_captions(
+    pairs: Iterable[tuple[str, str]], probabilities: np.ndarray
+) -> list[RankedCaption]:
+    """The distinct captions of pairs, the best first, by probabilities float [pairs, 3]; NaN and
+    equal captions do not count.
 
-    Captions are ordered by the share of wins with one win and one loss added, so that few comparisons do not lead.
+    Captions are ordered by the share of wins with one win and one loss added, so that few
+    comparisons do not lead.
     """
     wins: dict[str, float] = {}
     counts: dict[str, int] = {}
@@ -129,8 +149,13 @@ def rank_captions(pairs: Iterable[tuple[str, str]], probabilities: np.ndarray) -
         for caption, won in ((first, p[FIRST]), (second, p[SECOND])):
             wins[caption] = wins.get(caption, 0.0) + float(won + p[TIE] / 2)
             counts[caption] = counts.get(caption, 0) + 1
-    order = sorted(wins, key=lambda caption: (-(wins[caption] + 1) / (counts[caption] + 2), caption))
-    return [RankedCaption(caption, wins[caption] / counts[caption], counts[caption]) for caption in order]
+    order = sorted(
+        wins, key=lambda caption: (-(wins[caption] + 1) / (counts[caption] + 2), caption)
+    )
+    return [
+        RankedCaption(caption, wins[caption] / counts[caption], counts[caption])
+        for caption in order
+    ]
 
 
 def describe_order(ranked: Sequence[RankedCaption], count: int = 5) -> str:
@@ -140,17 +165,19 @@ def describe_order(ranked: Sequence[RankedCaption], count: int = 5) -> str:
 
     def listed(captions: Sequence[RankedCaption]) -> str:
         return ", ".join(
-            f"{ranked.caption!r} {ranked.share:.2f} of {ranked.comparisons:,}" for ranked in captions
+            f"{ranked.caption!r} {ranked.share:.2f} of {ranked.comparisons:,}"
+            for ranked in captions
         )
 
     return f"wins most: {listed(best)}\nwins least: {listed(worst)}"
 
 
 def advice(figures: Mapping[str, float], consistent: float | None = None) -> str:
-    """One sentence: whether labels with these figures are of use, and what to do where they are not.
+    """One sentence: whether labels with these figures are of use, and what to do where they are
+    not.
 
-    `figures` as of `answer_figures`; `consistent`: the share of pairs with the same winner in both orders, None if one was asked,
-    NaN where no pair was answered in both.
+    `figures` as of `answer_figures`; `consistent`: the share of pairs with the same winner in both
+    orders, None if one was asked, NaN where no pair was answered in both.
     """
     if not figures["answers"]:
         return "No question was answered: these labels say nothing."
@@ -199,7 +226,8 @@ def _advice_on_order(first_share: float, consistent: float | None) -> str:
 
 
 def consistency(questions: QuestionList, answers: Sequence[StoredAnswer | None]) -> float | None:
-    """The share of pairs with the same winner (or a tie) in both orders; None if each was asked in one order.
+    """The share of pairs with the same winner (or a tie) in both orders; None if each was asked in
+    one order.
 
     NaN where no pair was answered in both.
     """

@@ -1,4 +1,6 @@
-"""Pairs of messages with a known answer, which are asked before a dataset's questions are paid for."""
+"""Pairs of messages with a known answer, which are asked before a dataset's questions are paid
+for.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,18 @@ def built_in() -> list[str]:
 
 
 def read(name: str) -> list[ProbePair]:
-    """The pairs of a built-in file or of one's own. Raises UserError: there is no such file, or it has another form."""
+    """The pairs of a built-in file or of one's own. Raises UserError: there is no such file, or it
+    has another form.
+    """
     path = FOLDER / f"judge_{name}.json" if name in built_in() else Path(name)
     if not path.is_file():
-        raise UserError(f"config.probe_pairs={name}: must be one of {', '.join(built_in())}, or a JSON file")
+        raise UserError(
+            f"config.probe_pairs={name}: must be one of {', '.join(built_in())}, or a JSON file"
+        )
     values = read_json(path, "restore it from a copy", kind=list)
-    pairs = [entry for entry in values if isinstance(entry, dict) and set(entry) == {"better", "worse"}]
+    pairs = [
+        entry for entry in values if isinstance(entry, dict) and set(entry) == {"better", "worse"}
+    ]
     texts = [text for entry in pairs for text in entry.values()]
     if not pairs or len(pairs) != len(values) or not all(isinstance(text, str) for text in texts):
         raise UserError(f'{path}: must be a list of {{"better": TEXT, "worse": TEXT}}')
@@ -50,9 +58,13 @@ def read(name: str) -> list[ProbePair]:
 
 
 def ask(session: AnnotationSession, pairs: Sequence[ProbePair]) -> dict[str, Any]:
-    """Asks about all pairs in both orders; the figures of `probe_figures`. Answers are stored as any others are."""
+    """Asks about all pairs in both orders; the figures of `probe_figures`. Answers are stored as
+    any others are.
+    """
     hasher = QuestionHasher(session.annotator.identity)
-    orders = [(pair.better, pair.worse) for pair in pairs] + [(pair.worse, pair.better) for pair in pairs]
+    orders = [(pair.better, pair.worse) for pair in pairs] + [
+        (pair.worse, pair.better) for pair in pairs
+    ]
     questions = [Question(hasher.id_of_texts(items), items) for items in orders]
     answers = session.ask(questions, session.recall(questions, {}))
     if any(question.id not in answers for question in questions):
@@ -61,11 +73,13 @@ def ask(session: AnnotationSession, pairs: Sequence[ProbePair]) -> dict[str, Any
 
 
 def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -> dict[str, Any]:
-    """Figures of answers about pairs in both orders: first each (better, worse), then each (worse, better).
+    """Figures of answers about pairs in both orders: first each (better, worse), then each (worse,
+    better).
 
-    Besides those of `judge_figures.answer_figures`: `asked`, the number of questions; `right_one_order`, the share of right answers among them;
-    `right_both_orders`, that of pairs with the right label; `consistent`; and the pairs whose label is `wrong`. A pair has the label that
-    `annotate` with orders=both would write.
+    Besides those of `judge_figures.answer_figures`: `asked`, the number of questions;
+    `right_one_order`, the share of right answers among them; `right_both_orders`, that of pairs
+    with the right label; `consistent`; and the pairs whose label is `wrong`. A pair has the label
+    that `annotate` with orders=both would write.
     """
     count = len(pairs)
     verdicts = np.array([answer.label for answer in answers], np.int8)
@@ -83,7 +97,9 @@ def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -
         "median_log_odds": judge_figures.median_log_odds(answers),
         "right_one_order": float(right.mean()),
         "right_both_orders": float((pair_labels == FIRST).mean()),
-        "wrong": [pair._asdict() for pair, label in zip(pairs, pair_labels, strict=True) if label != FIRST],
+        "wrong": [
+            pair._asdict() for pair, label in zip(pairs, pair_labels, strict=True) if label != FIRST
+        ],
     }
 
 
@@ -106,7 +122,9 @@ def describe(figures: dict[str, Any]) -> str:
 
 
 def verdict(figures: dict[str, Any]) -> str:
-    """One sentence: whether labels of a judge with these figures are of use, and what to do where they are not."""
+    """One sentence: whether labels of a judge with these figures are of use, and what to do where
+    they are not.
+    """
     averaged = figures["right_both_orders"]
     first_share = figures["first_share"]
     position = "first" if first_share > 1 - first_share else "second"
@@ -114,18 +132,20 @@ def verdict(figures: dict[str, Any]) -> str:
     if share > judge_figures.ALWAYS:
         return f"It always answers {position}: {_use_of_averages(averaged)}"
     if share > judge_figures.BIASED:
-        return f"It prefers the message shown {position} ({share:.0%}): {_use_of_averages(averaged)}"
+        return (
+            f"It prefers the message shown {position} ({share:.0%}): {_use_of_averages(averaged)}"
+        )
     if averaged >= _OF_USE:
         return "Its labels are of use, in one order too."
     if averaged >= _OF_SOME_USE:
-        return (
-            f"Its labels are of some use, {averaged:.0%} are right: a larger model would be right more often."
-        )
+        return f"Its labels are of some use, {averaged:.0%} are right: a larger model would be right more often."
     return f"Its labels are of no use, {averaged:.0%} are right: take a larger model, or another prompt."
 
 
 def _use_of_averages(averaged: float) -> str:
-    """What to do with a judge that answers by position, by the share of right averages of both orders."""
+    """What to do with a judge that answers by position, by the share of right averages of both
+    orders.
+    """
     if averaged >= _OF_USE:
         return "ask both orders (--config.orders=both), whose averages are of use."
     if averaged >= _OF_SOME_USE:

@@ -6,7 +6,8 @@ import numpy as np
 
 from motif_jax.core.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN
 
-# Probabilities that differ by less are equal: the mean of two opposite answers is a draw in spite of rounding.
+# Probabilities that differ by less are equal: the mean of two opposite answers is a draw in spite
+# of rounding.
 _EQUAL = 1e-6
 # Label of a pair -> the same judgement of the reversed pair.
 TURNED = np.array([SECOND, FIRST, TIE, UNKNOWN], np.int8)
@@ -26,7 +27,9 @@ def mean_probabilities(probabilities: np.ndarray) -> np.ndarray:
 
 
 def most_probable(probabilities: np.ndarray) -> np.ndarray:
-    """Most probable verdicts, int8 [pairs], of probabilities [pairs, 3]; a draw is a tie, NaN is unknown."""
+    """Most probable verdicts, int8 [pairs], of probabilities [pairs, 3]; a draw is a tie, NaN is
+    unknown.
+    """
     with np.errstate(invalid="ignore"):
         second_largest = np.sort(probabilities, -1)[:, -2]
         has_winner = probabilities.max(-1) > second_largest + _EQUAL
@@ -36,9 +39,11 @@ def most_probable(probabilities: np.ndarray) -> np.ndarray:
 
 
 def agreed(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """Labels int8 [pairs]: the one that all known answers to a pair give; where they differ, the most probable verdict of their mean.
+    """Labels int8 [pairs]: the one that all known answers to a pair give; where they differ, the
+    most probable verdict of their mean.
 
-    UNKNOWN where no answer is known. An annotator may call a tie what is nearly one, although its probabilities lean to a side.
+    UNKNOWN where no answer is known. An annotator may call a tie what is nearly one, although its
+    probabilities lean to a side.
     """
     known = labels != UNKNOWN
     least = np.where(known, labels, np.iinfo(np.int8).max).min(axis=0)
@@ -55,10 +60,12 @@ def confusion(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def cohen_kappa(counts: np.ndarray) -> float:
-    """Cohen's kappa (1960) of a square table of counts: (observed - expected) / (1 - expected), shares of agreement.
+    """Cohen's kappa (1960) of a square table of counts: (observed - expected) / (1 - expected),
+    shares of agreement.
 
-    `expected` is the agreement of two annotators that draw by chance from their own shares of verdicts. NaN without pairs, or
-    where both annotators gave one and the same verdict to every pair.
+    `expected` is the agreement of two annotators that draw by chance from their own shares of
+    verdicts. NaN without pairs, or where both annotators gave one and the same verdict to every
+    pair.
     """
     total = counts.sum()
     if total == 0:
@@ -72,10 +79,12 @@ def cohen_kappa(counts: np.ndarray) -> float:
 
 
 def position_bias(forward: np.ndarray, reverse: np.ndarray) -> dict[str, float]:
-    """How much verdicts int [pairs] follow the order of a pair, from both orders; FIRST is the caption that is shown first.
+    """How much verdicts int [pairs] follow the order of a pair, from both orders; FIRST is the
+    caption that is shown first.
 
-    Returns the number of `pairs` known in both orders; `consistent`, the share with the same winner (or a tie) in both;
-    `first_share` of FIRST among FIRST and SECOND, 0.5 without bias. Shares of nothing are NaN.
+    Returns the number of `pairs` known in both orders; `consistent`, the share with the same winner
+    (or a tie) in both; `first_share` of FIRST among FIRST and SECOND, 0.5 without bias. Shares of
+    nothing are NaN.
     """
     known = (forward != UNKNOWN) & (reverse != UNKNOWN)
     forward = forward[known]

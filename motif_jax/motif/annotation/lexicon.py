@@ -1,7 +1,7 @@
 """The lexicon: weighted patterns over game messages, an immediate replacement for a language model.
 
-A lexicon is a YAML file; lexicons/nethack.yaml, the built-in one, describes the format. Labels depend on the captions
-only, and are symmetric in the order of a pair.
+A lexicon is a YAML file; lexicons/nethack.yaml, the built-in one, describes the format. Labels
+depend on the captions only, and are symmetric in the order of a pair.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ BUILT_IN = "nethack.yaml"
 THRESHOLD = 3.0
 # Cached sentences, and captions; bounded, as servers and online trainings receive new ones forever.
 _REMEMBERED = 1 << 15
-# Messages on one line are separated by two spaces; a repeated line ends with its count, a status with its bracket.
+# Messages on one line are separated by two spaces; a repeated line ends with its count, a status
+# with its bracket.
 _SENTENCE_END = re.compile(r"(?<=[.!?\")\]])\s{2,}")
 _REPEAT = re.compile(r" \(x\d+\)$")
 _STATUS = "[Dlvl:"
@@ -51,7 +52,8 @@ class Lexicon(NamedTuple):
       margin: differences of worth up to it are ties.
       scale: width of the logistic that makes probabilities of a difference of worth.
       threshold: a single caption of more worth is a yes.
-      digest: hash of the file's content, so that answers of another version are not taken for those of this one.
+      digest: hash of the file's content, so that answers of another version are not taken for those
+          of this one.
     """
 
     name: str
@@ -78,7 +80,9 @@ class LexiconJudge:
     def __init__(self, lexicon: Lexicon, goal: str) -> None:
         self._lexicon = lexicon
         self._goal = goal
-        weights: dict[str | None, float] = {event.name: event.weights[goal] for event in lexicon.events}
+        weights: dict[str | None, float] = {
+            event.name: event.weights[goal] for event in lexicon.events
+        }
         self._weights = weights | {None: lexicon.unmatched[goal]}
         # Of an object, not of the class: its cache goes when the judge does.
         self.worth = functools.lru_cache(_REMEMBERED)(self._caption_worth)
@@ -105,9 +109,11 @@ class LexiconJudge:
 
 
 def preference(difference: float, margin: float, scale: float) -> Answer:
-    """Label and probabilities of a difference of worth d, first minus second; a tie when |d| <= margin m.
+    """Label and probabilities of a difference of worth d, first minus second; a tie when |d| <=
+    margin m.
 
-    An ordered logistic: P(first) = s((d - m) / scale), P(second) = s((-d - m) / scale), the rest is P(tie).
+    An ordered logistic: P(first) = s((d - m) / scale), P(second) = s((-d - m) / scale), the rest is
+    P(tie).
     """
     first = _logistic((difference - margin) / scale)
     second = _logistic((-difference - margin) / scale)
@@ -137,13 +143,16 @@ def sentences(caption: str) -> list[str]:
 
 
 def _without_status(line: str) -> str:
-    """A line without the bracketed status at its end. A regular expression would take time quadratic in blanks."""
+    """A line without the bracketed status at its end. A regular expression would take time
+    quadratic in blanks.
+    """
     status = line.find(_STATUS, line.rfind("]", 0, -1) + 1)
     return line[:status].rstrip() if status >= 0 and line.endswith("]") else line
 
 
 def load_lexicon(path: str | Path = "") -> Lexicon:
-    """Reads a lexicon: a file, or one of the folder lexicons/ by its name. Raises UserError that names the fault of a bad one.
+    """Reads a lexicon: a file, or one of the folder lexicons/ by its name. Raises UserError that
+    names the fault of a bad one.
 
     A file of the user comes before a built-in lexicon of the same name.
     """
@@ -175,7 +184,9 @@ def _read(tree: Any) -> Lexicon:
     """Checks a lexicon's tree field by field and compiles its patterns."""
     keys = {"name", "goals", "margin", "scale", "unmatched", "blank", "events"}
     if not isinstance(tree, dict) or set(tree) - {"threshold"} != keys:
-        raise UserError(f"the top must have the keys {', '.join(sorted(keys))}, and may have threshold")
+        raise UserError(
+            f"the top must have the keys {', '.join(sorted(keys))}, and may have threshold"
+        )
     goals = tree["goals"]
     if not isinstance(goals, list) or not goals or not all(isinstance(goal, str) for goal in goals):
         raise UserError("goals must be a list of names")
@@ -185,7 +196,9 @@ def _read(tree: Any) -> Lexicon:
         raise UserError("margin must be at least 0 and scale above 0")
     if not isinstance(tree["events"], list) or not tree["events"]:
         raise UserError("events must be a list")
-    events = tuple(_event(number, event, goals) for number, event in enumerate(tree["events"], start=1))
+    events = tuple(
+        _event(number, event, goals) for number, event in enumerate(tree["events"], start=1)
+    )
     names: set[str] = set()
     for event in events:
         if event.name in names:
@@ -211,15 +224,23 @@ def _event(number: int, event: Any, goals: Sequence[str]) -> LexiconEvent:
         raise UserError(f"entry {number} of events must have the keys event, weights, patterns")
     name = str(event["event"])
     patterns = event["patterns"]
-    if not isinstance(patterns, list) or not patterns or not all(isinstance(p, str) for p in patterns):
+    if (
+        not isinstance(patterns, list)
+        or not patterns
+        or not all(isinstance(p, str) for p in patterns)
+    ):
         raise UserError(f"event {name}: patterns must be a list of texts")
     compiled = []
     for pattern in patterns:
         try:
             compiled.append(re.compile(pattern))
         except re.error as error:
-            raise UserError(f"event {name}: {pattern!r} is not a regular expression: {error}") from None
-    return LexiconEvent(name, tuple(compiled), _weights(f"event {name}: weights", event["weights"], goals))
+            raise UserError(
+                f"event {name}: {pattern!r} is not a regular expression: {error}"
+            ) from None
+    return LexiconEvent(
+        name, tuple(compiled), _weights(f"event {name}: weights", event["weights"], goals)
+    )
 
 
 def _weights(where: str, weights: Any, goals: Sequence[str]) -> dict[str, float]:
@@ -264,12 +285,16 @@ class LexiconAnnotator(Annotator):
             yield position, self._judge.answer(*question.items)
 
     def preview(self, question: Question) -> Preview:
-        captions = [f"[worth {self._judge.worth(caption):g}]\n{caption}" for caption in question.items]
+        captions = [
+            f"[worth {self._judge.worth(caption):g}]\n{caption}" for caption in question.items
+        ]
         return Preview("\n----\n".join(captions))
 
 
 def _load(config: AnnotatorConfig) -> Lexicon:
-    """The lexicon of a config. Raises UserError: it has not the goal, or captions hold no messages."""
+    """The lexicon of a config. Raises UserError: it has not the goal, or captions hold no
+    messages.
+    """
     lexicon = load_lexicon(config.lexicon.file)
     if config.goal not in lexicon.goals:
         raise UserError(f"config.goal={config.goal}: must be one of {', '.join(lexicon.goals)}")

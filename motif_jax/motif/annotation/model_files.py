@@ -18,19 +18,24 @@ _SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")
 _SAMPLE = 1 << 20
 _BLOCK = 1 << 16
 _BLOCKS = 64
-# What this package reads of a model. Other programs may put more into the same folder of the hub's cache at any time.
+# What this package reads of a model. Other programs may put more into the same folder of the hub's
+# cache at any time.
 READ_HERE = ("*.safetensors", "*.gguf", "*.json", "*.jinja")
 _GGUF, _GGUF_MAGIC = ".gguf", b"GGUF"
 
 
 def is_path(model: str) -> bool:
     """Whether a model is given as a folder or a GGUF file rather than by name."""
-    looks_like_path = model.startswith((".", "/", "~")) or model.endswith(_GGUF) or model.count("/") > 1
+    looks_like_path = (
+        model.startswith((".", "/", "~")) or model.endswith(_GGUF) or model.count("/") > 1
+    )
     return looks_like_path or Path(model).exists()
 
 
 def check_model(model: str, key: str) -> None:
-    """Raises UserError unless `model` is a name, a GGUF file, or a folder with a config, weights and a tokenizer."""
+    """Raises UserError unless `model` is a name, a GGUF file, or a folder with a config, weights
+    and a tokenizer.
+    """
     if not model:
         raise UserError(f"config.{key}: give the name of a chat model, or its folder")
     fault = _fault(Path(model)) if is_path(model) else None
@@ -50,7 +55,8 @@ def _fault(folder: Path) -> str | None:
         return f"the folder has no weights ({', '.join(_WEIGHTS)})"
     for path in folder.glob("*.safetensors"):
         try:
-            # To open it compares the size of the file with that in its header, which finds a download that broke off.
+            # To open it compares the size of the file with that in its header, which finds a
+            # download that broke off.
             with safetensors.safe_open(path, "numpy"):
                 pass
         except (OSError, safetensors.SafetensorError):
@@ -77,7 +83,9 @@ def short_name(model: str) -> str:
 
 
 def _weights(folder: Path, patterns: Sequence[str] = _WEIGHTS) -> list[Path]:
-    """The files of weights that match one of `patterns` and are not empty, in the order of their names."""
+    """The files of weights that match one of `patterns` and are not empty, in the order of their
+    names.
+    """
     paths = [path for pattern in _WEIGHTS if pattern in patterns for path in folder.glob(pattern)]
     return sorted(path for path in paths if path.stat().st_size)
 
@@ -87,8 +95,8 @@ def revision(
 ) -> str:
     """The version of a model or tokenizer, which becomes part of what an answer depends on.
 
-    A folder's version is its fingerprint, a name's the commit of `requested` (a branch, a tag or a commit; None: main).
-    `key` is the config key that an error names.
+    A folder's version is its fingerprint, a name's the commit of `requested` (a branch, a tag or a
+    commit; None: main). `key` is the config key that an error names.
     """
     if is_path(model):
         return fingerprint(Path(model))
@@ -98,17 +106,21 @@ def revision(
 
 
 def fingerprint(folder: Path, patterns: Sequence[str] = (*_WEIGHTS, *_SETTINGS)) -> str:
-    """A digest of a folder's settings and weights, whose names match one of `patterns`, or of a GGUF file.
+    """A digest of a folder's settings and weights, whose names match one of `patterns`, or of a
+    GGUF file.
 
-    Of weights the size counts, the first and the last megabyte, and blocks evenly spread over the rest: to read 140 GB would take
-    minutes. A training changes most tensors, and so some of the blocks.
+    Of weights the size counts, the first and the last megabyte, and blocks evenly spread over the
+    rest: to read 140 GB would take minutes. A training changes most tensors, and so some of the
+    blocks.
     """
     state = hashlib.blake2b(digest_size=16)
     if is_gguf(folder):
         _add_weights(state, folder)
         return state.hexdigest()
     # A set, as a file may match two patterns.
-    settings = {path for pattern in _SETTINGS if pattern in patterns for path in folder.glob(pattern)}
+    settings = {
+        path for pattern in _SETTINGS if pattern in patterns for path in folder.glob(pattern)
+    }
     for path in sorted(settings):
         state.update(f"{path.name} {path.stat().st_size}\n".encode())
         state.update(path.read_bytes())
@@ -131,7 +143,9 @@ def _add_weights(state: hashlib.blake2b, path: Path) -> None:
 
 
 def _commit(model: str, requested: str, download_dir: str | None, key: str) -> str:
-    """The commit that a branch or tag means on the hub now, or in the local cache if the hub cannot be reached."""
+    """The commit that a branch or tag means on the hub now, or in the local cache if the hub cannot
+    be reached.
+    """
     import huggingface_hub
     from huggingface_hub import constants
 
@@ -145,7 +159,9 @@ def _commit(model: str, requested: str, download_dir: str | None, key: str) -> s
         except OSError:
             # The tokenizer's revision has no key of its own.
             is_model = key == "vllm.model"
-            revision_key = "config.vllm.revision" if is_model else "tokenizer_revision in config.vllm.engine"
+            revision_key = (
+                "config.vllm.revision" if is_model else "tokenizer_revision in config.vllm.engine"
+            )
             raise UserError(
                 f"config.{key}={model}: neither the hub nor the local cache knows it at revision {requested} "
                 f"({first_line(error)}); give the folder of a downloaded {key.rpartition('.')[2]}, "

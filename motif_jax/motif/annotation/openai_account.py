@@ -1,4 +1,6 @@
-"""A user's account with a server: the identity of its answers, the key from the environment, its spellings, the prices of tokens."""
+"""A user's account with a server: the identity of its answers, the key from the environment, its
+spellings, the prices of tokens.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +37,24 @@ def model_identity(config: AnnotatorConfig, extra_body: Mapping[str, Any]) -> di
 
 
 def as_sent(identity: Mapping[str, Any], settings: OpenaiServer, prefill: str) -> dict[str, Any]:
-    """An annotator's identity by what the server is sent: None for what is not, which it draws by its own default.
+    """An annotator's identity by what the server is sent: None for what is not, which it draws by
+    its own default.
 
-    In mode soft also the beginning of the answer, `prefill`, and the fields that ask for its probabilities.
+    In mode soft also the beginning of the answer, `prefill`, and the fields that ask for its
+    probabilities.
     """
     is_sent = {"top_k": settings.send_top_k, "seed": settings.send_seed}
     sampling = {
-        name: value if is_sent.get(name, True) else None for name, value in identity["sampling"].items()
+        name: value if is_sent.get(name, True) else None
+        for name, value in identity["sampling"].items()
     }
     sent = {**identity, "sampling": sampling}
     if identity["mode"] == "soft":
-        sent["reading"] = {**identity["reading"], "prefill": prefill, "request": replies.SOFT_REQUEST}
+        sent["reading"] = {
+            **identity["reading"],
+            "prefill": prefill,
+            "request": replies.SOFT_REQUEST,
+        }
     return sent
 
 
@@ -56,7 +65,9 @@ def key_pattern(key: str) -> re.Pattern[str]:
 
 
 def key_of(variable: str) -> str:
-    """The key in an environment variable, without the line end of secret files; UserError if it cannot be sent."""
+    """The key in an environment variable, without the line end of secret files; UserError if it
+    cannot be sent.
+    """
     key = os.environ.get(variable, "").strip()
     if not key.isprintable():
         raise UserError(

@@ -1,11 +1,12 @@
 """Asks language models behind any server with the OpenAI protocol: vLLM, llama.cpp, a hosted one.
 
-An event loop in a thread holds the conversations, handles servers' faults, and sends requests again. The key comes from the
-environment and never appears in messages.
+An event loop in a thread holds the conversations, handles servers' faults, and sends requests
+again. The key comes from the environment and never appears in messages.
 
-A question's way: `annotate` or a training calls `submit`; `_ask` holds the conversation, `_complete` repeats a request whose
-fault may pass, `_send` sends it once and sorts the faults: those that may pass (`_passing_status`), those of the question
-(`_Refused`: its answer is unknown), and those of the config, which end the run (`_lasting_fault`).
+A question's way: `annotate` or a training calls `submit`; `_ask` holds the conversation,
+`_complete` repeats a request whose fault may pass, `_send` sends it once and sorts the faults:
+those that may pass (`_passing_status`), those of the question (`_Refused`: its answer is unknown),
+and those of the config, which end the run (`_lasting_fault`).
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _MAX_RETRY_AFTER_SECONDS = 3600.0
 _MAX_REFUSED = 32
 # In English text. The dry run estimates tokens with it, since a server's tokenizer is unknown.
 _CHARACTERS_PER_TOKEN = 4
-# Fields that limit an answer: the one that nearly all servers take, then that of servers that refuse the first.
+# Fields that limit an answer: the one that nearly all servers take, then that of servers that
+# refuse the first.
 _LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 # HTTP statuses whose cause may pass: timeouts, conflicts, too many requests, faults of the server.
 _PASSING_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)})
@@ -151,11 +153,14 @@ class OpenAIAnnotator(chat.ChatAnnotator):
                 else:
                     position = running.pop(future)
                     if future.exception() is not None:  # what has arrived is handed on first
-                        finished = [other for other in running if other.done() and not other.exception()]
+                        finished = [
+                            other for other in running if other.done() and not other.exception()
+                        ]
                         yield from ((running.pop(other), other.result()) for other in finished)
                     yield position, future.result()
         finally:
-            # An error, or a caller that closes the iterator, ends the questions that wait for their answers.
+            # An error, or a caller that closes the iterator, ends the questions that wait for their
+            # answers.
             for future in running:
                 future.cancel()
 
@@ -186,7 +191,9 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         await self._client.aclose()
 
     def submit(self, question: Question, resends: int = 0) -> Future[Answer]:
-        """Asks in the background; sends a failed request again at most `resends` times. The future may raise `ServerError`."""
+        """Asks in the background; sends a failed request again at most `resends` times. The future
+        may raise `ServerError`.
+        """
         return asyncio.run_coroutine_threadsafe(self._ask(question, resends), self._loop)
 
     def ping(self) -> Future[None]:
@@ -215,21 +222,34 @@ class OpenAIAnnotator(chat.ChatAnnotator):
 
             if self.mode == "soft":
                 try:
-                    log_probabilities = replies.verdict_log_probabilities(choice, self.prompt.answer.verdicts)
+                    log_probabilities = replies.verdict_log_probabilities(
+                        choice, self.prompt.answer.verdicts
+                    )
                 except MalformedReplyError as error:
-                    raise self._failure("cannot do what config.answer.mode=soft needs", error) from error
-                return self.answer_from_log_probabilities(conversation, log_probabilities, self._prefill)
+                    raise self._failure(
+                        "cannot do what config.answer.mode=soft needs", error
+                    ) from error
+                return self.answer_from_log_probabilities(
+                    conversation, log_probabilities, self._prefill
+                )
 
-            answer = self.read_answer(conversation, choice["message"]["content"], choice.get("finish_reason"))
+            answer = self.read_answer(
+                conversation, choice["message"]["content"], choice.get("finish_reason")
+            )
             if answer is not None:
                 # A proxy may repeat the key in its answer, and conversations are written to disk.
-                turns = [{**turn, "content": self._without_key(turn["content"])} for turn in answer.turns]
+                turns = [
+                    {**turn, "content": self._without_key(turn["content"])} for turn in answer.turns
+                ]
                 return dataclasses.replace(answer, turns=tuple(turns))
 
     async def _complete(self, conversation: Conversation, resends: int) -> Any:
-        """The reply's choice for a conversation's next turn; sends again after faults that may pass."""
+        """The reply's choice for a conversation's next turn; sends again after faults that may
+        pass.
+        """
         request = self._request(conversation)
-        # Pauses differ by up to a quarter, so that requests which failed together do not come back together.
+        # Pauses differ by up to a quarter, so that requests which failed together do not come back
+        # together.
         jitter = random.Random(conversation.question.id)
         for resend in itertools.count():
             try:
@@ -243,9 +263,12 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         raise AssertionError
 
     async def _send(self, request: dict[str, Any], conversation: Conversation | None = None) -> Any:
-        """Sends a request once and returns the reply's choice; adds the cost to `conversation`. Raises ServerError or _Refused."""
-        # The request may hold the limit under the field of an earlier attempt, and another question may have learned meanwhile
-        # which field the server takes. Where extra_body has the second field, its value counts.
+        """Sends a request once and returns the reply's choice; adds the cost to `conversation`.
+        Raises ServerError or _Refused.
+        """
+        # The request may hold the limit under the field of an earlier attempt, and another question
+        # may have learned meanwhile which field the server takes. Where extra_body has the second
+        # field, its value counts.
         limits = [request.pop(name) for name in _LIMIT_FIELDS if name in request]
         if limits and self._limit_field is not None:
             request[self._limit_field] = limits[-1]
@@ -283,24 +306,31 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         return choice
 
     def _passing_status(self, error: StatusError) -> ServerError:
-        """The fault of an HTTP status whose cause may pass; records how long the server wants no requests."""
+        """The fault of an HTTP status whose cause may pass; records how long the server wants no
+        requests.
+        """
         kind = f"HTTP {error.status}"
         seconds = chat_client.retry_after(error.headers)
-        self._quiet_until = max(self._quiet_until, time.monotonic() + min(seconds, _MAX_RETRY_AFTER_SECONDS))
+        self._quiet_until = max(
+            self._quiet_until, time.monotonic() + min(seconds, _MAX_RETRY_AFTER_SECONDS)
+        )
         if seconds > _MAX_RETRY_AFTER_SECONDS:
             return self._failure(f"asks to wait {format_seconds(seconds)}", error)
         return self._failure(f"answers with {kind}", error, kind)
 
     def _adapt_or_raise(self, error: StatusError, request: dict[str, Any]) -> None:
-        """Returns only where the request is to be sent again, with another limit of the answer; raises for any other fault."""
+        """Returns only where the request is to be sent again, with another limit of the answer;
+        raises for any other fault.
+        """
         text = str(error)
         if replies.CUT.search(text):
             raise _Refused(chat.CUT)
 
         is_too_long = replies.LENGTH.search(text)
         if any(name in text for name in _LIMIT_FIELDS):
-            # Where the context does not hold the prompt and the longest answer, some errors name both, so the length is
-            # checked first. Without a limit the server uses the room that is left.
+            # Where the context does not hold the prompt and the longest answer, some errors name
+            # both, so the length is checked first. Without a limit the server uses the room that is
+            # left.
             if is_too_long or replies.ANSWER_LIMIT.search(text):
                 if self.mode == "analysis" and any(name in request for name in _LIMIT_FIELDS):
                     self._limit_field = None
@@ -338,14 +368,20 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         return f"refuses the request with HTTP {error.status}"
 
     def _refuse(self, error: StatusError | str) -> NoReturn:
-        """Counts a question that the server's content filter refuses; a server that refuses all of them ends the run."""
+        """Counts a question that the server's content filter refuses; a server that refuses all of
+        them ends the run.
+        """
         self._refused += 1
         if self._refused >= _MAX_REFUSED and not self._answered:
-            raise self._failure(f"refused all {self._refused} questions by its content filter", error)
+            raise self._failure(
+                f"refused all {self._refused} questions by its content filter", error
+            )
         raise _Refused(REFUSED)
 
     def _failure(self, fault: str, error: BaseException | str, kind: str = "") -> ServerError:
-        """The error of a server in one line, with its cause, without the key. `kind` names a fault that may pass."""
+        """The error of a server in one line, with its cause, without the key. `kind` names a fault
+        that may pass.
+        """
         url = without_user(self._settings.base_url)
         fault = self._one_line(fault)[:400]
         detail = self._one_line(str(error))[:200] or type(error).__name__
@@ -355,7 +391,9 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         return " ".join(self._without_key(text).split())
 
     def _without_key(self, text: str) -> str:
-        """`text` with *** for the key, plain or escaped for JSON and URLs. Call it before a text is cut: half a key would stay."""
+        """`text` with *** for the key, plain or escaped for JSON and URLs. Call it before a text is
+        cut: half a key would stay.
+        """
         may_hold_key = self._key != "none" and (self._key in text or "\\" in text or "%" in text)
         return self._key_pattern.sub("***", text) if may_hold_key else text
 
@@ -369,7 +407,10 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             request |= replies.SOFT_REQUEST
             if sampling.temperature is not None:
                 request["temperature"] = 0
-            request["messages"] = [*conversation.turns, {"role": "assistant", "content": self._prefill}]
+            request["messages"] = [
+                *conversation.turns,
+                {"role": "assistant", "content": self._prefill},
+            ]
             extra |= {"add_generation_prompt": False, "continue_final_message": True}
             return request | extra
 
@@ -377,7 +418,9 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             request["temperature"] = sampling.temperature
         if sampling.top_p is not None:
             request["top_p"] = sampling.top_p
-        request["max_tokens"] = sampling.verdict_tokens if self.mode == "verdict" else sampling.max_tokens
+        request["max_tokens"] = (
+            sampling.verdict_tokens if self.mode == "verdict" else sampling.max_tokens
+        )
         if self._settings.send_top_k:
             extra["top_k"] = sampling.top_k
         seed = self.seed(conversation)

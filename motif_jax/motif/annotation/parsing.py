@@ -1,4 +1,5 @@
-"""Parses labels from answers: without escapes, reasoning and refusals. Never raises, takes time linear in the text's length.
+"""Parses labels from answers: without escapes, reasoning and refusals. Never raises, takes time
+linear in the text's length.
 
 Golden numbers: answer_parsing.json (published behaviour, `first_match`).
 """
@@ -19,7 +20,8 @@ _SLOT = "{verdict}"
 
 
 class AnswerForm(NamedTuple):
-    """The form in which a prompt wants the verdict: '("best_description": {verdict})', and the words of the verdicts by label.
+    """The form in which a prompt wants the verdict: '("best_description": {verdict})', and the
+    words of the verdicts by label.
 
     `verdict_form` says what the labels mean.
     """
@@ -45,7 +47,9 @@ class AnswerForm(NamedTuple):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The response_format of a request for a JSON object with the key and one of the verdicts."""
+        """The response_format of a request for a JSON object with the key and one of the
+        verdicts.
+        """
         name = self.key.replace(" ", "_")
         schema = {
             "type": "object",
@@ -53,7 +57,10 @@ class AnswerForm(NamedTuple):
             "required": [name],
             "additionalProperties": False,
         }
-        return {"type": "json_schema", "json_schema": {"name": "verdict", "strict": True, "schema": schema}}
+        return {
+            "type": "json_schema",
+            "json_schema": {"name": "verdict", "strict": True, "schema": schema},
+        }
 
 
 def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerForm:
@@ -68,7 +75,9 @@ def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerF
     are_words = all(re.fullmatch(r"[A-Za-z0-9]+", word) for word in words)
     are_different = len({word.lower() for word in words}) == count
     if not (are_words and are_different):
-        raise UserError(f"the verdicts {list(words)} must be {count} different words of letters and digits")
+        raise UserError(
+            f"the verdicts {list(words)} must be {count} different words of letters and digits"
+        )
     return AnswerForm(template, tuple(words), form)
 
 
@@ -83,10 +92,12 @@ class AnswerParser:
     """Reads verdicts in one answer form, by our rules or published ones."""
 
     def __init__(self, form: AnswerForm, first_match: bool = False, anywhere: bool = False) -> None:
-        """`first_match`: Motif's rule (compat.answer_first_match); `anywhere`: ONI's (compat.oni_label_anywhere).
+        """`first_match`: Motif's rule (compat.answer_first_match); `anywhere`: ONI's
+        (compat.oni_label_anywhere).
 
-        The published rules read the whole text, with reasoning, as it is. ONI's knows no unknown: of two verdicts the second if
-        its word occurs anywhere, else the first; of three the first match, else the undecided one, the tie.
+        The published rules read the whole text, with reasoning, as it is. ONI's knows no unknown:
+        of two verdicts the second if its word occurs anywhere, else the first; of three the first
+        match, else the undecided one, the tie.
         """
         self._labels = {word.lower(): label for label, word in enumerate(form.verdicts)}
         self._undecided = form.verdict_form.undecided
@@ -143,7 +154,9 @@ class AnswerParser:
         return labels.pop() if len(labels) == 1 else UNKNOWN
 
     def _labels_of(self, text: str, match: re.Match[str]) -> set[int]:
-        """The labels of a match of the verdict's pattern; a number that only begins with a verdict, 1.5 or -1, is unknown."""
+        """The labels of a match of the verdict's pattern; a number that only begins with a verdict,
+        1.5 or -1, is unknown.
+        """
         if match["more"] or not _is_unsigned(text, match.start(1)) or _UNEQUAL.search(match[0]):
             return {UNKNOWN}
         return {self._values[word.lower()] for word in self._words.findall(match[1])}
@@ -164,19 +177,24 @@ def _key_pattern(form: AnswerForm, joint: str = r"[\s_]*+") -> str:
 
 
 def _published_pattern(form: AnswerForm) -> re.Pattern[str]:
-    """The published rule: after the key and any signs, at most one word and blanks, then the verdict as written.
+    """The published rule: after the key and any signs, at most one word and blanks, then the
+    verdict as written.
 
     Possessive repeats and the bound on the word (64 letters) keep the search linear.
     """
-    # A verdict counts as it is written or in small letters, the key in any case. A dict drops repeats and keeps the order.
+    # A verdict counts as it is written or in small letters, the key in any case. A dict drops
+    # repeats and keeps the order.
     words = dict.fromkeys(word for verdict in form.verdicts for word in (verdict, verdict.lower()))
-    return re.compile(_key_pattern(form) + rf"\W*+\w{{0,64}}\s*+({'|'.join(map(re.escape, words))})")
+    return re.compile(
+        _key_pattern(form) + rf"\W*+\w{{0,64}}\s*+({'|'.join(map(re.escape, words))})"
+    )
 
 
 def _verdict_pattern(form: AnswerForm, words: tuple[str, ...]) -> re.Pattern[str]:
     """A whole-word verdict after the key, signs and at most two linking words.
 
-    Group 1 is the verdict with alternatives ("1 or 2"), `more` what makes it the beginning of another number (1.5, but not 1.0).
+    Group 1 is the verdict with alternatives ("1 or 2"), `more` what makes it the beginning of
+    another number (1.5, but not 1.0).
     """
     verdict = "(?:" + "|".join(map(re.escape, words)) + r")(?!\w)"
     key = _key_pattern(form, r"[\s_-]*+")

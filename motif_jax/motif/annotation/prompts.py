@@ -1,4 +1,6 @@
-"""Prompt files for questions about a pair or a single text, and label file names by the published scheme."""
+"""Prompt files for questions about a pair or a single text, and label file names by the published
+scheme.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ Turns = list[dict[str, str]]
 
 @dataclasses.dataclass(frozen=True)
 class PromptTexts:
-    """The texts of one prompt file for one goal and answer mode; system, goal and examples may be empty."""
+    """The texts of one prompt file for one goal and answer mode; system, goal and examples may be
+    empty.
+    """
 
     system: str
     question: str
@@ -48,7 +52,8 @@ class PromptTexts:
             "verdicts": list(self.answer.verdicts),
         }
         if self.examples:
-            # Left out when empty, so that a prompt without examples has the hash of one whose file has no such field.
+            # Left out when empty, so that a prompt without examples has the hash of one whose file
+            # has no such field.
             texts["examples"] = self.examples
         return {**texts, "hash": digests.of_bytes(json.dumps(texts, sort_keys=True).encode())}
 
@@ -60,17 +65,23 @@ class PromptTexts:
     def retried(self, turns: Turns, answer: str) -> Turns:
         """The turns with the answer and the request for a verdict.
 
-        Servers refuse an empty turn of the assistant, and templates two turns of the user: after an empty answer the request
-        continues the question.
+        Servers refuse an empty turn of the assistant, and templates two turns of the user: after an
+        empty answer the request continues the question.
         """
         request = self._fill(self.retry, [""] * len(self.form.items))
         if answer.strip():
-            return [*turns, {"role": "assistant", "content": answer}, {"role": "user", "content": request}]
+            return [
+                *turns,
+                {"role": "assistant", "content": answer},
+                {"role": "user", "content": request},
+            ]
         *earlier, question = turns
         return [*earlier, {**question, "content": f"{question['content'].rstrip()}\n\n{request}"}]
 
     def items_of(self, text: str) -> tuple[str, ...] | None:
-        """The items of a question that this prompt wrote, the inverse of `conversation`; None for any other text."""
+        """The items of a question that this prompt wrote, the inverse of `conversation`; None for
+        any other text.
+        """
         match = self._question_pattern.fullmatch(text)
         if match is None:
             return None
@@ -81,7 +92,9 @@ class PromptTexts:
 
     @functools.cached_property
     def _question_pattern(self) -> re.Pattern[str]:
-        """Matches the question with any quoted items; an item that it names twice must be the same both times."""
+        """Matches the question with any quoted items; an item that it names twice must be the same
+        both times.
+        """
         pattern = ""
         names: set[str] = set()
         for name, text in self._pieces(self.question):
@@ -102,7 +115,8 @@ class PromptTexts:
 
     @functools.cache  # noqa: B019 (a process has a handful of prompts)
     def _pieces(self, template: str) -> list[tuple[str, str]]:
-        """The template in pieces: ('', text with its other placeholders filled in) or (name of an item, '').
+        """The template in pieces: ('', text with its other placeholders filled in) or (name of an
+        item, '').
 
         Items are filled in last and apart, so that a caption which holds "{goal}" stays as it is.
         """
@@ -130,7 +144,9 @@ class PromptTexts:
 
 
 def prompt_path(version: str, file: str, form: Form = PAIR) -> Path:
-    """The prompt file of `config.prompt`: the user's own, or a version's for questions of `form`."""
+    """The prompt file of `config.prompt`: the user's own, or a version's for questions of
+    `form`.
+    """
     if file:
         return Path(file)
     versions = {path.stem: path for path in prompt_files(form)}
@@ -154,7 +170,9 @@ def goals_of(path: Path) -> list[str]:
 
 
 def forms_of(path: Path) -> list[Form]:
-    """The forms whose items the questions of a prompt file contain. Raises UserError: it has no questions."""
+    """The forms whose items the questions of a prompt file contain. Raises UserError: it has no
+    questions.
+    """
     tree = _read(path)
     with _naming(path):
         questions = "".join(_text(tree, "question", name) for name in ("analysis", "verdict"))
@@ -162,13 +180,19 @@ def forms_of(path: Path) -> list[Form]:
 
 
 def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTexts:
-    """Reads a prompt file for questions of `form`. Raises UserError: a field, a placeholder or the goal is missing."""
+    """Reads a prompt file for questions of `form`. Raises UserError: a field, a placeholder or the
+    goal is missing.
+    """
     tree = _read(path)
     goals = goals_of(path)
     if goals and goal not in goals:
-        others = [file.stem for file in prompt_files(form) if file != path and goal in goals_of(file)]
+        others = [
+            file.stem for file in prompt_files(form) if file != path and goal in goals_of(file)
+        ]
         remedy = f"; prompt.version={' or '.join(others)} has it" if others else ""
-        raise UserError(f"config.goal={goal}: must be one of {', '.join(goals)}, the goals of {path}{remedy}")
+        raise UserError(
+            f"config.goal={goal}: must be one of {', '.join(goals)}, the goals of {path}{remedy}"
+        )
     with _naming(path):
         question = _text(tree, "question", "analysis" if mode == "analysis" else "verdict")
         sentence = _text(tree, "goals", goal, empty=True).strip()
@@ -239,7 +263,9 @@ def _parsed(text: str) -> Any:
 
 
 def _text(tree: Any, *field: str, empty: bool = False) -> str:
-    """The text at a path of keys. Raises UserError: there is none, or it is blank and may not be (`empty`)."""
+    """The text at a path of keys. Raises UserError: there is none, or it is blank and may not be
+    (`empty`).
+    """
     for depth, key in enumerate(field, start=1):
         if not isinstance(tree, Mapping) or key not in tree:
             raise UserError(f"lacks the field {'.'.join(field[:depth])}, which it must have")
@@ -250,7 +276,9 @@ def _text(tree: Any, *field: str, empty: bool = False) -> str:
 
 
 def model_tag(model: str) -> str:
-    """A model's part of a label file's name: llama70b for Llama-2-70b-chat-hf, else its name in letters fit for a file."""
+    """A model's part of a label file's name: llama70b for Llama-2-70b-chat-hf, else its name in
+    letters fit for a file.
+    """
     base = model.rstrip("/").split("/")[-1].lower()
     published = re.fullmatch(r"llama-2-(\d+)b-chat(?:-hf)?", base)
     if published:
@@ -259,7 +287,9 @@ def model_tag(model: str) -> str:
 
 
 def label_name(model: str, status: bool, goal: str, version: str) -> str:
-    """Name by the published scheme: llama70b_msg_defaultgoal_default, with minbl_ where the status line is shown."""
+    """Name by the published scheme: llama70b_msg_defaultgoal_default, with minbl_ where the status
+    line is shown.
+    """
     parts = [model_tag(model), "msg"]
     if status:
         parts.append("minbl")

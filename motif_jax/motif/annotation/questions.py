@@ -17,7 +17,9 @@ ORDERS = ("once", "given", "both")
 
 
 class QuestionHasher:
-    """Ids of questions: hashes of the annotator's identity and the question, so that any run that asks the same finds the answer."""
+    """Ids of questions: hashes of the annotator's identity and the question, so that any run that
+    asks the same finds the answer.
+    """
 
     def __init__(self, identity: Mapping[str, Any]) -> None:
         canonical = json.dumps(identity, sort_keys=True, separators=(",", ":")).encode()
@@ -36,7 +38,9 @@ class QuestionHasher:
         return state.hexdigest()
 
     def id_of_pair(self, index: int) -> str:
-        """Id of a question about the numbers of a dataset's pair; the dataset's hash is part of the identity."""
+        """Id of a question about the numbers of a dataset's pair; the dataset's hash is part of the
+        identity.
+        """
         state = self._identity.copy()
         state.update(b"pair %d" % index)
         return state.hexdigest()
@@ -47,8 +51,8 @@ class QuestionList(NamedTuple):
 
     Attributes:
       questions: the questions, without repeats.
-      question_indices: int32 [pairs, orders], the index of a pair's question; -1 where equal captions are a tie without asking. There is
-        one order, or two where both are asked.
+      question_indices: int32 [pairs, orders], the index of a pair's question; -1 where equal
+        captions are a tie without asking. There is one order, or two where both are asked.
       swapped: bool [pairs, orders], whether that question has the pair's captions reversed.
     """
 
@@ -57,11 +61,15 @@ class QuestionList(NamedTuple):
     swapped: np.ndarray
 
     def digest(self) -> str:
-        """A hash of the questions in their order, by which shards know that they have the same list."""
+        """A hash of the questions in their order, by which shards know that they have the same
+        list.
+        """
         return digests.of_bytes("".join(question.id for question in self.questions).encode())
 
     def shard(self, index: int, count: int) -> list[Question]:
-        """The questions of shard `index` of `count`: contiguous parts whose sizes differ by at most one."""
+        """The questions of shard `index` of `count`: contiguous parts whose sizes differ by at most
+        one.
+        """
         total = len(self.questions)
         return self.questions[index * total // count : (index + 1) * total // count]
 
@@ -71,8 +79,8 @@ def caption_questions(
 ) -> QuestionList:
     """Lists the distinct questions about the captions of pairs.
 
-    Orders: 'given', each pair as it stands (published); 'once', of (a, b) and (b, a) one is asked, drawn by their hash, and its
-    answer serves both; 'both', each pair is asked in both orders.
+    Orders: 'given', each pair as it stands (published); 'once', of (a, b) and (b, a) one is asked,
+    drawn by their hash, and its answer serves both; 'both', each pair is asked in both orders.
     """
     width = 2 if orders == "both" else 1
     question_indices = np.full((num_pairs, width), -1, np.int32)

@@ -55,7 +55,9 @@ _OF_BRACKETS = ("bracket think", "bracket thinking")
 
 
 class SpokenPart(NamedTuple):
-    """An answer without its reasoning; `inside`: it ends in a block of reasoning, so that it is not finished."""
+    """An answer without its reasoning; `inside`: it ends in a block of reasoning, so that it is not
+    finished.
+    """
 
     text: str
     inside: bool
@@ -73,8 +75,8 @@ class _Mark(NamedTuple):
 def spoken(text: str) -> SpokenPart:
     """What an answer says outside its blocks of reasoning.
 
-    A block ends at a mark of its own kind. An end without a beginning belongs to a block that the prompt's template began: all
-    before it is reasoning.
+    A block ends at a mark of its own kind. An end without a beginning belongs to a block that the
+    prompt's template began: all before it is reasoning.
     """
     parts: list[str] = []
     # The kind of the block that is open, '' outside of blocks, and how many of that kind are open.
@@ -109,7 +111,8 @@ def spoken(text: str) -> SpokenPart:
 
 
 def as_earlier_turn(text: str) -> str:
-    """An answer as it is sent back with the next question: without reasoning, or if it has nothing else, without the marks.
+    """An answer as it is sent back with the next question: without reasoning, or if it has nothing
+    else, without the marks.
 
     Templates of prompts refuse the marks in an earlier turn.
     """
@@ -141,12 +144,16 @@ def _marks(text: str) -> list[_Mark]:
 
 
 def _may_be_prose(kind: str) -> bool:
-    """Whether a mark also occurs in answers without reasoning, so that it counts only where it is closed."""
+    """Whether a mark also occurs in answers without reasoning, so that it counts only where it is
+    closed.
+    """
     return kind in ("sentence", "line") or (kind.startswith("bracket") and kind not in _OF_BRACKETS)
 
 
 def _read(match: re.Match[str]) -> tuple[str, bool] | None:
-    """Kind of a mark, and whether it opens a block; None for one that is not a mark of reasoning."""
+    """Kind of a mark, and whether it opens a block; None for one that is not a mark of
+    reasoning.
+    """
     groups = match.groupdict()
     if match["channel"] is not None:
         return _CHANNEL, match["channel_name"].lower() != _FINAL

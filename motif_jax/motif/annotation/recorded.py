@@ -1,9 +1,11 @@
-"""Answers questions from recorded answers, so that a judge's labels can be made again without the judge.
+"""Answers questions from recorded answers, so that a judge's labels can be made again without the
+judge.
 
-The answers are what `annotate` writes with --config.keep_conversations=True: a file, or the folder of the files that shards and
-resumed commands have written.
+The answers are what `annotate` writes with --config.keep_conversations=True: a file, or the folder
+of the files that shards and resumed commands have written.
 
---config.annotator=motif_jax.motif.annotation.recorded:RecordedAnnotator --config.options='{"file": "WORKDIR/conversations"}'
+    --config.annotator=motif_jax.motif.annotation.recorded:RecordedAnnotator
+    --config.options='{"file": "WORKDIR/conversations"}'
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ from motif_jax.motif.annotation.labels import TURNED
 
 
 class RecordedAnnotator(Annotator):
-    """Answers from recorded answers, which have the texts that were asked and the probabilities of the verdicts.
+    """Answers from recorded answers, which have the texts that were asked and the probabilities of
+    the verdicts.
 
-    A pair that was asked in the other order has its answer turned, but with `orders=both`, where both must have been asked.
+    A pair that was asked in the other order has its answer turned, but with `orders=both`, where
+    both must have been asked.
     """
 
     forms = FORMS
@@ -66,10 +70,14 @@ class RecordedAnnotator(Annotator):
         probabilities = answer.probabilities
         if probabilities is not None:
             probabilities = tuple(probabilities[TURNED[label]] for label in (FIRST, SECOND, TIE))
-        return dataclasses.replace(answer, label=int(TURNED[answer.label]), probabilities=probabilities)
+        return dataclasses.replace(
+            answer, label=int(TURNED[answer.label]), probabilities=probabilities
+        )
 
     def preview(self, question: Question) -> Preview:
-        """What the recorded annotator read, without its answer; the captions where they were not asked."""
+        """What the recorded annotator read, without its answer; the captions where they were not
+        asked.
+        """
         answer = self._answers.get(question.items)
         if answer is None:
             return super().preview(question)
@@ -102,9 +110,14 @@ def _answers_files(config: AnnotatorConfig) -> tuple[Path, list[Path]]:
 
 
 def _whole_lines(path: Path) -> Iterator[str]:
-    """The lines of a file of gzip members. A kill of `annotate` tears the last member at most: what it lacks is left out."""
+    """The lines of a file of gzip members. A kill of `annotate` tears the last member at most: what
+    it lacks is left out.
+    """
     has_lines = False
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file, contextlib.suppress(EOFError):
+    with (
+        gzip.open(path, "rt", encoding="utf-8", newline="\n") as file,
+        contextlib.suppress(EOFError),
+    ):
         try:
             for line in file:
                 has_lines = True
@@ -115,7 +128,8 @@ def _whole_lines(path: Path) -> Iterator[str]:
 
 
 def read_recorded_answers(paths: Sequence[Path], form: Form) -> dict[tuple[str, ...], Answer]:
-    """The recorded answers of files by the texts that were asked. Raises UserError: one has none, or of another form.
+    """The recorded answers of files by the texts that were asked. Raises UserError: one has none,
+    or of another form.
 
     Of several answers to a question the first known label counts, as in `store.better`.
     """
@@ -127,7 +141,9 @@ def read_recorded_answers(paths: Sequence[Path], form: Form) -> dict[tuple[str, 
                 value = json.loads(line)
                 items = tuple(value["items"])
                 probabilities = value["probabilities"]
-                verdict_probabilities = None if probabilities is None else tuple(map(float, probabilities))
+                verdict_probabilities = (
+                    None if probabilities is None else tuple(map(float, probabilities))
+                )
                 answer = Answer(
                     labels[value["label"]],
                     verdict_probabilities,
@@ -137,5 +153,7 @@ def read_recorded_answers(paths: Sequence[Path], form: Form) -> dict[tuple[str, 
                 if items not in answers or answers[items].label == UNKNOWN:
                     answers[items] = answer
         except (OSError, zlib.error, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path}: must be conversations that annotate has kept ({error!r})") from None
+            raise UserError(
+                f"{path}: must be conversations that annotate has kept ({error!r})"
+            ) from None
     return answers

@@ -1,6 +1,8 @@
-"""Tells a verdict from one that a refusal only quotes: "I cannot answer in the form best_description: 1".
+"""Tells a verdict from one that a refusal only quotes: "I cannot answer in the form
+best_description: 1".
 
-The patterns are English, as the prompts are. They bound every repeat, so that they take time linear in the text's length.
+The patterns are English, as the prompts are. They bound every repeat, so that they take time linear
+in the text's length.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ _NEGATION = (
     r"unable to|not able to|not allowed to|not permitted to|not willing to|not going to|not comfortable|not appropriate|"
     r"not possible|impossible|inappropriate|do not|don'?t|am not|not something|isn'?t something|refuse|declin)"
 )
-# A verb that a refusal refuses, and one that only says that neither is preferred, for which a tie is the verdict.
+# A verb that a refusal refuses, and one that only says that neither is preferred, for which a tie
+# is the verdict.
 _TASK = (
     "answer|provid|giv|comply|assist|help|respond|output|outputt|writ|us|produc|mak|participat|evaluat|judg|rat|rank|fulfil|"
     "fulfill|engag|reply|return|offer|do|discuss|review|request"
@@ -64,8 +67,9 @@ def refuses(text: str) -> bool:
 def is_quoted(text: str, start: int, end: int, tie: bool) -> bool:
     """Whether the form at [start, end) of a text that `refuses` is quoted and not given.
 
-    It is quoted in a thought that refuses or supposes. With `tie`, the form holds the verdict of a tie: an answer that cannot
-    prefer either side then gives its verdict, and only one that refuses the task quotes it.
+    It is quoted in a thought that refuses or supposes. With `tie`, the form holds the verdict of a
+    tie: an answer that cannot prefer either side then gives its verdict, and only one that refuses
+    the task quotes it.
     """
     before = text[max(0, start - _AROUND) : start]
     introduction = before.rstrip(" \t\n\"'(*`{[")

@@ -11,19 +11,21 @@ from motif_jax.core.errors import UserError, printable
 
 # Largest sum of the verdicts' probabilities: servers round them.
 _MAX_MASS = 1.01
-# Fields of a request for the verdicts' probabilities, part of the identity of stored answers. One token is the verdict; the first may
-# be a blank that the tokenizer puts before it.
+# Fields of a request for the verdicts' probabilities, part of the identity of stored answers. One
+# token is the verdict; the first may be a blank that the tokenizer puts before it.
 SOFT_REQUEST = {"max_tokens": 2, "logprobs": True, "top_logprobs": 20}
 # A number of tokens that no reply has.
 _MAX_TOKENS = 1 << 40
-# Words of a refusal that blames the content of a prompt, its length, or the longest answer asked for.
+# Words of a refusal that blames the content of a prompt, its length, or the longest answer asked
+# for.
 CONTENT = re.compile(
     "content[ _]filter|content management policy|content[ _]policy|usage polic|policy ?violation|moderation|flagged|"
     "safety (system|reasons)|inappropriate content|invalid_prompt|data_inspection",
     re.IGNORECASE,
 )
 LENGTH = re.compile(
-    "context[ _]length|maximum context|too long|too many tokens|exceeds the available", re.IGNORECASE
+    "context[ _]length|maximum context|too long|too many tokens|exceeds the available",
+    re.IGNORECASE,
 )
 # A server that reports an answer which its limit cut as an error.
 CUT = re.compile("could not finish the message|output limit was reached", re.IGNORECASE)
@@ -31,10 +33,14 @@ ANSWER_LIMIT = re.compile("too large|cannot be greater than|max_model_len", re.I
 
 
 class ServerError(UserError):
-    """A server did not answer. `cause`: the fault without advice; `kind`: a word for one that may pass, else ''."""
+    """A server did not answer. `cause`: the fault without advice; `kind`: a word for one that may
+    pass, else ''.
+    """
 
     def __init__(self, cause: str, kind: str) -> None:
-        super().__init__(f"{cause}; everything answered so far is kept, the same command resumes from there")
+        super().__init__(
+            f"{cause}; everything answered so far is kept, the same command resumes from there"
+        )
         self.cause = printable(cause)
         self.kind = kind
 
@@ -44,10 +50,12 @@ class MalformedReplyError(Exception):
 
 
 def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]) -> list[float]:
-    """Natural log-probabilities of the verdicts after a prefilled answer, -inf for those that the reply does not list.
+    """Natural log-probabilities of the verdicts after a prefilled answer, -inf for those that the
+    reply does not list.
 
-    If the likeliest first token is a blank, which some tokenizers put before a digit, the second token's probabilities count,
-    times that of the blank. Raises MalformedReplyError: the reply has no log-probabilities.
+    If the likeliest first token is a blank, which some tokenizers put before a digit, the second
+    token's probabilities count, times that of the blank. Raises MalformedReplyError: the reply has
+    no log-probabilities.
     """
     tokens = _at(choice.get("logprobs"), "content")
     if not isinstance(tokens, list) or not tokens:
@@ -67,17 +75,23 @@ def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]
                 break
             prefix_probability *= math.exp(token["logprob"])
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise MalformedReplyError(f"log-probabilities of another form in the reply: {tokens}") from error
+        raise MalformedReplyError(
+            f"log-probabilities of another form in the reply: {tokens}"
+        ) from error
     # Written with `not`, so that NaN is refused, too.
     if not sum(masses) < _MAX_MASS:
-        raise MalformedReplyError(f"log-probabilities of more than probability 1 in the reply: {tokens}")
+        raise MalformedReplyError(
+            f"log-probabilities of more than probability 1 in the reply: {tokens}"
+        )
     return [math.log(mass) if mass > 0 else -math.inf for mass in masses]
 
 
 def checked(reply: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
-    """The tokens of a reply (prompt, answer, cached part of the prompt; 0 where it does not say) and its first choice.
+    """The tokens of a reply (prompt, answer, cached part of the prompt; 0 where it does not say)
+    and its first choice.
 
-    The content of the choice's message is made a text. Raises MalformedReplyError: there is no answer.
+    The content of the choice's message is made a text. Raises MalformedReplyError: there is no
+    answer.
     """
     choices = _at(reply, "choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
@@ -99,11 +113,15 @@ def _tokens(count: Any) -> int:
 
 
 def _text(content: Any) -> str:
-    """The text of a message's content: itself, '' for none, or the text of its parts, without those that reason."""
+    """The text of a message's content: itself, '' for none, or the text of its parts, without those
+    that reason.
+    """
     if content is None or isinstance(content, str):
         return content or ""
     if isinstance(content, list):
-        texts = [_at(part, "text") for part in content if _at(part, "type") in ("text", "output_text")]
+        texts = [
+            _at(part, "text") for part in content if _at(part, "type") in ("text", "output_text")
+        ]
         are_parts = all(isinstance(_at(part, "type"), str) for part in content)
         if are_parts and all(isinstance(text, str) for text in texts):
             return "".join(texts)
@@ -111,5 +129,7 @@ def _text(content: Any) -> str:
 
 
 def _at(value: Any, key: str) -> Any:
-    """The value at a key, None where there is none or `value` is not an object: replies may hold anything."""
+    """The value at a key, None where there is none or `value` is not an object: replies may hold
+    anything.
+    """
     return value.get(key) if isinstance(value, dict) else None

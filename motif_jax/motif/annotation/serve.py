@@ -1,8 +1,9 @@
 """Serves an annotator by the OpenAI chat protocol, in place of a language model's server.
 
-It recognises the questions of this project's prompt files in all answer modes, and judges by the goal in them. Supported are
-/v1/models and /v1/chat/completions, as far as the clients of this package and of vLLM need them. So the whole way of a question
-through a server can be tried on a laptop, without a language model.
+It recognises the questions of this project's prompt files in all answer modes, and judges by the
+goal in them. Supported are /v1/models and /v1/chat/completions, as far as the clients of this
+package and of vLLM need them. So the whole way of a question through a server can be tried on a
+laptop, without a language model.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from motif_jax.motif.annotation.prompts import (
 )
 
 _CHARACTERS_PER_TOKEN = 4
-# Smallest probability, as 0 has no logarithm, and the lead of the verdict over equally probable ones.
+# Smallest probability, as 0 has no logarithm, and the lead of the verdict over equally probable
+# ones.
 _SMALLEST_PROBABILITY = 1e-9
 
 
@@ -69,8 +71,13 @@ class ChatJudge:
             return 404, {"error": {"message": message, "type": "NotFoundError", "code": 404}}
 
         messages = request.get("messages")
-        turns = [turn for turn in messages if isinstance(turn, dict)] if isinstance(messages, list) else []
-        # The first turn of the user holds the question; a second one asks once more for the verdict.
+        turns = (
+            [turn for turn in messages if isinstance(turn, dict)]
+            if isinstance(messages, list)
+            else []
+        )
+        # The first turn of the user holds the question; a second one asks once more for the
+        # verdict.
         question = next((turn.get("content") for turn in turns if turn.get("role") == "user"), None)
         if not isinstance(question, str):
             return _bad_request("messages must hold a user turn")
@@ -78,11 +85,15 @@ class ChatJudge:
         choice: dict[str, Any] = {"index": 0, "finish_reason": "stop"}
         try:
             text = self._answer(question, request, choice)
-        except UserError as error:  # the annotator does not know the goal, or cannot judge such items
+        except (
+            UserError
+        ) as error:  # the annotator does not know the goal, or cannot judge such items
             return _bad_request(str(error))
         choice["message"] = {"role": "assistant", "content": text}
 
-        prompt_tokens = sum(len(str(turn.get("content"))) for turn in turns) // _CHARACTERS_PER_TOKEN
+        prompt_tokens = (
+            sum(len(str(turn.get("content"))) for turn in turns) // _CHARACTERS_PER_TOKEN
+        )
         completion_tokens = 1 + len(text) // _CHARACTERS_PER_TOKEN
         usage = {
             "prompt_tokens": prompt_tokens,
@@ -99,7 +110,9 @@ class ChatJudge:
         }
 
     def _answer(self, text: str, request: Mapping[str, Any], choice: dict[str, Any]) -> str:
-        """The text that answers a question; adds log-probabilities to `choice` where the request wants them."""
+        """The text that answers a question; adds log-probabilities to `choice` where the request
+        wants them.
+        """
         prompt, items = self._recognise(text)
         if prompt is None:
             return "I only judge what happens in games, and see no question about that here."
@@ -115,7 +128,9 @@ class ChatJudge:
         return token["token"]
 
     def _recognise(self, text: str) -> tuple[_Prompt | None, tuple[str, ...]]:
-        """The prompt that wrote a question, and the question's items; None for a text that none of them wrote."""
+        """The prompt that wrote a question, and the question's items; None for a text that none of
+        them wrote.
+        """
         for prompt in self._prompts:
             items = prompt.texts.items_of(text)
             if items is not None:
@@ -131,12 +146,16 @@ class ChatJudge:
 
 
 def own_prompts(prompt_file: str) -> list[_Prompt]:
-    """The prompts of the user's file, for the forms whose placeholders it has. Raises UserError: it cannot be used."""
+    """The prompts of the user's file, for the forms whose placeholders it has. Raises UserError: it
+    cannot be used.
+    """
     if not prompt_file:
         return []
     path = Path(prompt_file)
     forms = forms_of(path)
-    placeholders = ", or ".join(" and ".join(f"{{{item}}}" for item in form.items) for form in FORMS)
+    placeholders = ", or ".join(
+        " and ".join(f"{{{item}}}" for item in form.items) for form in FORMS
+    )
     allowed = f"a prompt file whose questions hold {placeholders}"
     checks.require(bool(forms), "prompt_file", prompt_file, allowed)
     return [prompt for form in forms for prompt in _prompts_in(path, form)]
@@ -146,7 +165,11 @@ def _prompts_in(path: Path, form: Form) -> list[_Prompt]:
     # Without goals an empty one is tried, whose error names the fault.
     goals = goals_of(path) or [""]
     # Modes analysis and verdict; soft asks as verdict does.
-    return [_Prompt(load_prompt(path, goal, mode, form), goal, mode) for goal in goals for mode in MODES[:2]]
+    return [
+        _Prompt(load_prompt(path, goal, mode, form), goal, mode)
+        for goal in goals
+        for mode in MODES[:2]
+    ]
 
 
 def _words(prompt: _Prompt, answer: Answer, request: Mapping[str, Any]) -> str:
@@ -194,4 +217,6 @@ def handle(judge: ChatJudge, method: str, path: str, body: bytes) -> tuple[int, 
         with contextlib.suppress(ValueError):
             return judge.reply(parse_json(body, dict))
         return _bad_request("no JSON object")
-    return 404, {"error": {"message": f"there is no {path} here", "type": "NotFoundError", "code": 404}}
+    return 404, {
+        "error": {"message": f"there is no {path} here", "type": "NotFoundError", "code": 404}
+    }

@@ -23,7 +23,9 @@ Keep = Callable[[Iterable[tuple[Question, StoredAnswer]]], None]
 
 
 class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
-    """Asks unanswered questions, and keeps every answer as it arrives, also before an exception; closes the annotator."""
+    """Asks unanswered questions, and keeps every answer as it arrives, also before an exception;
+    closes the annotator.
+    """
 
     def __init__(
         self,
@@ -36,7 +38,9 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         conversations: ConversationLog | None = None,
         stopped: Callable[[], bool] = never,
     ) -> None:
-        """Asks a question `attempts` times at most while its answer is unknown; ends early once `stopped()` is true."""
+        """Asks a question `attempts` times at most while its answer is unknown; ends early once
+        `stopped()` is true.
+        """
         self.annotator = annotator
         self.telemetry = Telemetry(form, annotator.prices)
         self._store = AnswerStore(store_dir)
@@ -53,7 +57,10 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
             self._started = True
 
     def recall(
-        self, questions: Sequence[Question], known: Mapping[str, StoredAnswer], keep: Keep = lambda _: None
+        self,
+        questions: Sequence[Question],
+        known: Mapping[str, StoredAnswer],
+        keep: Keep = lambda _: None,
     ) -> dict[str, StoredAnswer]:
         """Known answers: `known` and those of the store, which also go to `keep`."""
         missing = {question.id: question for question in self.unsettled(questions, known)}
@@ -74,13 +81,15 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         keep: Keep = lambda _: None,
         report: Callable[[], None] = lambda: None,
     ) -> dict[str, StoredAnswer]:
-        """Asks the questions that `known` does not settle, at most `limit`; returns all answers by question id.
+        """Asks the questions that `known` does not settle, at most `limit`; returns all answers by
+        question id.
 
-        A question without a verdict is asked again in the next round, after all others. `keep` is handed answers once the
-        store has them, `report` is called after each writing.
+        A question without a verdict is asked again in the next round, after all others. `keep` is
+        handed answers once the store has them, `report` is called after each writing.
 
         Raises:
-          UserError: the annotator or the disk failed, or an answer is none that `Answer` allows; earlier answers are in the store.
+          UserError: the annotator or the disk failed, or an answer is none that `Answer` allows;
+              earlier answers are in the store.
           RuntimeError: the annotator left questions without an answer.
         """
         answers = dict(known)
@@ -97,11 +106,17 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
             for question in pending:
                 answer = answers.get(question.id)
                 if answer is None or answer.attempts <= question.attempt:
-                    raise RuntimeError(f"{type(self.annotator).__name__} left questions without an answer")
+                    raise RuntimeError(
+                        f"{type(self.annotator).__name__} left questions without an answer"
+                    )
         return answers
 
-    def unsettled(self, questions: Sequence[Question], answers: Mapping[str, StoredAnswer]) -> list[Question]:
-        """The distinct questions that have no answer, or an unknown one and attempts left; `attempt` is set for the next."""
+    def unsettled(
+        self, questions: Sequence[Question], answers: Mapping[str, StoredAnswer]
+    ) -> list[Question]:
+        """The distinct questions that have no answer, or an unknown one and attempts left;
+        `attempt` is set for the next.
+        """
         pending = {}
         for question in questions:
             answer = answers.get(question.id)
@@ -164,7 +179,10 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
                     stream.close()
 
     def _write(
-        self, answered: Sequence[tuple[Question, Answer]], answers: dict[str, StoredAnswer], keep: Keep
+        self,
+        answered: Sequence[tuple[Question, Answer]],
+        answers: dict[str, StoredAnswer],
+        keep: Keep,
     ) -> None:
         if not answered:
             return

@@ -1,10 +1,15 @@
-"""Files of a dataset's annotation NAME: shards that processes write side by side, and the merged label file.
+"""Files of a dataset's annotation NAME: shards that processes write side by side, and the merged
+label file.
 
-annotations/NAME/shard-00003-of-00016.json    manifest: model, prompt, sampling, dataset, versions (`BINDING`, and free ones)
-annotations/NAME/shard-00003-of-00016.jsonl   question id, label, probabilities (format of `core/checked_lines.py`)
-annotations/NAME/probabilities.npy            float32 [pairs, 3] P(first), P(second), P(tie); NaN unknown
+annotations/NAME/shard-00003-of-00016.json    manifest: model, prompt, sampling, dataset, versions
+                                              (`BINDING`, and free ones)
+annotations/NAME/shard-00003-of-00016.jsonl   question id, label, probabilities (format of
+                                              `core/checked_lines.py`)
+annotations/NAME/probabilities.npy            float32 [pairs, 3] P(first), P(second), P(tie); NaN
+                                              unknown
 annotations/NAME/summary.json                 counts of the merged labels
-annotations/NAME/ensemble.json                sources of the labels of `ensembles`, which have no shards
+annotations/NAME/ensemble.json                sources of the labels of `ensembles`, which have no
+                                              shards
 preference/NAME.npy                           int8 [pairs] 0 first, 1 second, 2 tie, 3 unknown
 """
 
@@ -46,7 +51,9 @@ def is_name(name: str) -> bool:
 def check_name(name: str) -> None:
     """Raises UserError unless the published loader would read NAME.npy as label file NAME."""
     if not is_name(name):
-        raise UserError(f"config.name={name!r}: must be letters, digits, _, - or +, without a dot or a slash")
+        raise UserError(
+            f"config.name={name!r}: must be letters, digits, _, - or +, without a dot or a slash"
+        )
 
 
 def read_manifest(path: Path) -> dict[str, Any] | None:
@@ -85,9 +92,11 @@ class Annotation:
         return paths
 
     def check(self, manifest: Mapping[str, Any]) -> None:
-        """Raises UserError where the labels of this name come from another annotation than that of `manifest`.
+        """Raises UserError where the labels of this name come from another annotation than that of
+        `manifest`.
 
-        A shard without answers has no labels: a run has ended before the first, and `open_shard` replaces its manifest.
+        A shard without answers has no labels: a run has ended before the first, and `open_shard`
+        replaces its manifest.
         """
         if self.ensemble_path.exists():
             raise UserError(
@@ -122,11 +131,16 @@ class Annotation:
     def discard(self, index: int, count: int) -> int:
         """Removes the labels of this name, but no stored answers; returns their number.
 
-        Other shards of the same count are left to the commands that write them. Raises UserError: another process writes a
-        shard that would be removed.
+        Other shards of the same count are left to the commands that write them. Raises UserError:
+        another process writes a shard that would be removed.
         """
         number = self.known_labels()
-        for path in (self.preference_path, self.probabilities_path, self.summary_path, self.ensemble_path):
+        for path in (
+            self.preference_path,
+            self.probabilities_path,
+            self.summary_path,
+            self.ensemble_path,
+        ):
             path.unlink(missing_ok=True)
         for (shard_index, shard_count), path in self.manifests().items():
             if shard_count == count and shard_index != index:
@@ -137,7 +151,8 @@ class Annotation:
         return number
 
     def open_shard(self, index: int, count: int, manifest: Mapping[str, Any]) -> Shard:
-        """Locks a shard and writes or renews its manifest. Raises UserError: another process writes this shard.
+        """Locks a shard and writes or renews its manifest. Raises UserError: another process writes
+        this shard.
 
         The manifest of another annotation that left no answers is replaced.
         """
@@ -161,9 +176,11 @@ class Annotation:
     def read_answers(
         self, questions: QuestionList, count: int, manifest: Mapping[str, Any], attempts: int
     ) -> tuple[list[StoredAnswer | None], list[int]]:
-        """Reads all `count` shards: the answer to each question, and the indices of unfinished shards.
+        """Reads all `count` shards: the answer to each question, and the indices of unfinished
+        shards.
 
-        A shard is unfinished where a question has no answer, or an unknown one and is asked again, `attempts` times in all.
+        A shard is unfinished where a question has no answer, or an unknown one and is asked again,
+        `attempts` times in all.
         """
         # A dict, not a set: it keeps the order of the questions.
         ids = {question.id: None for question in questions.questions}
@@ -185,9 +202,13 @@ class Annotation:
 
     @contextlib.contextmanager
     def merging(self) -> Iterator[None]:
-        """Holds the merge lock of this annotation, waiting for other processes. Raises UserError: no locks here."""
+        """Holds the merge lock of this annotation, waiting for other processes. Raises UserError:
+        no locks here.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / ".merge-lock", "a", encoding="utf-8", opener=files.regular_file) as file:
+        with open(
+            self.folder / ".merge-lock", "a", encoding="utf-8", opener=files.regular_file
+        ) as file:
             lock(file, file.name, wait=True)
             yield
 
@@ -197,11 +218,14 @@ class Annotation:
         summary: Mapping[str, Any],
         json_files: Mapping[Path, Any] = MappingProxyType({}),
     ) -> None:
-        """Writes probabilities, summary, further JSON files (path -> content) and, last, the label file; call it while `merging`."""
+        """Writes probabilities, summary, further JSON files (path -> content) and, last, the label
+        file; call it while `merging`.
+        """
         # Written here and moved: preference/ never holds anything but label files.
         prepared = self.folder / "labels.npy"
         for path in (self.probabilities_path, self.summary_path, prepared, *json_files):
-            # Of killed commands, by name: the other temporaries in this folder may belong to running ones.
+            # Of killed commands, by name: the other temporaries in this folder may belong to
+            # running ones.
             files.remove_temporaries(self.folder, f".{path.name}.*.tmp")
         files.atomic_save_npy(self.probabilities_path, merged.probabilities)
         files.atomic_write_json(self.summary_path, summary)
@@ -232,7 +256,9 @@ class Shard(LineWriter):
         return answers
 
     def add(self, answers: Iterable[tuple[Question, StoredAnswer]]) -> None:
-        """Appends answers; those without probabilities get the certain ones of their label, so that readers find them always."""
+        """Appends answers; those without probabilities get the certain ones of their label, so that
+        readers find them always.
+        """
         lines = []
         for question, answer in answers:
             line = answer.to_json()
@@ -243,7 +269,9 @@ class Shard(LineWriter):
 
 
 class PairLabels(NamedTuple):
-    """Labels int8 [pairs], probabilities float32 [pairs, 3], and the position bias if both orders were asked."""
+    """Labels int8 [pairs], probabilities float32 [pairs, 3], and the position bias if both orders
+    were asked.
+    """
 
     labels: np.ndarray
     probabilities: np.ndarray
@@ -252,14 +280,18 @@ class PairLabels(NamedTuple):
 
 def labels_of_pairs(questions: QuestionList, answers: list[StoredAnswer | None]) -> PairLabels:
     """Labels of the pairs from the answers to all questions; both orders of a pair are averaged."""
-    # One row more than there are questions: the tie of equal captions, which `question_indices` point to with -1.
-    question_labels = np.array([UNKNOWN if a is None else a.label for a in answers] + [TIE], np.int8)
+    # One row more than there are questions: the tie of equal captions, which `question_indices`
+    # point to with -1.
+    question_labels = np.array(
+        [UNKNOWN if a is None else a.label for a in answers] + [TIE], np.int8
+    )
     question_probabilities = label_math.one_hot(question_labels)
     for index, answer in enumerate(answers):
         if answer is not None and answer.probabilities is not None and answer.label != UNKNOWN:
             question_probabilities[index] = answer.probabilities
 
-    # [pairs, orders] and [pairs, orders, 3]: each pair's answers, then turned to the pair's own order.
+    # [pairs, orders] and [pairs, orders, 3]: each pair's answers, then turned to the pair's own
+    # order.
     shown_labels = question_labels[questions.question_indices]
     labels = np.where(questions.swapped, label_math.TURNED[shown_labels], shown_labels)
     probabilities = question_probabilities[questions.question_indices]

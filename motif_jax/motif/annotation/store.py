@@ -1,7 +1,8 @@
 """The answer store: all answers of all runs, shared by datasets, runs and shard counts.
 
-A folder of files in the format of `core/checked_lines.py`, one for each concurrent writer. The key is the hash of the
-whole question (`questions.QuestionHasher`), so the same question finds its answer again.
+A folder of files in the format of `core/checked_lines.py`, one for each concurrent writer. The key
+is the hash of the whole question (`questions.QuestionHasher`), so the same question finds its
+answer again.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from motif_jax.motif.annotation.annotator import Answer, Question
 
 
 class StoredAnswer(NamedTuple):
-    """An `Answer` as the store and the shards keep it; `attempts` counts how often the question was asked so far.
+    """An `Answer` as the store and the shards keep it; `attempts` counts how often the question was
+    asked so far.
 
-    `mass` is the verdicts' probability together, None where it was not read from log-probabilities, or by an older version.
+    `mass` is the verdicts' probability together, None where it was not read from log-probabilities,
+    or by an older version.
     """
 
     label: int
@@ -71,7 +74,9 @@ class StoredAnswer(NamedTuple):
 
     @classmethod
     def of(cls, question: Question, answer: Answer) -> StoredAnswer:
-        """The stored form of an answer. Raises ValueError: it does not fit the question's form, or is not finite."""
+        """The stored form of an answer. Raises ValueError: it does not fit the question's form, or
+        is not finite.
+        """
         form = question.form
         probabilities = answer.probabilities
         fits = probabilities is None or len(probabilities) == len(form.verdicts)
@@ -88,14 +93,18 @@ class StoredAnswer(NamedTuple):
 
 
 def is_settled(answer: StoredAnswer | None, attempts: int) -> bool:
-    """Whether a question is not asked again: its answer is known, or it was asked `attempts` times."""
+    """Whether a question is not asked again: its answer is known, or it was asked `attempts`
+    times.
+    """
     return answer is not None and (answer.label != UNKNOWN or answer.attempts >= attempts)
 
 
 def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:
-    """Which of two answers to one question counts: a known label before an unknown one, else the first.
+    """Which of two answers to one question counts: a known label before an unknown one, else the
+    first.
 
-    Of two unknown ones that with more attempts counts, so that the question is not asked more often than it may be.
+    Of two unknown ones that with more attempts counts, so that the question is not asked more often
+    than it may be.
     """
     if old is None:
         return new
@@ -104,8 +113,12 @@ def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:
     return new if new.label != UNKNOWN or new.attempts > old.attempts else old
 
 
-def read_answers(path: Path, answers: dict[str, StoredAnswer], ids: Collection[str] | None = None) -> None:
-    """Adds a file's answers, by question id, to `answers` where they are better; only those of `ids`, None for all."""
+def read_answers(
+    path: Path, answers: dict[str, StoredAnswer], ids: Collection[str] | None = None
+) -> None:
+    """Adds a file's answers, by question id, to `answers` where they are better; only those of
+    `ids`, None for all.
+    """
     for key, value in read_lines(path, ids):
         answer = StoredAnswer.from_json(value)
         if answer is not None:
@@ -126,7 +139,9 @@ class AnswerStore:
         self._answers: dict[bytes, StoredAnswer] = {}
 
     def find(self, ids: Collection[str]) -> dict[str, StoredAnswer]:
-        """The stored answers to these questions (a set or a dict of ids), reading the store once."""
+        """The stored answers to these questions (a set or a dict of ids), reading the store
+        once.
+        """
         answers: dict[str, StoredAnswer] = {}
         for path in sorted(self.folder.glob("*.jsonl")):
             read_answers(path, answers, ids)
@@ -144,12 +159,15 @@ class AnswerStore:
         for line_key, value in self._new_lines(path):
             answer = StoredAnswer.from_json(value)
             if answer is not None:
-                # 16 bytes in place of a text of 32 characters, as a training holds all answers of the store.
+                # 16 bytes in place of a text of 32 characters, as a training holds all answers of
+                # the store.
                 packed = bytes.fromhex(line_key)
                 self._answers[packed] = better(self._answers.get(packed), answer)
 
     def _new_lines(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(key, object) of the valid lines since the last call; leaves an incomplete line for the next."""
+        """(key, object) of the valid lines since the last call; leaves an incomplete line for the
+        next.
+        """
         with open(path, "rb") as file:
             file.seek(self._positions[path.name])
             for line in file:
@@ -161,7 +179,9 @@ class AnswerStore:
                     yield record
 
     def keep(self, answered: Sequence[tuple[Question, Answer]]) -> list[StoredAnswer]:
-        """Appends answers with their cost, and waits until they are on the disk; ValueError as `StoredAnswer.of`."""
+        """Appends answers with their cost, and waits until they are on the disk; ValueError as
+        `StoredAnswer.of`.
+        """
         stored = [StoredAnswer.of(question, answer) for question, answer in answered]
         self.add(
             (question.id, stored_answer, _cost(answer))
@@ -170,10 +190,14 @@ class AnswerStore:
         return stored
 
     def add(self, answers: Iterable[tuple[str, StoredAnswer, dict[str, Any]]]) -> None:
-        """Appends (question id, answer, further fields such as tokens) and waits until they are on the disk."""
+        """Appends (question id, answer, further fields such as tokens) and waits until they are on
+        the disk.
+        """
         if self._writer is None:
             self._writer = _free_writer(self.folder)
-        self._writer.append((key, {**answer.to_json(), **fields}) for key, answer, fields in answers)
+        self._writer.append(
+            (key, {**answer.to_json(), **fields}) for key, answer, fields in answers
+        )
         # The next `get` reads what this call has written.
         self._last_refresh = -math.inf
 
@@ -199,7 +223,8 @@ def _cost(answer: Answer) -> dict[str, Any]:
 def _free_writer(folder: Path) -> LineWriter:
     """A file that this host began in this folder and that no process writes now, or a new one.
 
-    Names are unique (host, folder, a random part): stores can be merged by copying, and copies are never appended to.
+    Names are unique (host, folder, a random part): stores can be merged by copying, and copies are
+    never appended to.
     """
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
     folder_digest = hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=4).hexdigest()
@@ -215,4 +240,6 @@ def check_store(folder: str | Path) -> None:
     """Raises UserError unless the path is a folder, or one can be made there."""
     path = Path(folder)
     if not str(folder) or (path.exists() and not path.is_dir()):
-        raise UserError(f"config.store_dir={folder}: must be a folder, or a path where one can be made")
+        raise UserError(
+            f"config.store_dir={folder}: must be a folder, or a path where one can be made"
+        )

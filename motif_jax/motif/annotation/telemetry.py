@@ -45,7 +45,9 @@ class Telemetry:
     _since: float = dataclasses.field(default_factory=time.monotonic)
 
     def begin(self) -> None:
-        """Starts the clock, or continues it: pauses between two calls of `annotate` do not count."""
+        """Starts the clock, or continues it: pauses between two calls of `annotate` do not
+        count.
+        """
         self._since = time.monotonic() - self.seconds
 
     def answered(self, answer: Answer) -> None:
@@ -65,7 +67,11 @@ class Telemetry:
             self.mass += answer.mass
             self.masses += 1
         prompt, completion, cached = answer.tokens
-        self.tokens = (self.tokens[0] + prompt, self.tokens[1] + completion, self.tokens[2] + cached)
+        self.tokens = (
+            self.tokens[0] + prompt,
+            self.tokens[1] + completion,
+            self.tokens[2] + cached,
+        )
 
     def live(self) -> dict[str, float]:
         """Figures for the progress line."""
@@ -73,14 +79,19 @@ class Telemetry:
         fields = {name: figures[f"{name}_share"] for name in (self.form.verdicts[-1], "unknown")}
         prompt, _, cached = self.tokens
         if prompt:
-            fields |= {"tokens_per_second": figures["tokens_per_second"], "prefix_cached": cached / prompt}
+            fields |= {
+                "tokens_per_second": figures["tokens_per_second"],
+                "prefix_cached": cached / prompt,
+            }
         return {**fields, **self._cost()}
 
     def _cost(self) -> dict[str, float]:
         return {} if self.prices is None else {"cost": self.prices.of(*self.tokens)}
 
     def _figures(self) -> dict[str, float]:
-        """Shares and rates, 0 before the first answer; the mass only where log-probabilities are read."""
+        """Shares and rates, 0 before the first answer; the mass only where log-probabilities are
+        read.
+        """
         asked = max(1, self.asked)
         seconds = max(self.seconds, 1e-9)
         figures = {
@@ -95,7 +106,9 @@ class Telemetry:
         return figures
 
     def summary(self) -> dict[str, Any]:
-        """All figures, for summary.json. Rates count from the start of asking to the last answer."""
+        """All figures, for summary.json. Rates count from the start of asking to the last
+        answer.
+        """
         prompt, completion, cached = self.tokens
         return {
             "questions": self.questions,

@@ -1,4 +1,6 @@
-"""An annotator's yes or no about single texts, for the rewards of a text task, through the answer store."""
+"""An annotator's yes or no about single texts, for the rewards of a text task, through the answer
+store.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ from motif_jax.motif.annotation.questions import QuestionHasher
 from motif_jax.motif.annotation.session import AnnotationSession
 from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer
 
-# Times that a text without a clear answer is asked about, also after a stop: an agent may write anything.
+# Times that a text without a clear answer is asked about, also after a stop: an agent may write
+# anything.
 ATTEMPTS = 3
 # Key of an annotator -> the option that gives its value.
 _OPTIONS = {
@@ -83,7 +86,8 @@ class TextJudge:
 
         Args:
           section: the config section that has the options, for errors.
-          options: `annotator`, `prompt`, `answer_mode`, `lexicon`, `server`, `model`, and the folder `store`.
+          options: `annotator`, `prompt`, `answer_mode`, `lexicon`, `server`, `model`, and the
+              folder `store`.
         """
         self._section = section
         self._options = options
@@ -96,7 +100,9 @@ class TextJudge:
         return annotators.annotator_class(self._options["annotator"]).loads_model
 
     def check(self, goal: str) -> None:
-        """Raises UserError where the annotator cannot be used, as far as that is known without asking it."""
+        """Raises UserError where the annotator cannot be used, as far as that is known without
+        asking it.
+        """
         with self._naming_options():
             annotators.check_annotator(annotator_config(self._options, goal), SINGLE)
 
@@ -107,7 +113,8 @@ class TextJudge:
         report: Callable[[int], None] = lambda done: None,
         stopped: Callable[[], bool] = never,
     ) -> dict[str, float]:
-        """Text -> the probability that it is `goal`, in [0, 1]; `report` is called with the number of new texts done.
+        """Text -> the probability that it is `goal`, in [0, 1]; `report` is called with the number
+        of new texts done.
 
         Raises:
           StoppedError: `stopped` said so between two answers.
@@ -118,17 +125,22 @@ class TextJudge:
             with self._naming_options():
                 answers = self._answers(goal, new, report, stopped)
             self._probabilities |= {
-                (goal, text): self._probability(goal, text, answer) for text, answer in answers.items()
+                (goal, text): self._probability(goal, text, answer)
+                for text, answer in answers.items()
             }
         return {text: self._probabilities[goal, text] for text in texts}
 
     @contextlib.contextmanager
     def _naming_options(self) -> Iterator[None]:
-        """Names the options in errors, from which the keys of the annotator come: config.reddit.model for config.vllm.model."""
+        """Names the options in errors, from which the keys of the annotator come:
+        config.reddit.model for config.vllm.model.
+        """
         try:
             yield
         except UserError as error:
-            text = _KEY.sub(lambda match: f"config.{self._section}.{_OPTIONS[match[1]]}", str(error))
+            text = _KEY.sub(
+                lambda match: f"config.{self._section}.{_OPTIONS[match[1]]}", str(error)
+            )
             raise UserError(text) from error
 
     # One store for all calls: with a store of its own, each reply would read all files again.
@@ -140,13 +152,19 @@ class TextJudge:
         return annotators.make_annotator(annotator_config(self._options, goal), SINGLE)
 
     def _answers(
-        self, goal: str, texts: Sequence[str], report: Callable[[int], None], stopped: Callable[[], bool]
+        self,
+        goal: str,
+        texts: Sequence[str],
+        report: Callable[[int], None],
+        stopped: Callable[[], bool],
     ) -> dict[str, StoredAnswer]:
         """Answers from the store, and from the annotator for the rest."""
         if goal not in self._hashers:
             self._hashers[goal] = QuestionHasher(self._annotator(goal).identity)
         hasher = self._hashers[goal]
-        questions = [Question(hasher.id_of_texts((text,), SINGLE), (text,), SINGLE) for text in texts]
+        questions = [
+            Question(hasher.id_of_texts((text,), SINGLE), (text,), SINGLE) for text in texts
+        ]
 
         answers: dict[str, StoredAnswer] = {}
         with self._lock:
@@ -161,7 +179,9 @@ class TextJudge:
             if answer.label == UNKNOWN and answer.attempts < ATTEMPTS
         }
         missing = [
-            question for question in questions if question.id not in answers or question.id in unclear_answers
+            question
+            for question in questions
+            if question.id not in answers or question.id in unclear_answers
         ]
         if missing:
             from_store = len(answers) - len(unclear_answers)
@@ -171,7 +191,9 @@ class TextJudge:
                 annotator, store_dir, SINGLE, attempts=ATTEMPTS, stopped=stopped
             ) as session:
                 answers |= session.ask(
-                    missing, unclear_answers, report=lambda: report(from_store + session.telemetry.asked)
+                    missing,
+                    unclear_answers,
+                    report=lambda: report(from_store + session.telemetry.asked),
                 )
                 if session.unsettled(questions, answers):
                     raise StoppedError

@@ -1,7 +1,7 @@
 """Language models in process, by vLLM's offline engine.
 
-New questions enter the engine's queue as others finish, so that it never drains between batches; answers are those of
-`LLM.chat`.
+New questions enter the engine's queue as others finish, so that it never drains between batches;
+answers are those of `LLM.chat`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from motif_jax.motif.annotation.annotator import Answer, Preview, Question
 from motif_jax.motif.annotation.chat import Conversation, json_option
 from motif_jax.motif.annotation.config import AnnotatorConfig
 
-# The queue is filled up when 1 / _REFILL of it is free, with at most _CHUNK conversations at once: not for each answer, but
-# often enough to keep the engine full where the queue is hardly longer than its batch.
+# The queue is filled up when 1 / _REFILL of it is free, with at most _CHUNK conversations at once:
+# not for each answer, but often enough to keep the engine full where the queue is hardly longer
+# than its batch.
 _REFILL = 8
 _CHUNK = 64
 
@@ -57,7 +58,8 @@ class VllmAnnotator(chat.ChatAnnotator):
             )
 
     def start(self) -> None:
-        # Set before the import, which reads it: what a run asks, and with which model, is nobody else's business.
+        # Set before the import, which reads it: what a run asks, and with which model, is nobody
+        # else's business.
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         import vllm
         from vllm.platforms import current_platform
@@ -65,7 +67,9 @@ class VllmAnnotator(chat.ChatAnnotator):
         options = self._for_cpu(dict(self._options)) if current_platform.is_cpu() else self._options
         try:
             self.engine = vllm.LLM(**options)
-        except Exception as error:  # the engine, torch, the hub and the tokenizers have errors of their own
+        except (
+            Exception
+        ) as error:  # the engine, torch, the hub and the tokenizers have errors of their own
             raise UserError(
                 f"vLLM cannot load config.vllm.model={options['model']}: {first_line(error)}"
             ) from error
@@ -73,7 +77,9 @@ class VllmAnnotator(chat.ChatAnnotator):
             self._prefill = self._find_prefill(self.engine.get_tokenizer())
 
     def _for_cpu(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Prevents split prompts: on CPU a seeded draw fails when a prompt is split over two steps."""
+        """Prevents split prompts: on CPU a seeded draw fails when a prompt is split over two
+        steps.
+        """
         if self._seed is None:
             return options
         length = options.get("max_model_len")
@@ -86,9 +92,7 @@ class VllmAnnotator(chat.ChatAnnotator):
         # A step that holds all sequences at their full length never splits a prompt.
         full_step = length * sequences
         tokens = options.setdefault("max_num_batched_tokens", full_step)
-        allowed = (
-            f"at least max_num_seqs * max_model_len = {full_step} on a CPU where answers are drawn with seeds"
-        )
+        allowed = f"at least max_num_seqs * max_model_len = {full_step} on a CPU where answers are drawn with seeds"
         checks.require(tokens >= full_step, "vllm.max_num_batched_tokens", tokens, allowed)
         return options
 
@@ -127,7 +131,9 @@ class VllmAnnotator(chat.ChatAnnotator):
     def _enqueue(
         self, conversations: list[Conversation], queued: dict[str, Conversation]
     ) -> list[tuple[int, Answer]]:
-        """Adds conversations to the engine and to `queued`; returns the unknown answers of those that are too long."""
+        """Adds conversations to the engine and to `queued`; returns the unknown answers of those
+        that are too long.
+        """
         from vllm.exceptions import VLLMError
 
         if not conversations:
@@ -143,7 +149,8 @@ class VllmAnnotator(chat.ChatAnnotator):
             )
         except (ValueError, VLLMError) as error:
             if len(conversations) > 1:
-                # vLLM refuses all for one that it cannot take. One by one, only that one is refused.
+                # vLLM refuses all for one that it cannot take. One by one, only that one is
+                # refused.
                 refused = []
                 for conversation in conversations:
                     refused += self._enqueue([conversation], queued)
@@ -179,16 +186,20 @@ class VllmAnnotator(chat.ChatAnnotator):
             **distribution,
             max_tokens=sampling.verdict_tokens if self.mode == "verdict" else sampling.max_tokens,
             seed=seed,
-            # Some models mark their reasoning with special tokens; without them it could not be told from the answer. The
-            # published rules read texts without them.
+            # Some models mark their reasoning with special tokens; without them it could not be
+            # told from the answer. The published rules read texts without them.
             skip_special_tokens=self._parse.is_published,
         )
         if self.mode == "verdict":
-            parameters.structured_outputs = StructuredOutputsParams(choice=list(self.prompt.answer.answers))
+            parameters.structured_outputs = StructuredOutputsParams(
+                choice=list(self.prompt.answer.answers)
+            )
         return parameters
 
     def _read_output(self, conversation: Conversation, output: Any) -> Answer | None:
-        """The answer of a finished request; None if the conversation continues with the retry turn."""
+        """The answer of a finished request; None if the conversation continues with the retry
+        turn.
+        """
         completion = output.outputs[0]
         conversation.add_tokens(
             len(output.prompt_token_ids), len(completion.token_ids), output.num_cached_tokens or 0
@@ -203,10 +214,12 @@ class VllmAnnotator(chat.ChatAnnotator):
         return self.answer_from_log_probabilities(conversation, log_probabilities, prefill)
 
     def _find_prefill(self, tokenizer: Any) -> tuple[str, list[int]]:
-        """The beginning of an answer after which one token tells the verdicts apart, and those tokens.
+        """The beginning of an answer after which one token tells the verdicts apart, and those
+        tokens.
 
-        Tokenizers join a blank with the word after it: with the blank in the prefill, the verdict would be another token than
-        the one that the model writes. So the prefix is tried with and without the blank at its end.
+        Tokenizers join a blank with the word after it: with the blank in the prefill, the verdict
+        would be another token than the one that the model writes. So the prefix is tried with and
+        without the blank at its end.
         """
         no_items = [""] * len(self.prompt.form.items)
         turns = self.prompt.conversation(*no_items)
@@ -238,7 +251,9 @@ class VllmAnnotator(chat.ChatAnnotator):
         tokenizer = self._tokenizer
         if self.mode == "soft" and self._prefill is None:
             self._prefill = self._find_prefill(tokenizer)
-        text = self._render(tokenizer, self._turns(self.open(question)), continued=self._prefill is not None)
+        text = self._render(
+            tokenizer, self._turns(self.open(question)), continued=self._prefill is not None
+        )
         return Preview(text, len(tokenizer.encode(text, add_special_tokens=False)))
 
     @functools.cached_property
@@ -256,7 +271,9 @@ class VllmAnnotator(chat.ChatAnnotator):
         )
 
     def _render(self, tokenizer: Any, turns: list[dict[str, str]], continued: bool) -> str:
-        """The text of turns by the model's template; `continued`: the last turn is the beginning of an answer."""
+        """The text of turns by the model's template; `continued`: the last turn is the beginning of
+        an answer.
+        """
         return tokenizer.apply_chat_template(
             turns,
             tokenize=False,

@@ -31,9 +31,10 @@ _OPTIONS = (
     "trust_remote_code",
     "download_dir",
 )
-# Other options that decide where, how fast and in how much memory the engine works, or what it logs. They are not part of the
-# identity, so that stored answers are found whatever their values. Any option that is not listed counts as changing answers,
-# also future ones of vLLM, and `load_format`, since "dummy" makes another model.
+# Other options that decide where, how fast and in how much memory the engine works, or what it
+# logs. They are not part of the identity, so that stored answers are found whatever their values.
+# Any option that is not listed counts as changing answers, also future ones of vLLM, and
+# `load_format`, since "dummy" makes another model.
 _HOW_IT_RUNS = frozenset(
     {
         "data_parallel_size",
@@ -118,7 +119,9 @@ _HOW_IT_RUNS = frozenset(
 
 
 def engine_options(config: AnnotatorConfig) -> dict[str, Any]:
-    """Arguments of vllm.LLM: the keys of config.vllm that are not None, and those of config.vllm.engine."""
+    """Arguments of vllm.LLM: the keys of config.vllm that are not None, and those of
+    config.vllm.engine.
+    """
     options: dict[str, Any] = {"model": config.vllm.model, "seed": 0}
     for name in _OPTIONS:
         value = getattr(config.vllm, name)
@@ -128,12 +131,16 @@ def engine_options(config: AnnotatorConfig) -> dict[str, Any]:
 
 
 def check_options(config: AnnotatorConfig) -> None:
-    """Raises UserError for an unusable model or tokenizer folder, or options that are not a JSON object."""
+    """Raises UserError for an unusable model or tokenizer folder, or options that are not a JSON
+    object.
+    """
     options = engine_options(config)
     for key in ("model", "revision", "tokenizer", "tokenizer_revision", "download_dir"):
         value = options.get(key)
         is_text = isinstance(value, str) or (value is None and key != "model")
-        checks.require(is_text, "vllm.engine", config.vllm.engine, f"a JSON object whose {key} is a text")
+        checks.require(
+            is_text, "vllm.engine", config.vllm.engine, f"a JSON object whose {key} is a text"
+        )
     model_files.check_model(options["model"], "vllm.model")
     tokenizer = options.get("tokenizer")
     if tokenizer and model_files.is_path(tokenizer):
@@ -142,13 +149,17 @@ def check_options(config: AnnotatorConfig) -> None:
 
 
 def tokenizer_of(options: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Name or folder of the tokenizer, and the revision that the config names; by default the model's."""
+    """Name or folder of the tokenizer, and the revision that the config names; by default the
+    model's.
+    """
     revision = options.get("tokenizer_revision") or options.get("revision")
     return options.get("tokenizer") or options["model"], revision
 
 
 def identity(config: AnnotatorConfig) -> dict[str, Any]:
-    """Everything of the model and its engine that an answer depends on; unset keys of the engine are left out."""
+    """Everything of the model and its engine that an answer depends on; unset keys of the engine
+    are left out.
+    """
     options = engine_options(config)
     model = options["model"]
     requested = options.get("revision")
@@ -165,7 +176,9 @@ def identity(config: AnnotatorConfig) -> dict[str, Any]:
 
     tokenizer, tokenizer_requested = tokenizer_of(options)
     if (tokenizer, tokenizer_requested) != (model, requested):
-        version = model_files.revision(tokenizer, tokenizer_requested, download_dir, key="vllm.tokenizer")
+        version = model_files.revision(
+            tokenizer, tokenizer_requested, download_dir, key="vllm.tokenizer"
+        )
         parts["tokenizer"] = {"name": _name(tokenizer), "revision": version}
 
     unbinding = {*_OPTIONS, *_HOW_IT_RUNS, "model", "tokenizer_revision"}

@@ -16,7 +16,8 @@ CAPTION_KEY = "caption_key"
 def enough_episodes(counts: Callable[[int], int | None], rows: int) -> int | None:
     """The smallest number of episodes 0, 1, ... that together hold at least `rows` sub-sequences.
 
-    None if an earlier episode is missing. `counts` maps an episode to its number of sub-sequences, None before it is played.
+    None if an earlier episode is missing. `counts` maps an episode to its number of sub-sequences,
+    None before it is played.
     """
     total = 0
     episode = 0
@@ -34,8 +35,8 @@ def draw_pairs(
 ) -> tuple[np.ndarray, int]:
     """Shuffles sub-sequences 0 to `rows` - 1 and pairs neighbours.
 
-    Returns the pairs, int64 [at most num_pairs, 2], and how many of all are usable: those whose `caption_keys` [rows] differ,
-    or all without keys.
+    Returns the pairs, int64 [at most num_pairs, 2], and how many of all are usable: those whose
+    `caption_keys` [rows] differ, or all without keys.
     """
     pairs = rng.permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
     if caption_keys is not None:
@@ -45,7 +46,9 @@ def draw_pairs(
 
 
 def more_rows(rows: int, num_pairs: int, num_usable: int) -> int:
-    """The total number of sub-sequences to collect, after `rows` of them gave only `num_usable` usable pairs."""
+    """The total number of sub-sequences to collect, after `rows` of them gave only `num_usable`
+    usable pairs.
+    """
     if num_usable == 0:
         return 4 * rows
     # A twentieth more than the share so far promises, so that the next shuffle is likely enough.
@@ -82,10 +85,11 @@ class UsableShare:
 
 
 def pairs_done(drawn: int, rows: int, num_pairs: int, share: float) -> int:
-    """How many of `num_pairs` pairs `drawn` sub-sequences are worth, so that they grow evenly to the end.
+    """How many of `num_pairs` pairs `drawn` sub-sequences are worth, so that they grow evenly to
+    the end.
 
-    `rows` sub-sequences are drawn before they are paired. Where the `share` of usable pairs among them will be too small, those
-    that `more_rows` will add count as needed from the start.
+    `rows` sub-sequences are drawn before they are paired. Where the `share` of usable pairs among
+    them will be too small, those that `more_rows` will add count as needed from the start.
     """
     usable = int(rows / 2 * share)
     needed = rows if usable >= num_pairs else more_rows(rows, num_pairs, usable)
@@ -98,10 +102,11 @@ def fill(
     counts: Sequence[int],
     load: Callable[[int], Mapping[str, np.ndarray]],
 ) -> Iterator[int]:
-    """Copies the chunks of episodes 0, 1, ... into the arrays of `writer`; yields each episode when done.
+    """Copies the chunks of episodes 0, 1, ... into the arrays of `writer`; yields each episode when
+    done.
 
-    `pairs` are int64 [pairs, 2], row numbers over all episodes in order. `load` gives an episode's arrays [rows of the episode,
-    ...] by dataset name ('data/NAME', 'info/NAME').
+    `pairs` are int64 [pairs, 2], row numbers over all episodes in order. `load` gives an episode's
+    arrays [rows of the episode, ...] by dataset name ('data/NAME', 'info/NAME').
     """
     offsets = np.concatenate([[0], np.cumsum(counts)])
     # Row number -> its position in the final arrays, -1 for rows of no pair.

@@ -20,16 +20,21 @@ _NAME = re.compile(r"(\d{8})-(\d{6,})\.npz")
 
 
 def draw_starts(
-    steps: int, length: int, share: float, rng: np.random.Generator, weights: np.ndarray | None = None
+    steps: int,
+    length: int,
+    share: float,
+    rng: np.random.Generator,
+    weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """Draws the first steps of an episode's sub-sequences.
 
-    As published, floor(steps / length) distinct starts are drawn uniformly (length 1: every step). `share` keeps a part of
-    them, so that more episodes fill a dataset of the same size.
+    As published, floor(steps / length) distinct starts are drawn uniformly (length 1: every step).
+    `share` keeps a part of them, so that more episodes fill a dataset of the same size.
 
     Args:
       share: in (0, 1]; 1 as published.
-      weights: float [steps - length + 1], relative probability of each start; None draws uniformly, as published.
+      weights: float [steps - length + 1], relative probability of each start; None draws uniformly,
+          as published.
 
     Returns:
       int64 [starts], ascending; at least one unless the episode is shorter than a sub-sequence.
@@ -43,9 +48,11 @@ def draw_starts(
 
 
 def evenly(messages: np.ndarray, length: int) -> np.ndarray:
-    """Weights float64 [steps - length + 1] of starts that make each distinct first message equally likely.
+    """Weights float64 [steps - length + 1] of starts that make each distinct first message equally
+    likely.
 
-    `messages` are uint8 [steps, bytes]; the weights are [0] if the episode is shorter than a sub-sequence.
+    `messages` are uint8 [steps, bytes]; the weights are [0] if the episode is shorter than a
+    sub-sequence.
     """
     first_messages = messages[: max(0, len(messages) - length + 1)]
     _, inverse, counts = np.unique(first_messages, axis=0, return_inverse=True, return_counts=True)
@@ -53,8 +60,12 @@ def evenly(messages: np.ndarray, length: int) -> np.ndarray:
     return 1.0 / counts[inverse.reshape(-1)]
 
 
-def gather(history: Mapping[str, np.ndarray], starts: np.ndarray, length: int) -> dict[str, np.ndarray]:
-    """Cuts sub-sequences out of an episode: [steps, ...] -> [starts, length, ...] for every array."""
+def gather(
+    history: Mapping[str, np.ndarray], starts: np.ndarray, length: int
+) -> dict[str, np.ndarray]:
+    """Cuts sub-sequences out of an episode: [steps, ...] -> [starts, length, ...] for every
+    array.
+    """
     index = starts[:, None] + np.arange(length)
     return {name: array[index] for name, array in history.items()}
 

@@ -24,7 +24,9 @@ from motif_jax.motif.pairs import layout
 
 
 class PairsDataset:
-    """An open dataset, made by `open`: arrays of `data` and `info` by name; `meta` is {} without dataset.json."""
+    """An open dataset, made by `open`: arrays of `data` and `info` by name; `meta` is {} without
+    dataset.json.
+    """
 
     def __init__(self, folder: Path, meta: dict[str, Any], num_pairs: int, length: int) -> None:
         self.folder = folder
@@ -39,11 +41,13 @@ class PairsDataset:
     def open(cls, folder: str | Path, need: Sequence[str] = ("message",)) -> PairsDataset:
         """Opens `folder` and checks the arrays in `need` ('NAME' of data/, 'info/NAME' of info/).
 
-        Raises UserError: the folder is not a complete dataset, or a needed array is missing, damaged or of another shape.
+        Raises UserError: the folder is not a complete dataset, or a needed array is missing,
+        damaged or of another shape.
         """
         folder = Path(folder)
         _check_folder(folder)
-        # The number of pairs and their length are read off one array; the others must agree with it.
+        # The number of pairs and their length are read off one array; the others must agree with
+        # it.
         data_names = [name for name in need if not name.startswith("info/")]
         path = folder / "data" / f"{data_names[0] if data_names else 'message'}.npy"
         array = map_array(path)
@@ -61,7 +65,9 @@ class PairsDataset:
         return arrays[array_name]
 
     def digest(self, name: str) -> str:
-        """The digest of an array 'data/NAME' or 'info/NAME'; UserError if it is not the one in dataset.json."""
+        """The digest of an array 'data/NAME' or 'info/NAME'; UserError if it is not the one in
+        dataset.json.
+        """
         digest = layout.array_digest(self.array(name))
         # The published dataset has no digests to compare with.
         if self.meta.get("digests", {}).get(name, digest) != digest:
@@ -76,7 +82,9 @@ class PairsDataset:
         return tuple(sorted(path.stem for path in (self.folder / "preference").glob("*.npy")))
 
     def preference(self, name: str) -> np.ndarray:
-        """Labels of annotation `name`: int8 [pairs] of 0 first, 1 second, 2 tie, 3 unknown; UserError for a wrong file."""
+        """Labels of annotation `name`: int8 [pairs] of 0 first, 1 second, 2 tie, 3 unknown;
+        UserError for a wrong file.
+        """
         path = self.folder / "preference" / f"{name}.npy"
         if not path.exists():
             names = ", ".join(self.preference_names()) or "none"
@@ -98,14 +106,20 @@ class PairsDataset:
         return np.asarray(labels, dtype=np.int8)
 
     def content_hash(self) -> str:
-        """Hash of the judges' inputs (messages, status, rewards, scores): 32 hexadecimal digits; UserError as of `digest`."""
+        """Hash of the judges' inputs (messages, status, rewards, scores): 32 hexadecimal digits;
+        UserError as of `digest`.
+        """
         if self._content_hash is None:
-            names = [name for name in layout.CONTENT_ARRAYS if (self.folder / f"{name}.npy").is_file()]
+            names = [
+                name for name in layout.CONTENT_ARRAYS if (self.folder / f"{name}.npy").is_file()
+            ]
             self._content_hash = layout.combine_digests({name: self.digest(name) for name in names})
         return self._content_hash
 
     def _check_data(self, name: str, path: Path, array: np.ndarray) -> None:
-        """Raises UserError unless an array of data/ has the pairs, length, step shape and dtype that its name says."""
+        """Raises UserError unless an array of data/ has the pairs, length, step shape and dtype
+        that its name says.
+        """
         if array.shape[:3] != (self.num_pairs, 2, self.length):
             raise UserError(
                 f"{path}: shape {array.shape} does not begin with ({self.num_pairs}, 2, {self.length}): pairs, 2, length "
@@ -145,12 +159,18 @@ class _Arrays(Mapping[str, np.ndarray]):
 
 
 def _check_folder(folder: Path) -> None:
-    """Raises UserError, with a hint where the cause can be guessed, unless the folder holds a complete dataset."""
+    """Raises UserError, with a hint where the cause can be guessed, unless the folder holds a
+    complete dataset.
+    """
     if not folder.is_dir():
-        raise UserError(f"{folder} is not a pairs dataset: no such folder; give one that collect has written")
+        raise UserError(
+            f"{folder} is not a pairs dataset: no such folder; give one that collect has written"
+        )
     if (folder / layout.STAGING).exists() and not (folder / layout.META).exists():
         maker = _maker(folder)
-        raise UserError(f"{folder} is incomplete: {maker} was interrupted, run the same command again")
+        raise UserError(
+            f"{folder} is incomplete: {maker} was interrupted, run the same command again"
+        )
     if not (folder / "data").is_dir():
         nested = [child.name for child in sorted(folder.iterdir()) if (child / "data").is_dir()]
         hint = "; give one that collect has written"
@@ -172,7 +192,9 @@ def _maker(folder: Path) -> str:
 def _read_meta(folder: Path) -> dict[str, Any]:
     """The content of dataset.json, {} without one."""
     path = folder / layout.META
-    remedy = "restore it from a copy, or remove it: a dataset without it is read as the published one"
+    remedy = (
+        "restore it from a copy, or remove it: a dataset without it is read as the published one"
+    )
     if not path.exists():
         return {}
     meta = read_json(path, remedy)
@@ -191,7 +213,9 @@ def map_array(path: Path) -> np.ndarray:
     try:
         array = load_array(path, mapped=True)
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} is damaged, cut off or no .npy array of numbers: {error}") from None
+        raise UserError(
+            f"{path} is damaged, cut off or no .npy array of numbers: {error}"
+        ) from None
     if array.size == 0:
         raise UserError(f"{path} holds no pairs")
     return array

@@ -10,7 +10,8 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 
-# Width of data/message.npy, as NLE and the published dataset have it; shorter messages end in zeros.
+# Width of data/message.npy, as NLE and the published dataset have it; shorter messages end in
+# zeros.
 MESSAGE_BYTES = 256
 
 # Folder of collect's unfinished work. A dataset that has it, but no META, is incomplete.
@@ -58,7 +59,9 @@ DATA_ARRAYS: Mapping[str, ArrayLayout] = {
 
 
 def check_steps(name: str, where: object, array: np.ndarray) -> None:
-    """Raises UserError, which names `where`, unless an array [pairs, 2, length, ...] of data/ has the step shape and dtype of its name."""
+    """Raises UserError, which names `where`, unless an array [pairs, 2, length, ...] of data/ has
+    the step shape and dtype of its name.
+    """
     expected = DATA_ARRAYS.get(name)
     if expected is None:
         # A user's own array may have any content.
@@ -66,7 +69,10 @@ def check_steps(name: str, where: object, array: np.ndarray) -> None:
     if array.shape[3:] not in expected.steps:
         allowed = " or ".join(str(list(step)) for step in expected.steps)
         raise UserError(f"{where}: shape {array.shape}, expected {allowed} for one step")
-    if array.dtype.kind not in expected.kinds or expected.itemsize not in (None, array.dtype.itemsize):
+    if array.dtype.kind not in expected.kinds or expected.itemsize not in (
+        None,
+        array.dtype.itemsize,
+    ):
         raise UserError(f"{where}: dtype {array.dtype}, expected {expected.dtype}")
 
 
@@ -81,8 +87,12 @@ def array_digest(array: np.ndarray) -> str:
 
 
 def combine_digests(digests: Mapping[str, str]) -> str:
-    """Content hash of a dataset from its arrays' digests ('data/message': ...); absent arrays are left out."""
-    text = "".join(f"{name} {digests[name]}\n" for name in sorted(CONTENT_ARRAYS) if name in digests)
+    """Content hash of a dataset from its arrays' digests ('data/message': ...); absent arrays are
+    left out.
+    """
+    text = "".join(
+        f"{name} {digests[name]}\n" for name in sorted(CONTENT_ARRAYS) if name in digests
+    )
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

@@ -37,7 +37,9 @@ class Outcomes:
 
     @property
     def wanted(self) -> np.ndarray:
-        """int64: messages that are not `tied` and win nearly all of their decided comparisons, most frequent first."""
+        """int64: messages that are not `tied` and win nearly all of their decided comparisons, most
+        frequent first.
+        """
         decided = self.wins + self.losses
         wins_nearly_all = (self.wins > 0) & (self.wins >= _WINS * decided)
         messages = np.flatnonzero(wins_nearly_all & ~self.tied)
@@ -45,7 +47,8 @@ class Outcomes:
 
 
 def count_outcomes(ids: np.ndarray, labels: np.ndarray, num_messages: int) -> Outcomes:
-    """Counts each message's outcomes by step: all messages of a winning sub-sequence win; pairs of equal texts do not count.
+    """Counts each message's outcomes by step: all messages of a winning sub-sequence win; pairs of
+    equal texts do not count.
 
     Args:
       ids: int [P, 2, L], the index of each step's message.
@@ -67,7 +70,9 @@ def count_outcomes(ids: np.ndarray, labels: np.ndarray, num_messages: int) -> Ou
 
 
 def against_empty(ids: np.ndarray, labels: np.ndarray, empty: np.ndarray) -> Outcomes:
-    """Outcomes, as in `count_outcomes`, of comparisons with sub-sequences that show nothing; `empty` is bool [M]."""
+    """Outcomes, as in `count_outcomes`, of comparisons with sub-sequences that show nothing;
+    `empty` is bool [M].
+    """
     silent = empty[ids].all(axis=-1)
     one_is_silent = silent[:, 0] != silent[:, 1]
     return count_outcomes(ids[one_is_silent], labels[one_is_silent], len(empty))
@@ -76,9 +81,9 @@ def against_empty(ids: np.ndarray, labels: np.ndarray, empty: np.ndarray) -> Out
 def standing(ids: np.ndarray, labels: np.ndarray, empty: np.ndarray) -> np.ndarray:
     """How each message stands to the empty one in the labels: int8 [M], ABOVE, BELOW or UNCOMPARED.
 
-    ABOVE wins more comparisons with silence than it loses; in a dataset without silence, more of all its comparisons. Of messages that
-    were never compared with silence, and of all where the dataset has no empty message, those that win nothing are BELOW. Arguments as in
-    `against_empty`.
+    ABOVE wins more comparisons with silence than it loses; in a dataset without silence, more of
+    all its comparisons. Of messages that were never compared with silence, and of all where the
+    dataset has no empty message, those that win nothing are BELOW. Arguments as in `against_empty`.
     """
     outcomes = count_outcomes(ids, labels, len(empty))
     wins_nothing = (outcomes.wins == 0) & (outcomes.losses + outcomes.ties > 0)
@@ -99,16 +104,19 @@ def standing(ids: np.ndarray, labels: np.ndarray, empty: np.ndarray) -> np.ndarr
     return standings
 
 
-def misjudged(ids: np.ndarray, labels: np.ndarray, rewards: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Messages whose decided comparisons the reward mostly orders against the labels, the most wrong ones first.
+def misjudged(
+    ids: np.ndarray, labels: np.ndarray, rewards: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Messages whose decided comparisons the reward mostly orders against the labels, the most
+    wrong ones first.
 
     Args:
       ids, labels: as in `count_outcomes`.
       rewards: float [M], of each message; the reward of a sub-sequence is their sum.
 
     Returns:
-      indices int64 [K] of the messages, and int64 [M], how many comparisons of each message are ordered wrongly. Equal rewards
-      order nothing and count as wrong.
+      indices int64 [K] of the messages, and int64 [M], how many comparisons of each message are
+      ordered wrongly. Equal rewards order nothing and count as wrong.
     """
     decided = (labels < TIE) & (ids[:, 0] != ids[:, 1]).any(axis=1)
     ids = ids[decided]
@@ -125,7 +133,9 @@ def misjudged(ids: np.ndarray, labels: np.ndarray, rewards: np.ndarray) -> tuple
 
 
 def describe(outcomes: Outcomes, messages: np.ndarray | Sequence[str], limit: int = 5) -> str:
-    """One or two lines: the first `limit` texts that the goal wants, with their steps, and a warning if they are rare."""
+    """One or two lines: the first `limit` texts that the goal wants, with their steps, and a
+    warning if they are rare.
+    """
     goals = outcomes.wanted
     total = int(outcomes.steps.sum())
     if not goals.size:
@@ -145,4 +155,6 @@ def describe(outcomes: Outcomes, messages: np.ndarray | Sequence[str], limit: in
 
 def text_of(message: np.ndarray | str) -> str:
     """The text of a message uint8 [bytes]."""
-    return message if isinstance(message, str) else text_bytes.decode(message.tobytes().rstrip(b"\0"))
+    return (
+        message if isinstance(message, str) else text_bytes.decode(message.tobytes().rstrip(b"\0"))
+    )

@@ -38,16 +38,19 @@ def array_names(dataset: PairsDataset) -> list[str]:
     return [f"data/{name}" for name in dataset.data] + [f"info/{name}" for name in dataset.info]
 
 
-def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None = None) -> Iterator[int]:
+def write(
+    dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None = None
+) -> Iterator[int]:
     """Writes the file atomically; yields the number of pairs done so far.
 
-    Columns: `pair`; for each annotation `preference/NAME` (int8, 0 first, 1 second, 2 tie, 3 unknown) and
-    `probabilities/NAME` (first, second, tie); for each array `data/NAME/first` and `data/NAME/second`. Messages are bytes
-    without trailing zeros (lists of bytes for sub-sequences longer than 1), numbers are lists in C order. The metadata has
-    shapes, dtypes and digests of the arrays, and the manifests of the annotations.
+    Columns: `pair`; for each annotation `preference/NAME` (int8, 0 first, 1 second, 2 tie, 3
+    unknown) and `probabilities/NAME` (first, second, tie); for each array `data/NAME/first` and
+    `data/NAME/second`. Messages are bytes without trailing zeros (lists of bytes for sub-sequences
+    longer than 1), numbers are lists in C order. The metadata has shapes, dtypes and digests of the
+    arrays, and the manifests of the annotations.
 
-    `arrays` are names from `array_names`, None for all. Raises UserError: an array is missing, damaged, or does not match its
-    digest in dataset.json.
+    `arrays` are names from `array_names`, None for all. Raises UserError: an array is missing,
+    damaged, or does not match its digest in dataset.json.
     """
     names = list(arrays) if arrays is not None else array_names(dataset)
     columns = {name: dataset.array(name) for name in names}
@@ -63,7 +66,8 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
         "num_pairs": dataset.num_pairs,
         "length": dataset.length,
         "arrays": {
-            name: {"shape": array.shape[2:], "dtype": str(array.dtype)} for name, array in columns.items()
+            name: {"shape": array.shape[2:], "dtype": str(array.dtype)}
+            for name, array in columns.items()
         },
         "digests": digests,
         "manifests": {name: _manifests(dataset.folder, name) for name in labelled},
@@ -91,7 +95,9 @@ def _manifests(folder: Path, annotation: str) -> dict[str, Any]:
         raise UserError(f"{folder / 'annotations' / annotation} is damaged: {error}") from None
 
 
-def _table(columns: Mapping[str, np.ndarray], annotations: Mapping[str, np.ndarray], rows: slice) -> pa.Table:
+def _table(
+    columns: Mapping[str, np.ndarray], annotations: Mapping[str, np.ndarray], rows: slice
+) -> pa.Table:
     """Some rows of all columns of the file."""
     table: dict[str, pa.Array] = {"pair": pa.array(np.arange(rows.start, rows.stop))}
     for name, values in annotations.items():
@@ -128,7 +134,8 @@ class Contents:
 
     Attributes:
       arrays: name -> shape of one side of a pair, and dtype.
-      annotations: columns with labels, 'preference/NAME', and with probabilities, 'probabilities/NAME'.
+      annotations: columns with labels, 'preference/NAME', and with probabilities,
+          'probabilities/NAME'.
       digests: name of an array or annotation -> digest.
       manifests: annotation -> file name -> description of how its labels were made.
       meta: dataset.json of the exported dataset.
@@ -144,7 +151,9 @@ class Contents:
 
 
 def contents(path: str | Path) -> Contents:
-    """Reads a file's description, and checks that its rows and columns are complete; UserError if it is not from `write`."""
+    """Reads a file's description, and checks that its rows and columns are complete; UserError if
+    it is not from `write`.
+    """
     path = Path(path)
     try:
         with pq.ParquetFile(path.absolute()) as file:
@@ -166,8 +175,12 @@ def contents(path: str | Path) -> Contents:
         manifests = {name: dict(files) for name, files in description["manifests"].items()}
         digests = dict(description["digests"])
     except (LookupError, ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: its description cannot be read: {type(error).__name__}: {error}") from None
-    annotations = [name for name in schema.names if name.startswith(("preference/", "probabilities/"))]
+        raise UserError(
+            f"{path}: its description cannot be read: {type(error).__name__}: {error}"
+        ) from None
+    annotations = [
+        name for name in schema.names if name.startswith(("preference/", "probabilities/"))
+    ]
     checked = Contents(path, num_pairs, arrays, annotations, digests, manifests, meta)
     _check(checked, {field.name: field.type for field in schema}, rows)
     return checked
@@ -180,7 +193,9 @@ def _entries(kind: pa.DataType, name: str) -> int:
 
 
 def _check(contents: Contents, columns: Mapping[str, pa.DataType], rows: int) -> None:
-    """Raises UserError where a name would lead out of the folder, or the columns do not hold what the description says."""
+    """Raises UserError where a name would lead out of the folder, or the columns do not hold what
+    the description says.
+    """
     path = contents.path
     for name, (shape, dtype) in contents.arrays.items():
         if not _ARRAY.fullmatch(name) or dtype.hasobject or min(shape, default=0) < 0:
@@ -202,13 +217,19 @@ def _check(contents: Contents, columns: Mapping[str, pa.DataType], rows: int) ->
         # Checked before memory is allocated: a file may claim rows that its columns do not have.
         entries = [_entries(columns[f"{name}/{side}"], name) for side in SIDES]
         if entries != [math.prod(shape)] * 2:
-            raise UserError(f"{path}: {name} {list(shape)} does not fit its columns of {entries} entries")
+            raise UserError(
+                f"{path}: {name} {list(shape)} does not fit its columns of {entries} entries"
+            )
     if rows != contents.num_pairs or not rows:
-        raise UserError(f"{path} has {rows:,} rows, but its description says {contents.num_pairs:,} pairs")
+        raise UserError(
+            f"{path} has {rows:,} rows, but its description says {contents.num_pairs:,} pairs"
+        )
 
 
 def read(path: str | Path, folder: str | Path) -> Iterator[int]:
-    """Turns a file of `write` into a new dataset folder; yields the number of pairs done so far; UserError for any damage."""
+    """Turns a file of `write` into a new dataset folder; yields the number of pairs done so far;
+    UserError for any damage.
+    """
     file_contents = contents(path)
     with PairsWriter(folder, file_contents.num_pairs) as writer:
         try:
@@ -221,12 +242,16 @@ def read(path: str | Path, folder: str | Path) -> Iterator[int]:
                 writer.add_json(f"annotations/{name}/{file.removesuffix('.json')}", value)
         # `commit` writes these keys itself.
         computed = ("num_pairs", "arrays", "digests", "content_hash")
-        writer.commit({key: value for key, value in file_contents.meta.items() if key not in computed})
+        writer.commit(
+            {key: value for key, value in file_contents.meta.items() if key not in computed}
+        )
 
 
 def _fill(contents: Contents, writer: PairsWriter) -> Iterator[int]:
     """Copies the columns into the writer's arrays, and checks their digests at the end."""
-    arrays = {name: writer.create(name, shape, dtype) for name, (shape, dtype) in contents.arrays.items()}
+    arrays = {
+        name: writer.create(name, shape, dtype) for name, (shape, dtype) in contents.arrays.items()
+    }
     annotations: dict[str, np.ndarray] = {}
     for name in contents.annotations:
         if name.startswith("preference/"):
@@ -256,7 +281,9 @@ def _fill(contents: Contents, writer: PairsWriter) -> Iterator[int]:
             )
     for name, values in annotations.items():
         kind, _, annotation = name.partition("/")
-        writer.add(name if kind == "preference" else f"annotations/{annotation}/probabilities", values)
+        writer.add(
+            name if kind == "preference" else f"annotations/{annotation}/probabilities", values
+        )
 
 
 def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -267,9 +294,15 @@ def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _put(
-    path: Path, batch: pa.RecordBatch, name: str, out: np.ndarray, convert: Callable[..., np.ndarray]
+    path: Path,
+    batch: pa.RecordBatch,
+    name: str,
+    out: np.ndarray,
+    convert: Callable[..., np.ndarray],
 ) -> None:
-    """Writes a column of a batch into `out`. Raises UserError: values are missing, or of another type or number."""
+    """Writes a column of a batch into `out`. Raises UserError: values are missing, or of another
+    type or number.
+    """
     column = batch.column(name)
     try:
         if column.null_count:

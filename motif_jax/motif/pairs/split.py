@@ -8,10 +8,12 @@ import numpy as np
 
 
 def torch_permutation(num: int, seed: int) -> np.ndarray:
-    """The permutation of 0..num-1 of `torch.randperm(num)` by a CPU generator seeded with `seed`, int64 [num].
+    """The permutation of 0..num-1 of `torch.randperm(num)` by a CPU generator seeded with `seed`,
+    int64 [num].
 
-    Forward Fisher-Yates on the raw 32-bit outputs of MT19937: entry i is swapped with entry
-    i + raw_i mod (num - i), for i = 0..num-2. For num < 2**32 / 20: above it torch draws 64 bits per entry.
+    Forward Fisher-Yates on the raw 32-bit outputs of MT19937: entry i is swapped with entry i +
+    raw_i mod (num - i), for i = 0..num-2. For num < 2**32 / 20: above it torch draws 64 bits per
+    entry.
     """
     bits = np.random.MT19937()
     bits._legacy_seeding(seed)
@@ -26,10 +28,11 @@ def torch_permutation(num: int, seed: int) -> np.ndarray:
 
 
 def torch_split(num: int, seed: int, fraction: float = 0.8) -> tuple[np.ndarray, np.ndarray]:
-    """Training and validation indices, int64, of the published split of `num` labelled pairs (ALGORITHMS: Motif, preference loss).
+    """Training and validation indices, int64, of the published split of `num` labelled pairs
+    (ALGORITHMS: Motif, preference loss).
 
-    Indices count only the pairs with a known label, in the dataset's order. The training part has floor(fraction * num)
-    entries, plus one if rounding leaves an entry over.
+    Indices count only the pairs with a known label, in the dataset's order. The training part has
+    floor(fraction * num) entries, plus one if rounding leaves an entry over.
     """
     # Rounded so that 1 - 0.8 is 0.2, not 0.19999999999999996.
     num_validation = math.floor(num * round(1.0 - fraction, 12))

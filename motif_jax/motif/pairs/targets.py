@@ -41,7 +41,9 @@ def probabilities_path(dataset: PairsDataset, name: str) -> Path:
 
 
 def read_probabilities(dataset: PairsDataset, name: str) -> np.ndarray:
-    """Probabilities float32 [pairs, 3] (first, second, tie) of annotation `name`, NaN where unknown; UserError for a wrong file."""
+    """Probabilities float32 [pairs, 3] (first, second, tie) of annotation `name`, NaN where
+    unknown; UserError for a wrong file.
+    """
     path = probabilities_path(dataset, name)
     if not path.exists():
         raise UserError(
@@ -61,12 +63,16 @@ def read_probabilities(dataset: PairsDataset, name: str) -> np.ndarray:
 
 
 def hard_targets(labels: np.ndarray) -> np.ndarray:
-    """Targets float32 [N, 2] of labels int [N]: (1, 0), (0, 1), and (1/2, 1/2) for ties and unknown ones."""
+    """Targets float32 [N, 2] of labels int [N]: (1, 0), (0, 1), and (1/2, 1/2) for ties and unknown
+    ones.
+    """
     return np.array([[1, 0], [0, 1], [0.5, 0.5], [0.5, 0.5]], np.float32)[labels]
 
 
 def soft_targets(probabilities: np.ndarray) -> np.ndarray:
-    """Targets float32 [N, 2] of probabilities [N, 3]: half of a tie's probability goes to each side."""
+    """Targets float32 [N, 2] of probabilities [N, 3]: half of a tie's probability goes to each
+    side.
+    """
     return (probabilities[:, :2] + probabilities[:, 2:] / 2).astype(np.float32)
 
 
@@ -81,8 +87,9 @@ def read_targets(
 ) -> PairTargets:
     """Averages annotations to targets, over the judges that label a pair.
 
-    The loss uses `targets` and `weights`. Accuracies, `ties='drop'`, the pairs that count as labelled and the advised threshold use `labels`:
-    those of a single judge, or the sides that the average of several prefers.
+    The loss uses `targets` and `weights`. Accuracies, `ties='drop'`, the pairs that count as
+    labelled and the advised threshold use `labels`: those of a single judge, or the sides that the
+    average of several prefers.
 
     Args:
       names: annotations to use, at least one.
@@ -92,7 +99,8 @@ def read_targets(
       ties: 'half' trains towards equal rewards, 'drop' leaves ties out of the loss.
       annotator_weights: weight of each judge; equal by default.
 
-    Raises UserError: an annotation or its probabilities are missing or damaged, or nothing is labelled.
+    Raises UserError: an annotation or its probabilities are missing or damaged, or nothing is
+    labelled.
     """
     # Sums over the judges that label a pair: of their weights, and of weight times confidence.
     judge_weight = np.zeros(dataset.num_pairs)
@@ -137,7 +145,9 @@ def read_targets(
 
 
 def _labels_of(targets: np.ndarray, is_labelled: np.ndarray) -> np.ndarray:
-    """The side that the average of several judges prefers, TIE where the sides are equal but for rounding."""
+    """The side that the average of several judges prefers, TIE where the sides are equal but for
+    rounding.
+    """
     difference = targets[:, 0] - targets[:, 1]
     labels = np.where(np.abs(difference) < 1e-6, TIE, np.where(difference > 0, FIRST, SECOND))
     return np.where(is_labelled, labels, UNKNOWN)

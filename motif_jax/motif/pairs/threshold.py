@@ -1,4 +1,6 @@
-"""Recommends a threshold of the reward above the texts that the judge labelled as ties or prefers nothing to."""
+"""Recommends a threshold of the reward above the texts that the judge labelled as ties or prefers
+nothing to.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ QUANTILE = "quantile"
 MAX_PAID = 0.5
 # Texts that a line names at most.
 NAMED = 5
-# How far the recommended threshold lies above unrewarded texts, in standard deviations of the reward.
+# How far the recommended threshold lies above unrewarded texts, in standard deviations of the
+# reward.
 _MARGIN = 0.05
-# Share of the ties' steps up to the ties' edge; not all, since the reward of a rare text may be anything.
+# Share of the ties' steps up to the ties' edge; not all, since the reward of a rare text may be
+# anything.
 _TIES_SHARE = 0.99
 
 
@@ -30,10 +34,12 @@ def advise(
     levels: np.ndarray,
     standing: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """The share of steps that each threshold rewards, and a threshold that rewards neither ties nor texts below silence.
+    """The share of steps that each threshold rewards, and a threshold that rewards neither ties nor
+    texts below silence.
 
     Args:
-      normalised, steps: float [M] and int [M], normalised reward of each distinct message, and steps that show it.
+      normalised, steps: float [M] and int [M], normalised reward of each distinct message, and
+          steps that show it.
       tied, empty: bool [M], `Outcomes.tied`, and whether the message is empty.
       levels: float [Q], the thresholds of the quantile table.
       standing: int8 [M], `outcomes.standing`; None where nothing is known of it.
@@ -43,8 +49,9 @@ def advise(
         paid_shares: the share of rewarded steps for each level.
         lump_share: the share of the steps that show ties.
         lump_edge: the normalised reward up to which 99 % of those steps lie; None without ties.
-        threshold: above the edge of the ties and above the empty text. It is raised above texts that do not beat the empty text in the
-          labels, but never so far that a text which beats it loses its reward. None where there is nothing to lie above.
+        threshold: above the edge of the ties and above the empty text. It is raised above texts
+          that do not beat the empty text in the labels, but never so far that a text which beats it
+          loses its reward. None where there is nothing to lie above.
         paid_share: the share of steps above the threshold.
     """
     total = max(1, int(steps.sum()))
@@ -76,11 +83,15 @@ def advise(
 def _above_worthless(
     threshold: float | None, normalised: np.ndarray, standing: np.ndarray, has_text: np.ndarray
 ) -> float | None:
-    """A threshold above texts that do not beat silence, as far as no text that does would lose its reward."""
+    """A threshold above texts that do not beat silence, as far as no text that does would lose its
+    reward.
+    """
     lowest = -np.inf if threshold is None else threshold
     worthy = normalised[(standing == ABOVE) & (normalised > lowest)]
     limit = float(worthy.min()) if worthy.size else np.inf
-    worthless = normalised[(standing == BELOW) & has_text & (normalised > lowest) & (normalised < limit)]
+    worthless = normalised[
+        (standing == BELOW) & has_text & (normalised > lowest) & (normalised < limit)
+    ]
     if not worthless.size:
         return threshold
     highest = float(worthless.max())
@@ -93,8 +104,8 @@ def without_a_win(
 ) -> np.ndarray:
     """Texts above a threshold that do not beat silence in the labels, or were not compared with it.
 
-    Returns their indices int64, the largest reward first. Arguments as in `advise`; `has_text`: bool [M], False for the empty
-    message.
+    Returns their indices int64, the largest reward first. Arguments as in `advise`; `has_text`:
+    bool [M], False for the empty message.
     """
     if threshold is None:
         return np.empty(0, np.int64)
@@ -103,7 +114,9 @@ def without_a_win(
 
 
 def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
-    """Lines of text: the share of the dataset's steps that `quantile` rewards, the advice, warnings; '' without advice."""
+    """Lines of text: the share of the dataset's steps that `quantile` rewards, the advice,
+    warnings; '' without advice.
+    """
     advice = statistics.get("advice")
     if not advice or quantile is None:
         return ""
@@ -131,12 +144,16 @@ def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
 
 
 def falls_back(advice: Mapping[str, Any]) -> bool:
-    """Whether the advised threshold pays too many steps to mean anything, as where a judge puts only silence last."""
+    """Whether the advised threshold pays too many steps to mean anything, as where a judge puts
+    only silence last.
+    """
     return advice.get("threshold") is not None and (advice.get("paid_share") or 0.0) > MAX_PAID
 
 
 def _paid_without_win(advice: Mapping[str, Any]) -> str:
-    """A warning about texts that the advised threshold pays without a win over silence; '' without any."""
+    """A warning about texts that the advised threshold pays without a win over silence; '' without
+    any.
+    """
     texts = advice.get("paid_without_win", [])
     if not texts:
         return ""

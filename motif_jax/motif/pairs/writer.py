@@ -19,7 +19,9 @@ PARTS = ("data", "info", "preference", "annotations")
 
 
 def check_folder(folder: str | Path, staging: str | Path | None = None) -> None:
-    """Rejects a folder with a complete or partial dataset, unless a killed writer left it (`staging`, by default .staging)."""
+    """Rejects a folder with a complete or partial dataset, unless a killed writer left it
+    (`staging`, by default .staging).
+    """
     folder = Path(folder)
     if (folder / layout.META).exists():
         raise UserError(f"{folder} already holds a dataset: choose another folder")
@@ -33,12 +35,16 @@ def check_folder(folder: str | Path, staging: str | Path | None = None) -> None:
 class PairsWriter:
     """Arrays of known size, filled in any order and moved into place by `commit`.
 
-    A writer clears the remains of a killed one with the same `staging`. dataset.json is written last and marks the dataset as
-    complete.
+    A writer clears the remains of a killed one with the same `staging`. dataset.json is written
+    last and marks the dataset as complete.
     """
 
-    def __init__(self, folder: str | Path, num_pairs: int, staging: str | Path | None = None) -> None:
-        """Prepares to write `num_pairs` pairs; `staging` has to be on the file system of `folder`. Raises as `check_folder`."""
+    def __init__(
+        self, folder: str | Path, num_pairs: int, staging: str | Path | None = None
+    ) -> None:
+        """Prepares to write `num_pairs` pairs; `staging` has to be on the file system of `folder`.
+        Raises as `check_folder`.
+        """
         self._folder = Path(folder)
         self._num_pairs = num_pairs
         check_folder(folder, staging)
@@ -65,7 +71,9 @@ class PairsWriter:
         return self._arrays[name]
 
     def add(self, name: str, array: np.ndarray) -> None:
-        """Writes an array outside the pairs, such as 'preference/NAME', which `commit` moves too."""
+        """Writes an array outside the pairs, such as 'preference/NAME', which `commit` moves
+        too.
+        """
         atomic_save_npy(self._build / f"{name}.npy", array)
 
     def add_json(self, name: str, value: Any) -> None:
@@ -82,15 +90,18 @@ class PairsWriter:
             shutil.rmtree(self._build)
 
     def commit(self, meta: Mapping[str, Any]) -> str:
-        """Moves the arrays into the dataset folder, writes dataset.json, and returns the content hash.
+        """Moves the arrays into the dataset folder, writes dataset.json, and returns the content
+        hash.
 
-        dataset.json gets `meta`, `num_pairs`, `arrays` (shape, dtype), `digests` and `content_hash`. Raises UserError: a number
-        is not finite.
+        dataset.json gets `meta`, `num_pairs`, `arrays` (shape, dtype), `digests` and
+        `content_hash`. Raises UserError: a number is not finite.
         """
         for name, array in self._arrays.items():
             pair = layout.first_not_finite(array)
             if pair is not None:
-                raise UserError(f"{name} of pair {pair} is not finite: a dataset holds finite numbers only")
+                raise UserError(
+                    f"{name} of pair {pair} is not finite: a dataset holds finite numbers only"
+                )
 
         digests = self.digests()
         layouts = {}
@@ -111,7 +122,9 @@ class PairsWriter:
         content_hash = layout.combine_digests(digests)
         facts = {"num_pairs": self._num_pairs, "arrays": layouts, "digests": digests}
         # Last: a dataset without it is incomplete.
-        atomic_write_json(self._folder / layout.META, {**meta, **facts, "content_hash": content_hash})
+        atomic_write_json(
+            self._folder / layout.META, {**meta, **facts, "content_hash": content_hash}
+        )
         if self._removes_staging:
             self._staging.rmdir()
         return content_hash
@@ -123,9 +136,11 @@ def write_pairs(
     info: Mapping[str, np.ndarray] = {},
     meta: Mapping[str, Any] = {},
 ) -> str:
-    """Writes arrays `data` [pairs, 2, length, ...] and `info` [pairs, 2] as a dataset, and returns its content hash.
+    """Writes arrays `data` [pairs, 2, length, ...] and `info` [pairs, 2] as a dataset, and returns
+    its content hash.
 
-    Raises UserError: an array has another shape or dtype than its name and the others ask for; `folder` holds a dataset already.
+    Raises UserError: an array has another shape or dtype than its name and the others ask for;
+    `folder` holds a dataset already.
     """
     _check_shapes(data, info)
     groups = {f"data/{name}": array for name, array in data.items()}
@@ -150,4 +165,6 @@ def _check_shapes(data: Mapping[str, np.ndarray], info: Mapping[str, np.ndarray]
         layout.check_steps(name, f"data/{name}", other)
     for name, other in info.items():
         if other.shape != array.shape[:2]:
-            raise UserError(f"info/{name}: shape {other.shape}, expected {array.shape[:2]}: pairs, 2")
+            raise UserError(
+                f"info/{name}: shape {other.shape}, expected {array.shape[:2]}: pairs, 2"
+            )

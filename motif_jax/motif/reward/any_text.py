@@ -11,7 +11,8 @@ from motif_jax.rl.intrinsic import RewardSetup
 class AnyTextReward(FrozenTextReward):
     """Kind 'any_text': 1 for every text but the empty one.
 
-    With `reward.count_exponent` it pays for texts that are new in an episode, as a count-based bonus does.
+    With `reward.count_exponent` it pays for texts that are new in an episode, as a count-based
+    bonus does.
     """
 
     description = "1 for every text but the empty one"

@@ -25,7 +25,9 @@ class RewardNetworkSizes:
 
     message: str = one_of(("lt_cnn", "lt_cnn_small", "none"), "encoder of the message")
     status: bool = plain_key(False, "also reads the status line")
-    crop: bool = plain_key(False, "also reads a window of the map around the hero (needs the status)")
+    crop: bool = plain_key(
+        False, "also reads a window of the map around the hero (needs the status)"
+    )
     glyphs: bool = plain_key(False, "also reads the whole map")
     hidden_dim: int = plain_key(
         512, "size of the hidden layers; the first has half of it", minimum=2, maximum=schema.SIZE
@@ -44,7 +46,9 @@ class LabelUse:
     smoothing: float = fraction(0.0, "share of every target that is moved to one half each")
     confidence: str = one_of(("none", "probability"), "weighs pairs by the annotator's probability")
     ties: str = one_of(("half", "drop"), "'drop' leaves ties out of the loss")
-    annotator_weights: str = plain_key("", "one number an annotator, such as '2,1'; empty: all count alike")
+    annotator_weights: str = plain_key(
+        "", "one number an annotator, such as '2,1'; empty: all count alike"
+    )
 
 
 @section_class
@@ -59,7 +63,9 @@ class Ensemble:
 
 @section_class
 class LeastSteps:
-    """Optimiser steps that a small dataset gets at least: an epoch then passes over the pairs several times."""
+    """Optimiser steps that a small dataset gets at least: an epoch then passes over the pairs
+    several times.
+    """
 
     per_text: float = non_negative(
         0.0, "optimiser steps for each distinct message at least; 0: one pass an epoch"
@@ -75,7 +81,9 @@ class RewardCompat:
 
     running_statistics: bool = quirk("mean and variance are merged batch by batch from a prior")
     quantile_two_decimals: bool = QUANTILE_TWO_DECIMALS
-    glyph_crop_centre: bool = quirk("the glyph crop sits at the map's top left and blends glyph numbers")
+    glyph_crop_centre: bool = quirk(
+        "the glyph crop sits at the map's top left and blends glyph numbers"
+    )
 
 
 @section_class
@@ -85,7 +93,8 @@ class RewardConfig(DatasetConfig):
     seed: int = sections.seed(777, maximum=2**32 - 1)
     dataset_dir: str | None = plain_key(None, "folder of a pairs dataset")
     annotator: str | None = plain_key(
-        None, "names of label files that annotate wrote (not the kind of judge), with commas between"
+        None,
+        "names of label files that annotate wrote (not the kind of judge), with commas between",
     )
     batch_size: int = sections.batch_size_key(1024, "number of pairs in a batch")
     epochs: int = non_negative(10, "number of epochs over the pairs")

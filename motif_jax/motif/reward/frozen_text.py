@@ -12,7 +12,9 @@ from motif_jax.rl.message_table import MessageTable, Values
 
 
 class FrozenTextReward(RewardKind):
-    """A reward that is a function `value` of a text's bytes, computed once for each distinct text."""
+    """A reward that is a function `value` of a text's bytes, computed once for each distinct
+    text.
+    """
 
     reads_dir = False
 
@@ -39,7 +41,9 @@ class FrozenTextReward(RewardKind):
 
     def _compute(self, params: None, texts: np.ndarray) -> np.ndarray:
         """Rewards float32 [N] of texts uint8 [N, L]."""
-        return np.array([self.value(row.tobytes().replace(b"\0", b"")) for row in texts], np.float32)
+        return np.array(
+            [self.value(row.tobytes().replace(b"\0", b"")) for row in texts], np.float32
+        )
 
     def lookup(self, texts: np.ndarray) -> Values:
         return self._table.lookup(texts)

@@ -1,6 +1,7 @@
 """Runs of agents whose reward was learned while they played, as folders of a reward.
 
-What reads them lies with the method that writes them, and is imported where such a folder or file is opened.
+What reads them lies with the method that writes them, and is imported where such a folder or file
+is opened.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ def reader() -> Any:
 
 
 def reader_of(config: Mapping[str, Any]) -> Any | None:
-    """`reader()` for the config of a training of an agent that learned its reward, None for another run's."""
+    """`reader()` for the config of a training of an agent that learned its reward, None for another
+    run's.
+    """
     if config.get("stage") != "train_agent":
         return None
     return reader() if reader().wrote(config) else None

@@ -25,12 +25,16 @@ from motif_jax.rl.message_table import MessageTable, Values
 
 
 class MotifReward(RewardKind):
-    """Kind 'motif': evaluation `step` of the run in `dir`, normalised and thresholded as `normalise` and `quantile` say.
+    """Kind 'motif': evaluation `step` of the run in `dir`, normalised and thresholded as
+    `normalise` and `quantile` say.
 
-    Without `dir` there is no intrinsic reward. `table` is that of `lookup`; None where `in_step` is used.
+    Without `dir` there is no intrinsic reward. `table` is that of `lookup`; None where `in_step` is
+    used.
     """
 
-    def __init__(self, trained: RewardModel, normalisation: Normalisation, setup: RewardSetup) -> None:
+    def __init__(
+        self, trained: RewardModel, normalisation: Normalisation, setup: RewardSetup
+    ) -> None:
         self._trained = trained
         self._normalisation = normalisation
         self.description = _description(trained, normalisation, setup.config)
@@ -47,7 +51,8 @@ class MotifReward(RewardKind):
             self.table = MessageTable(self._of_texts, params, trained.step)
             return
 
-        # A reward of whole observations seldom meets one twice: it is computed in the update, without a table.
+        # A reward of whole observations seldom meets one twice: it is computed in the update,
+        # without a table.
         self.fields = trained.network.architecture.fields
         missing = [name for name in self.fields if name not in spec.observation]
         if missing:
@@ -60,7 +65,9 @@ class MotifReward(RewardKind):
 
     @classmethod
     def check(cls, config: AgentReward) -> None:
-        """Reads the evaluation that `step` means, so that a missing one is reported before a run folder is made."""
+        """Reads the evaluation that `step` means, so that a missing one is reported before a run
+        folder is made.
+        """
         if config.dir:
             check_place(config.dir, "reward.dir")
             open_reward(config.dir, config.step).normalisation(
@@ -74,7 +81,9 @@ class MotifReward(RewardKind):
 
     @classmethod
     def required_fields(cls, config: AgentReward) -> tuple[str, ...]:
-        """Observation fields that the reward reads, the text as 'message'; of a run folder it reads only config.json."""
+        """Observation fields that the reward reads, the text as 'message'; of a run folder it reads
+        only config.json.
+        """
         if not config.dir:
             return ()
         if Path(config.dir).suffix == FILE_SUFFIX:
@@ -135,15 +144,18 @@ class MotifReward(RewardKind):
         """Paid rewards float32 [T, B] of observations [T, B, ...]."""
         chex.assert_equal_shape_prefix([observation[name] for name in self.fields], 2)
         leading = observation[self.fields[0]].shape[:2]
-        rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
+        rows = {
+            name: observation[name].reshape(-1, *observation[name].shape[2:])
+            for name in self.fields
+        }
         values = self._normalisation(self._trained.raw(params, rows))
         return jax.lax.stop_gradient(jnp.reshape(values, leading))
 
 
 def _description(trained: RewardModel, normalisation: Normalisation, config: AgentReward) -> str:
     """Which evaluation pays above which threshold, for the first line of a training."""
-    # A reward that was learned online is read from a checkpoint of the agent's run, and has its own threshold, which is not
-    # a quantile.
+    # A reward that was learned online is read from a checkpoint of the agent's run, and has its own
+    # threshold, which is not a quantile.
     moment = "checkpoint" if trained.learned_online else "evaluation"
     limit = "no threshold"
     if normalisation.threshold is not None:

@@ -15,11 +15,13 @@ QUANTILE_LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 
 @dataclasses.dataclass(frozen=True)
 class Normalisation:
-    """Mean and variance of the raw reward over all training messages with multiplicity, and the threshold.
+    """Mean and variance of the raw reward over all training messages with multiplicity, and the
+    threshold.
 
     Attributes:
       variance: where it is 0 the rewards are only centred.
-      threshold: normalised rewards that are not strictly above it count as 0; None for no threshold.
+      threshold: normalised rewards that are not strictly above it count as 0; None for no
+          threshold.
       enabled: False leaves the raw reward as it is, before the threshold.
 
     Raises ValueError: a number is not finite, or the variance is negative.

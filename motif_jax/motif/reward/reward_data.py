@@ -1,4 +1,6 @@
-"""The data of a reward training: distinct messages, targets, split, and the batches of every epoch."""
+"""The data of a reward training: distinct messages, targets, split, and the batches of every
+epoch.
+"""
 
 from __future__ import annotations
 
@@ -61,17 +63,23 @@ class RewardData:
         return np.bincount(self.ids[self.train].reshape(-1), minlength=len(self.messages))
 
     def unseen(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which validation pairs have only (first), or any (second), messages absent from training: bool [V] each."""
+        """Which validation pairs have only (first), or any (second), messages absent from training:
+        bool [V] each.
+        """
         new = (self.counts == 0)[self.ids[self.validation].reshape(len(self.validation), -1)]
         return new.all(axis=1), new.any(axis=1)
 
     def rows(self, pairs: np.ndarray) -> dict[str, np.ndarray]:
         """The other observation fields of `pairs` [...]: name -> [..., 2, L, ...]."""
-        return {name: self.dataset.data[name][pairs].astype(_ROW_ARRAYS[name]) for name in self.fields}
+        return {
+            name: self.dataset.data[name][pairs].astype(_ROW_ARRAYS[name]) for name in self.fields
+        }
 
 
 def open_dataset(config: RewardConfig, architecture: RewardArchitecture) -> PairsDataset:
-    """Opens the dataset with all arrays that the model reads; UserError if it lacks an array or an annotation."""
+    """Opens the dataset with all arrays that the model reads; UserError if it lacks an array or an
+    annotation.
+    """
     dataset = PairsDataset.open(config.dataset_dir or "", need=architecture.fields)
     names = checks.listed(config.annotator or "")
     if not names or set(names) - set(dataset.preference_names()):
@@ -85,7 +93,9 @@ def open_dataset(config: RewardConfig, architecture: RewardArchitecture) -> Pair
 
 
 def load(config: RewardConfig) -> RewardData:
-    """Reads the dataset and labels that `config` names; UserError if too few pairs are labelled, or an array was changed."""
+    """Reads the dataset and labels that `config` names; UserError if too few pairs are labelled, or
+    an array was changed.
+    """
     architecture = architecture_of(config)
     dataset = open_dataset(config, architecture)
     targets = read_targets(
@@ -95,7 +105,9 @@ def load(config: RewardConfig) -> RewardData:
         smoothing=config.labels.smoothing,
         confidence=config.labels.confidence,
         ties=config.labels.ties,
-        annotator_weights=[float(weight) for weight in checks.listed(config.labels.annotator_weights)],
+        annotator_weights=[
+            float(weight) for weight in checks.listed(config.labels.annotator_weights)
+        ],
     )
 
     labelled = targets.known
@@ -125,18 +137,26 @@ def load(config: RewardConfig) -> RewardData:
     )
 
 
-def _digests(dataset: PairsDataset, fields: tuple[str, ...], targets: PairTargets) -> dict[str, str]:
+def _digests(
+    dataset: PairsDataset, fields: tuple[str, ...], targets: PairTargets
+) -> dict[str, str]:
     # Raises UserError for a dataset that was changed after it was written.
     dataset.content_hash()
     arrays = {f"data/{name}": dataset.data[name] for name in fields}
     if "score" in dataset.info:
         arrays["info/score"] = dataset.info["score"]
-    arrays |= {"labels": targets.labels, "targets": targets.targets, "weights of pairs": targets.weights}
+    arrays |= {
+        "labels": targets.labels,
+        "targets": targets.targets,
+        "weights of pairs": targets.weights,
+    }
     return {name: layout.array_digest(array) for name, array in arrays.items()}
 
 
 def _score_labels(dataset: PairsDataset) -> np.ndarray | None:
-    """The labels int8 [pairs] that prefer the higher game score; None where the dataset has no scores."""
+    """The labels int8 [pairs] that prefer the higher game score; None where the dataset has no
+    scores.
+    """
     if "score" not in dataset.info:
         return None
     score = np.asarray(dataset.info["score"], np.float64)
@@ -145,16 +165,19 @@ def _score_labels(dataset: PairsDataset) -> np.ndarray | None:
 
 
 def passes(config: RewardConfig, num_messages: int, steps_per_pass: int) -> int:
-    """Passes over the pairs in an epoch, so that a training has the steps that `least_steps` asks for."""
+    """Passes over the pairs in an epoch, so that a training has the steps that `least_steps` asks
+    for.
+    """
     required_steps = min(config.least_steps.per_text * num_messages, config.least_steps.most)
     return max(1, math.ceil(required_steps / max(1, config.epochs * steps_per_pass)))
 
 
 class BatchPlan:
-    """The order of the training pairs in `config.epochs` epochs, and the batches, which are split over `devices`.
+    """The order of the training pairs in `config.epochs` epochs, and the batches, which are split
+    over `devices`.
 
-    The order of an epoch depends on the seed and its number alone. All batches of a run have the same shapes:
-    the list of distinct messages is padded to the longest of any batch.
+    The order of an epoch depends on the seed and its number alone. All batches of a run have the
+    same shapes: the list of distinct messages is padded to the longest of any batch.
     """
 
     def __init__(self, data: RewardData, config: RewardConfig, devices: int) -> None:
@@ -172,8 +195,9 @@ class BatchPlan:
         # The epoch whose order is cached, and that order.
         self._cached_epoch = -1
         self._cached_order = np.empty((0, 0), np.int64)
-        # Each member counts each pair so often as it would be in a bootstrap sample of a large dataset (Poisson with mean 1).
-        # The sample depends on the member and the pair, not on the epoch.
+        # Each member counts each pair so often as it would be in a bootstrap sample of a large
+        # dataset (Poisson with mean 1). The sample depends on the member and the pair, not on the
+        # epoch.
         self._draws: list[np.ndarray] = []
         if config.ensemble.bootstrap:
             for member in range(config.ensemble.members):
@@ -189,7 +213,9 @@ class BatchPlan:
         return np.concatenate(orders)
 
     def _bucket(self) -> int:
-        """The width of the list of distinct messages: the longest of any device's part of any batch, to a multiple of 16."""
+        """The width of the list of distinct messages: the longest of any device's part of any
+        batch, to a multiple of 16.
+        """
         part_size = self.batch_size // self._devices
         longest = 1
         for epoch in range(self._config.epochs):
@@ -212,7 +238,9 @@ class BatchPlan:
         return self.make(pairs, self._member_weights(pairs))
 
     def _member_weights(self, pairs: np.ndarray) -> np.ndarray:
-        """Weights float32 [steps, members, B]; with bootstrap each member sees its own sample of the pairs."""
+        """Weights float32 [steps, members, B]; with bootstrap each member sees its own sample of
+        the pairs.
+        """
         weights = np.where(pairs >= 0, self._data.targets.weights[np.maximum(pairs, 0)], 0)
         weights = np.repeat(weights[:, None], self._config.ensemble.members, axis=1)
         if self._draws:
@@ -220,17 +248,22 @@ class BatchPlan:
             weights = weights * np.stack(samples, axis=1)
         return weights.astype(np.float32)
 
-    def make(self, pairs: np.ndarray, weights: np.ndarray, bucket: int | None = None) -> PreferenceBatch:
-        """The batches of `pairs` int64 [steps, B] (-1 for none), with the parts of the devices side by side.
+    def make(
+        self, pairs: np.ndarray, weights: np.ndarray, bucket: int | None = None
+    ) -> PreferenceBatch:
+        """The batches of `pairs` int64 [steps, B] (-1 for none), with the parts of the devices side
+        by side.
 
         Returns:
-          Leaves [steps, devices * bucket] (unique), [steps, members, B] (weights), [steps, B, ...] (others); see `axes`.
+          Leaves [steps, devices * bucket] (unique), [steps, members, B] (weights), [steps, B, ...]
+          (others); see `axes`.
         """
         data = self._data
         bucket = bucket or self.bucket
         steps, size = pairs.shape
         part_size = size // self._devices
-        # Padding has the content of pair 0, with weight 0 and the label of a tie, which no metric counts.
+        # Padding has the content of pair 0, with weight 0 and the label of a tie, which no metric
+        # counts.
         filled = np.maximum(pairs, 0)
         unique = np.zeros((steps, self._devices, bucket), np.int32)
         inverse = np.zeros((steps, size, 2, data.dataset.length), np.int32)

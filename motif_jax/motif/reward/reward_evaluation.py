@@ -23,7 +23,9 @@ def cross_entropy(rewards: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 
 def accuracy(rewards: np.ndarray, labels: np.ndarray) -> tuple[float, int]:
-    """Share of the pairs without ties whose order by `rewards` [N, 2] is that of `labels` [N], and their number."""
+    """Share of the pairs without ties whose order by `rewards` [N, 2] is that of `labels` [N], and
+    their number.
+    """
     counted = labels < TIE
     is_correct = rewards.argmax(axis=1)[counted] == labels[counted]
     share = float(is_correct.mean()) if is_correct.size else float("nan")
@@ -31,7 +33,9 @@ def accuracy(rewards: np.ndarray, labels: np.ndarray) -> tuple[float, int]:
 
 
 def mean_over_batches(values: np.ndarray, counted: np.ndarray, size: int) -> float:
-    """The published mean: the mean over batches of `size` of the mean over their counted entries."""
+    """The published mean: the mean over batches of `size` of the mean over their counted
+    entries.
+    """
     means = []
     for start in range(0, len(values), size):
         batch = slice(start, start + size)
@@ -42,11 +46,13 @@ def mean_over_batches(values: np.ndarray, counted: np.ndarray, size: int) -> flo
 
 
 def calibration(rewards: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """Expected calibration error of rewards [N, 2] for labels int [N] without ties (Guo et al. 2017).
+    """Expected calibration error of rewards [N, 2] for labels int [N] without ties (Guo et al.
+    2017).
 
     Returns:
-      `error`, the mean of |accuracy - confidence| of equal bins of the confidence in [1/2, 1], weighted by pairs; and `bins`:
-      rows of mean confidence, accuracy and number of pairs, without empty bins.
+      `error`, the mean of |accuracy - confidence| of equal bins of the confidence in [1/2, 1],
+      weighted by pairs; and `bins`: rows of mean confidence, accuracy and number of pairs, without
+      empty bins.
     """
     counted = labels < TIE
     difference = (rewards[counted, 0] - rewards[counted, 1]).astype(np.float64)
@@ -62,7 +68,11 @@ def calibration(rewards: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
             mean_confidence = float(confidence[members].mean())
             bin_accuracy = float(is_correct[members].mean())
             rows.append(
-                {"confidence": mean_confidence, "accuracy": bin_accuracy, "pairs": int(members.sum())}
+                {
+                    "confidence": mean_confidence,
+                    "accuracy": bin_accuracy,
+                    "pairs": int(members.sum()),
+                }
             )
             error += abs(mean_confidence - bin_accuracy) * members.mean()
     return {"error": float(error) if rows else float("nan"), "bins": rows}
@@ -73,13 +83,15 @@ def reward_statistics(
 ) -> dict[str, Any]:
     """Mean, variance and quantiles of a model's reward over the training part, as JSON.
 
-    The quantiles are of the normalised rewards of the distinct training messages, or of all training steps where the model
-    reads more. `disagreement` is the mean standard deviation over the members' normalised rewards.
+    The quantiles are of the normalised rewards of the distinct training messages, or of all
+    training steps where the model reads more. `disagreement` is the mean standard deviation over
+    the members' normalised rewards.
 
     Args:
       member_rewards: raw rewards of each member: float32 [members, M] of the distinct messages if
         `message_only`, else [members, pairs, 2, L].
-      running: compat.running_statistics: merge mean and variance batch by batch of `batch_size` pairs.
+      running: compat.running_statistics: merge mean and variance batch by batch of `batch_size`
+          pairs.
     """
     # Rewards [members, N] over the training part, and how often each occurs there.
     counts = data.counts
@@ -130,11 +142,17 @@ def reward_statistics(
 
 
 def _advice(
-    rewards: np.ndarray, mean: float, variance: float, training_rewards: np.ndarray, data: RewardData
+    rewards: np.ndarray,
+    mean: float,
+    variance: float,
+    training_rewards: np.ndarray,
+    data: RewardData,
 ) -> dict[str, Any]:
-    """The advice on thresholds from all labels, and the texts that speak against it or against the training.
+    """The advice on thresholds from all labels, and the texts that speak against it or against the
+    training.
 
-    `rewards` are float32 [M], raw, of all messages; `training_rewards` the normalised ones of the training messages.
+    `rewards` are float32 [M], raw, of all messages; `training_rewards` the normalised ones of the
+    training messages.
     """
     labels = data.targets.labels
     empty = np.logical_not(data.messages.any(axis=1))
@@ -177,12 +195,14 @@ def _advice(
 
 
 def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> dict[str, Any]:
-    """Losses and accuracies of pairs, from the rewards float32 [pairs, 2] of all sub-sequences of the dataset.
+    """Losses and accuracies of pairs, from the rewards float32 [pairs, 2] of all sub-sequences of
+    the dataset.
 
     Returns:
-      Numbers by name. `NAME_pairs` is the number of pairs that NAME is a mean of (accuracies and calibration: without
-      ties); a mean of no pairs is NaN. Losses are of targets without label smoothing, so that runs with different
-      smoothing can be compared. `csv_*` are the published means over batches of `batch_size`.
+      Numbers by name. `NAME_pairs` is the number of pairs that NAME is a mean of (accuracies and
+      calibration: without ties); a mean of no pairs is NaN. Losses are of targets without label
+      smoothing, so that runs with different smoothing can be compared. `csv_*` are the published
+      means over batches of `batch_size`.
     """
     labels = data.targets.labels
     weights = data.targets.weights
@@ -199,7 +219,11 @@ def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> di
     for name, pairs in groups.items():
         losses = cross_entropy(rewards[pairs], data.targets.unsmoothed[pairs])
         pair_weights = weights[pairs].astype(np.float64)
-        mean_loss = float((losses * pair_weights).sum() / pair_weights.sum()) if pairs.size else float("nan")
+        mean_loss = (
+            float((losses * pair_weights).sum() / pair_weights.sum())
+            if pairs.size
+            else float("nan")
+        )
         share, number = accuracy(rewards[pairs], labels[pairs])
         metrics[f"{name}/loss"] = mean_loss
         metrics[f"{name}/accuracy"] = share

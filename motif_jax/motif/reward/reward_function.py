@@ -14,7 +14,12 @@ from motif_jax.core import config as checks
 from motif_jax.core import hub, text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.motif.reward.normalisation import Normalisation
-from motif_jax.motif.reward.reward_model import PUBLISHED_QUANTILE, RewardModel, pad_messages, read_run
+from motif_jax.motif.reward.reward_model import (
+    PUBLISHED_QUANTILE,
+    RewardModel,
+    pad_messages,
+    read_run,
+)
 from motif_jax.motif.reward.safetensors_file import read_safetensors
 from motif_jax.motif.reward.training_texts import is_known, read_training_texts
 from motif_jax.rl.message_table import MessageTable
@@ -28,7 +33,9 @@ FILE_SUFFIX = ".safetensors"
 
 
 class RewardFunction:
-    """Rewards of messages under a trained model that reads the message alone. A message is computed once, then looked up."""
+    """Rewards of messages under a trained model that reads the message alone. A message is computed
+    once, then looked up.
+    """
 
     def __init__(self, trained: RewardModel) -> None:
         trained.require_message_only()
@@ -38,12 +45,13 @@ class RewardFunction:
         self._normalisation = functools.lru_cache(maxsize=32)(trained.normalisation)
 
     def __call__(self, messages: Messages) -> np.ndarray:
-        """Normalised rewards float32 [...], one number for each message, without axes for a single one.
+        """Normalised rewards float32 [...], one number for each message, without axes for a single
+        one.
 
         Args:
-          messages: one text as bytes, str or an array [L] of integers from 0 to 255, or several: a sequence of
-            them or an array [..., L]. Arrays may be numpy's, jax's or any that numpy can read. Texts have at
-            most 256 bytes; str is encoded as UTF-8.
+          messages: one text as bytes, str or an array [L] of integers from 0 to 255, or several: a
+            sequence of them or an array [..., L]. Arrays may be numpy's, jax's or any that numpy
+            can read. Texts have at most 256 bytes; str is encoded as UTF-8.
 
         Raises UserError: `messages` is none of these, or a message is longer than 256 bytes.
         """
@@ -60,7 +68,8 @@ class RewardFunction:
         quantile: float | str | None = PUBLISHED_QUANTILE,
         fallback: float | None = PUBLISHED_QUANTILE,
     ) -> np.ndarray:
-        """The reward of an agent: normalised, and 0 unless strictly above the threshold of the quantile or of 'auto'.
+        """The reward of an agent: normalised, and 0 unless strictly above the threshold of the
+        quantile or of 'auto'.
 
         `fallback` is the quantile where 'auto' would pay more than half of the training's steps.
         """
@@ -74,14 +83,17 @@ class RewardFunction:
         two_decimals: bool | None = None,
         fallback: float | None = PUBLISHED_QUANTILE,
     ) -> Normalisation:
-        """The statistics with a threshold, see `RewardModel.normalisation`; made once for the same arguments."""
+        """The statistics with a threshold, see `RewardModel.normalisation`; made once for the same
+        arguments.
+        """
         return self._normalisation(normalise, quantile, two_decimals, fallback)
 
     def known(self, messages: Messages) -> np.ndarray:
         """Whether training knew each message: bool [...], as in `__call__`.
 
-        The reward of a message that training never showed is the network's guess by its spelling. Raises UserError: as in
-        `__call__`; or the reward has no record of its training's texts, as those of the published system.
+        The reward of a message that training never showed is the network's guess by its spelling.
+        Raises UserError: as in `__call__`; or the reward has no record of its training's texts, as
+        those of the published system.
         """
         rows, shape = as_rows(messages)
         return is_known(self._training_texts, rows).reshape(shape)
@@ -91,7 +103,9 @@ class RewardFunction:
         return read_training_texts(self.trained.folder)
 
     def disagreement(self, messages: Messages) -> np.ndarray:
-        """The standard deviation of an ensemble's normalised rewards, float32 [...], as in `__call__`; UserError for a single model."""
+        """The standard deviation of an ensemble's normalised rewards, float32 [...], as in
+        `__call__`; UserError for a single model.
+        """
         if self.trained.members == 1:
             raise UserError(
                 f"{self.trained.folder} is a single model, so nothing can disagree: train with "
@@ -106,12 +120,13 @@ def load(folder: str | Path, step: int | None = None) -> RewardFunction:
     """Loads a reward as a function of messages.
 
     Args:
-      folder: run folder of train_reward, or of an agent that learned its reward while it played; or the .safetensors
-        file that export_reward writes; or hf://OWNER/NAME.
-      step: which evaluation of the run; None for the newest, or the best of a run that stops early. A file has
-        only its own.
+      folder: run folder of train_reward, or of an agent that learned its reward while it played; or
+        the .safetensors file that export_reward writes; or hf://OWNER/NAME.
+      step: which evaluation of the run; None for the newest, or the best of a run that stops early.
+        A file has only its own.
 
-    Raises UserError: there is no reward, no such evaluation, or the reward reads more than the message.
+    Raises UserError: there is no reward, no such evaluation, or the reward reads more than the
+    message.
     """
     return RewardFunction(open_reward(hub.local(folder), step))
 
@@ -124,12 +139,16 @@ def check_place(path: str, key: str) -> None:
 
 
 def open_reward(path: str | Path, step: int | None = None) -> RewardModel:
-    """Reads evaluation `step` of a reward from a run folder or a .safetensors file; UserError if there is none."""
+    """Reads evaluation `step` of a reward from a run folder or a .safetensors file; UserError if
+    there is none.
+    """
     if Path(path).suffix != FILE_SUFFIX:
         return read_run(path, step)
     trained = read_safetensors(path)
     if step is not None and step != trained.step:
-        raise UserError(f"{path} has no evaluation {step}: it holds evaluation {trained.step} of its run")
+        raise UserError(
+            f"{path} has no evaluation {step}: it holds evaluation {trained.step} of its run"
+        )
     return trained
 
 
@@ -166,7 +185,9 @@ def _of_texts(texts: Sequence[Any]) -> np.ndarray:
 
 
 def encode(text: Any) -> bytes:
-    """The bytes of one message in UTF-8, without trailing zeros; UserError if it is not a message."""
+    """The bytes of one message in UTF-8, without trailing zeros; UserError if it is not a
+    message.
+    """
     if isinstance(text, str):
         raw = text_bytes.encode(text)
     elif isinstance(text, bytes | bytearray):

@@ -24,13 +24,15 @@ from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 
-# Number of texts in every call of the network. A program of another size rounds differently: whether a text at a threshold
-# is paid would depend on the texts beside it.
+# Number of texts in every call of the network. A program of another size rounds differently:
+# whether a text at a threshold is paid would depend on the texts beside it.
 CHUNK = 32
-# Messages of at most so many bytes run in a program of that width, which is cheaper; most of NetHack's are.
+# Messages of at most so many bytes run in a program of that width, which is cheaper; most of
+# NetHack's are.
 SHORT_MESSAGE = 96
 PUBLISHED_QUANTILE = 0.5
-# Folders and evaluations whose advised threshold was replaced, so that each is reported once in a process.
+# Folders and evaluations whose advised threshold was replaced, so that each is reported once in a
+# process.
 _fallen_back: set[tuple[Path, int]] = set()
 
 
@@ -46,7 +48,8 @@ class RewardModel:
       statistics: see `reward_evaluation.reward_statistics`; the quantiles are exact.
       config: that of the run, as plain data.
       curve: JSON rows of all evaluations up to this one.
-      learned_online: whether an agent's training learned it, with a threshold of its own that is not a quantile.
+      learned_online: whether an agent's training learned it, with a threshold of its own that is
+          not a quantile.
     """
 
     folder: Path
@@ -60,7 +63,9 @@ class RewardModel:
     learned_online: ClassVar[bool] = False
 
     def header(self) -> dict[str, Any] | None:
-        """An object for the header of its file, besides parameters and statistics; None for nothing."""
+        """An object for the header of its file, besides parameters and statistics; None for
+        nothing.
+        """
         return None
 
     def normalisation(
@@ -70,13 +75,17 @@ class RewardModel:
         rounded: bool | None = None,
         fallback: float | None = PUBLISHED_QUANTILE,
     ) -> Normalisation:
-        """Statistics of this evaluation with the threshold at one of its quantiles; UserError where they have none such.
+        """Statistics of this evaluation with the threshold at one of its quantiles; UserError where
+        they have none such.
 
         Args:
           normalise: False leaves rewards raw (the threshold stays a normalised one, as published).
-          quantile: one of .05, .10 ... .95; 'auto' for the threshold advised by the labels; None for no threshold.
-          rounded: use the two-decimal number of the published quantile file; None: as the run's own compat switch.
-          fallback: the quantile where 'auto' would pay more than half of the steps, which is reported once.
+          quantile: one of .05, .10 ... .95; 'auto' for the threshold advised by the labels; None
+              for no threshold.
+          rounded: use the two-decimal number of the published quantile file; None: as the run's own
+              compat switch.
+          fallback: the quantile where 'auto' would pay more than half of the steps, which is
+              reported once.
         """
         if not np.isfinite([self.statistics["mean"], self.statistics["variance"]]).all():
             raise UserError(
@@ -93,11 +102,17 @@ class RewardModel:
                 rounded = bool(self.config.get("compat", {}).get("quantile_two_decimals", False))
             if rounded:
                 threshold = two_decimals([threshold])[0]
-        return Normalisation(self.statistics["mean"], self.statistics["variance"], threshold, normalise)
+        return Normalisation(
+            self.statistics["mean"], self.statistics["variance"], threshold, normalise
+        )
 
     def _quantile_threshold(self, quantile: float) -> float:
-        """The normalised reward at one of the quantiles of the table. Raises UserError: the table has no such level."""
-        matches = np.flatnonzero(np.isclose(self.statistics["quantile_levels"], quantile, atol=1e-9))
+        """The normalised reward at one of the quantiles of the table. Raises UserError: the table
+        has no such level.
+        """
+        matches = np.flatnonzero(
+            np.isclose(self.statistics["quantile_levels"], quantile, atol=1e-9)
+        )
         if matches.size:
             return self.statistics["quantiles"][matches[0]]
         if not self.statistics["quantiles"]:
@@ -108,7 +123,9 @@ class RewardModel:
     def applied_level(
         self, quantile: float | str | None, fallback: float | None = PUBLISHED_QUANTILE
     ) -> float | str | None:
-        """`quantile`, or `fallback` (None: the published one) in place of an 'auto' that pays more than half of the steps."""
+        """`quantile`, or `fallback` (None: the published one) in place of an 'auto' that pays more
+        than half of the steps.
+        """
         advice = self.statistics.get("advice") or {}
         if quantile != AUTO or not falls_back(advice):
             return quantile
@@ -132,11 +149,15 @@ class RewardModel:
         return float(threshold)
 
     def raw(self, params: Any, inputs: dict[str, jax.Array]) -> jax.Array:
-        """Raw rewards float32 [N] of observations [N, ...], the mean over the members of an ensemble."""
+        """Raw rewards float32 [N] of observations [N, ...], the mean over the members of an
+        ensemble.
+        """
         return jnp.mean(of_members(self.network.reward, self.members, params, inputs), axis=0)
 
     def disagreement(self, members: np.ndarray) -> np.ndarray:
-        """Standard deviation float32 [N] of the members' rewards float32 [members, N], each normalised by its own statistics."""
+        """Standard deviation float32 [N] of the members' rewards float32 [members, N], each
+        normalised by its own statistics.
+        """
         means = self.statistics["member_mean"]
         variances = self.statistics["member_variance"]
         normalised = [
@@ -156,8 +177,8 @@ class RewardModel:
     def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
         """Raw rewards float32 [members, N] of messages uint8 [N, L].
 
-        A message's value does not depend on its batch: always the same program, on the CPU where there is one unless `params`
-        lie elsewhere.
+        A message's value does not depend on its batch: always the same program, on the CPU where
+        there is one unless `params` lie elsewhere.
         """
         self.require_message_only()
         return messages_in_chunks(self.network.architecture, self.members, params, messages)
@@ -169,7 +190,9 @@ class RewardModel:
             raise UserError(f"{self.folder}: this reward reads {needed}, not the message alone")
 
     def compile_messages(self, params: Any) -> None:
-        """Compiles the programs of `of_messages`, for short and long messages, on the device where `params` lie."""
+        """Compiles the programs of `of_messages`, for short and long messages, on the device where
+        `params` lie.
+        """
         # An empty message, and one of full length.
         messages = np.zeros((2, 256), np.uint8)
         messages[1] = 1
@@ -180,7 +203,9 @@ def messages_in_chunks(
     architecture: RewardArchitecture, members: int, params: Any, messages: np.ndarray
 ) -> np.ndarray:
     """Raw rewards float32 [members, N] of messages uint8 [N, L]; see `in_chunks`."""
-    return in_chunks(functools.partial(message_program, architecture, members), params, messages, members)
+    return in_chunks(
+        functools.partial(message_program, architecture, members), params, messages, members
+    )
 
 
 def in_chunks(
@@ -189,11 +214,12 @@ def in_chunks(
     messages: np.ndarray,
     members: int,
 ) -> np.ndarray:
-    """Outputs float32 [members, N] of messages uint8 [N, L], L <= 256, each independent of the others.
+    """Outputs float32 [members, N] of messages uint8 [N, L], L <= 256, each independent of the
+    others.
 
     Args:
-      program_of: the program (params, messages uint8 [CHUNK, 256]) -> [members, CHUNK] for messages whose bytes from a length
-        on are zero (None: 256).
+      program_of: the program (params, messages uint8 [CHUNK, 256]) -> [members, CHUNK] for messages
+        whose bytes from a length on are zero (None: 256).
       params: the programs run on their device, or else on the CPU.
     """
     messages = pad_messages(messages)
@@ -217,7 +243,8 @@ def in_chunks(
 
 @functools.lru_cache(maxsize=64)
 def message_program(architecture: RewardArchitecture, members: int, length: int | None) -> Any:
-    """The program (params, messages uint8 [CHUNK, 256]) -> raw rewards float32 [members, CHUNK]; `length` as in `in_chunks`.
+    """The program (params, messages uint8 [CHUNK, 256]) -> raw rewards float32 [members, CHUNK];
+    `length` as in `in_chunks`.
 
     It is cached, so that all models of one architecture share its compilation.
     """
@@ -229,15 +256,21 @@ def message_program(architecture: RewardArchitecture, members: int, length: int 
     return jax.jit(message_rewards)
 
 
-def of_members(function: Callable[..., jax.Array], members: int, params: Any, *inputs: Any) -> jax.Array:
-    """Values [members, N] of function(params, *inputs); parameters have a leading axis where there are several members."""
+def of_members(
+    function: Callable[..., jax.Array], members: int, params: Any, *inputs: Any
+) -> jax.Array:
+    """Values [members, N] of function(params, *inputs); parameters have a leading axis where there
+    are several members.
+    """
     if members == 1:
         return function(params, *inputs)[None]
     return jax.vmap(function, in_axes=(0, *(None for _ in inputs)))(params, *inputs)
 
 
 def pad_messages(messages: np.ndarray) -> np.ndarray:
-    """Brings messages uint8 [N, L] to 256 bytes with zeros. Raises UserError: they are longer than 256 bytes."""
+    """Brings messages uint8 [N, L] to 256 bytes with zeros. Raises UserError: they are longer than
+    256 bytes.
+    """
     width = messages.shape[1]
     if width > 256:
         raise UserError(f"a message of {width} bytes: reward models read at most 256")
@@ -245,7 +278,9 @@ def pad_messages(messages: np.ndarray) -> np.ndarray:
 
 
 def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict[str, Any]]:
-    """(architecture, members, config) of a reward run folder; UserError if it is none, or its config is damaged."""
+    """(architecture, members, config) of a reward run folder; UserError if it is none, or its
+    config is damaged.
+    """
     config = run_folder.read_config(folder)
     reader = learned_runs.reader_of(config)
     if reader is not None:
@@ -280,7 +315,9 @@ def read_run(folder: str | Path, step: int | None = None) -> RewardModel:
     abstract = jax.eval_shape(network.init, jax.random.key(0))
     if members > 1:
         # The parameters of an ensemble have a leading axis.
-        abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct((members, *x.shape), x.dtype), abstract)
+        abstract = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((members, *x.shape), x.dtype), abstract
+        )
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
         if step is None:
             step = default_step(checkpoints, config)
@@ -299,7 +336,9 @@ def read_run(folder: str | Path, step: int | None = None) -> RewardModel:
 
 
 def saved_step(checkpoints: Checkpoints, folder: Path, step: int | None, noun: str) -> int:
-    """Returns `step`. Raises UserError, with the saved steps, where it has no checkpoint; `noun`: evaluation or checkpoint."""
+    """Returns `step`. Raises UserError, with the saved steps, where it has no checkpoint; `noun`:
+    evaluation or checkpoint.
+    """
     steps = checkpoints.steps()
     if step is None or step not in steps:
         saved = f"{steps[0]} to {steps[-1]}" if steps else "none yet"
@@ -308,6 +347,8 @@ def saved_step(checkpoints: Checkpoints, folder: Path, step: int | None, noun: s
 
 
 def saved_steps(folder: str | Path) -> list[int]:
-    """The intact evaluations of the reward run in `folder`, ascending; damaged ones are named on stderr."""
+    """The intact evaluations of the reward run in `folder`, ascending; damaged ones are named on
+    stderr.
+    """
     with Checkpoints(Path(folder) / "checkpoints", keep=None, read_only=True) as checkpoints:
         return [step for step in checkpoints.steps() if checkpoints.is_intact(step)]

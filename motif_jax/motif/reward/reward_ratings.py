@@ -43,13 +43,17 @@ def read_messages(folder: str | Path) -> DatasetMessages:
     dataset = PairsDataset.open(folder)
     messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
     ids = ids.reshape(dataset.num_pairs, 2, dataset.length)
-    return DatasetMessages(dataset, messages, ids, np.bincount(ids.reshape(-1), minlength=len(messages)))
+    return DatasetMessages(
+        dataset, messages, ids, np.bincount(ids.reshape(-1), minlength=len(messages))
+    )
 
 
 def messages_met(met: Mapping[str, int]) -> DatasetMessages:
     """The messages of a run, from the number of steps that showed each."""
     rows = text_bytes.padded_rows(list(met), 256)
-    return DatasetMessages(None, rows, np.zeros((0, 2, 0), np.int32), np.array(list(met.values()), np.int64))
+    return DatasetMessages(
+        None, rows, np.zeros((0, 2, 0), np.int32), np.array(list(met.values()), np.int64)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,19 +80,25 @@ def rate(reward: RewardModel, members: np.ndarray) -> Rating:
 
 
 def rate_dataset(reward: RewardModel, data: DatasetMessages, max_steps: int) -> Rating:
-    """Rates distinct messages; where the model reads more, each by its mean over at most `max_steps` steps (NaN: on none)."""
+    """Rates distinct messages; where the model reads more, each by its mean over at most
+    `max_steps` steps (NaN: on none).
+    """
     if reward.network.architecture.message_only:
         return rate(reward, reward.members_of_messages(reward.params, data.messages))
     return rate(reward, _means_over_steps(reward, data, max_steps))
 
 
 def _means_over_steps(reward: RewardModel, data: DatasetMessages, max_steps: int) -> np.ndarray:
-    """Mean raw rewards float32 [members, M] over steps spread evenly over the dataset; NaN for messages on none of them."""
+    """Mean raw rewards float32 [members, M] over steps spread evenly over the dataset; NaN for
+    messages on none of them.
+    """
     dataset = data.dataset
     assert dataset is not None
     ids = data.ids.reshape(-1)
     fields = reward.network.architecture.fields
-    flat = {name: dataset.data[name].reshape(ids.size, *dataset.data[name].shape[3:]) for name in fields}
+    flat = {
+        name: dataset.data[name].reshape(ids.size, *dataset.data[name].shape[3:]) for name in fields
+    }
     steps = np.unique(np.linspace(0, ids.size - 1, min(ids.size, max_steps)).astype(int))
     program = jax.jit(functools.partial(of_members, reward.network.reward, reward.members))
     sums = np.zeros((reward.members, len(data.messages)))
@@ -109,7 +119,9 @@ def _means_over_steps(reward: RewardModel, data: DatasetMessages, max_steps: int
 def history(
     reward: RewardModel, data: DatasetMessages, max_evaluations: int, max_steps: int
 ) -> tuple[np.ndarray, list[int]]:
-    """Normalised rewards [E, M] at evaluations spread evenly over the training, and their numbers [E]; of a file, one."""
+    """Normalised rewards [E, M] at evaluations spread evenly over the training, and their numbers
+    [E]; of a file, one.
+    """
     if reward.folder.suffix == ".safetensors":
         return rate_dataset(reward, data, max_steps).normalised[None], [reward.step]
     steps = [step for step in saved_steps(reward.folder) if step <= reward.step]
@@ -117,7 +129,8 @@ def history(
     indices = np.linspace(0, len(steps) - 1, number).round().astype(int)
     evaluations = [steps[index] for index in np.unique(indices)]
     rewards = [
-        rate_dataset(read_run(reward.folder, step), data, max_steps).normalised for step in evaluations
+        rate_dataset(read_run(reward.folder, step), data, max_steps).normalised
+        for step in evaluations
     ]
     return np.stack(rewards), evaluations
 
@@ -131,5 +144,7 @@ def facts(reward: RewardModel) -> Sequence[tuple[str, str, str]]:
     for label, group in groups.items():
         pairs = last.get(f"{group}/accuracy_pairs")
         if pairs:
-            rows.append((label, f"{100 * last[f'{group}/accuracy']:.1f} %", f"{pairs:,} validation pairs"))
+            rows.append(
+                (label, f"{100 * last[f'{group}/accuracy']:.1f} %", f"{pairs:,} validation pairs")
+            )
     return [*rows, *threshold.facts(reward.statistics)]

@@ -1,4 +1,6 @@
-"""Training of the reward model, as a task of the offline trainer: preferences, statistics, and files in the published format."""
+"""Training of the reward model, as a task of the offline trainer: preferences, statistics, and
+files in the published format.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ _MESSAGE_BLOCK = 512
 
 
 class RewardTask(Task):
-    """A reward training. Batches hold indices of messages; every device holds the distinct messages."""
+    """A reward training. Batches hold indices of messages; every device holds the distinct
+    messages.
+    """
 
     title = "train reward"
     unit = "pairs"
@@ -57,7 +61,8 @@ class RewardTask(Task):
         self.chunk_steps = self.plan.chunk_steps
         self.steps_per_epoch = self.plan.steps_per_epoch
         self.steps = self.steps_per_epoch * config.epochs
-        # A run without epochs writes the evaluation of its fresh network; it has no steps to warm up in.
+        # A run without epochs writes the evaluation of its fresh network; it has no steps to warm
+        # up in.
         if config.epochs:
             schedules.check_warmup(config.optimizer, self.steps)
         self.optimizer = schedules.make_optimizer(config.optimizer, max(1, self.steps))
@@ -74,10 +79,14 @@ class RewardTask(Task):
     def _messages_core(self, params: Any, messages: jax.Array) -> jax.Array:
         """Rewards float32 [members, devices * N] of every device's messages uint8 [N, 256]."""
         inputs = {"message": messages}
-        rewards = of_members(self.network.reward, self.members, params, inputs, self.data.max_length)
+        rewards = of_members(
+            self.network.reward, self.members, params, inputs, self.data.max_length
+        )
         return jax.lax.all_gather(rewards, AXIS, axis=1, tiled=True)
 
-    def _steps_core(self, state: tuple[Any, jax.Array], batch: preference.PreferenceBatch) -> jax.Array:
+    def _steps_core(
+        self, state: tuple[Any, jax.Array], batch: preference.PreferenceBatch
+    ) -> jax.Array:
         """Rewards float32 [members, B, 2, L] of the steps of every device's part of a batch."""
         params, messages = state
         if self.members == 1:
@@ -89,7 +98,9 @@ class RewardTask(Task):
         return jax.lax.all_gather(rewards, AXIS, axis=1, tiled=True)
 
     def init_state(self) -> EnsembleState:
-        make = jax.jit(lambda key: ensembles.init_state(self.network, self.optimizer, key, self.members))
+        make = jax.jit(
+            lambda key: ensembles.init_state(self.network, self.optimizer, key, self.members)
+        )
         return jax.device_get(make(key_of(self.config.seed, "parameters")))
 
     def shared(self) -> np.ndarray:
@@ -133,7 +144,8 @@ class RewardTask(Task):
         return {"loss": ratio(sums, "loss", "batches"), "accuracy": accuracy}
 
     def member_rewards(self, state: EnsembleState, messages: jax.Array) -> np.ndarray:
-        """Raw rewards of the dataset: float32 [members, M] of the distinct messages if the model reads nothing else.
+        """Raw rewards of the dataset: float32 [members, M] of the distinct messages if the model
+        reads nothing else.
 
         Else [members, pairs, 2, L] of every step, NaN for pairs without a known label.
         """
@@ -149,7 +161,9 @@ class RewardTask(Task):
             # Padded to one size, so that the program is compiled once.
             block = np.zeros((size, table.shape[1]), np.uint8)
             block[: len(table) - start] = table[start : start + size]
-            rewards.append(self.rewards_of_messages(state.params, self.parallel.put_batch(block, 0)))
+            rewards.append(
+                self.rewards_of_messages(state.params, self.parallel.put_batch(block, 0))
+            )
         # All blocks are launched before the first result is read.
         return np.concatenate([np.asarray(values) for values in rewards], axis=1)[:, : len(table)]
 
@@ -160,8 +174,11 @@ class RewardTask(Task):
         shape = (self.members, data.dataset.num_pairs, 2, data.dataset.length)
         rewards = np.full(shape, np.nan, np.float32)
         weights = np.ones((1, self.members, size), np.float32)
-        # Validation pairs may have more distinct messages in a batch than training pairs: the most that are possible.
-        bucket = min(2 * data.dataset.length * size // self.parallel.device_count, len(data.messages))
+        # Validation pairs may have more distinct messages in a batch than training pairs: the most
+        # that are possible.
+        bucket = min(
+            2 * data.dataset.length * size // self.parallel.device_count, len(data.messages)
+        )
         for start in range(0, labelled.size, size):
             pairs = labelled[start : start + size]
             padded = np.pad(pairs, (0, size - pairs.size), constant_values=-1)
@@ -171,7 +188,9 @@ class RewardTask(Task):
             rewards[:, pairs] = np.asarray(values)[:, : pairs.size]
         return rewards
 
-    def evaluate(self, state: EnsembleState, shared: jax.Array, position: TrainingPosition) -> Evaluation:
+    def evaluate(
+        self, state: EnsembleState, shared: jax.Array, position: TrainingPosition
+    ) -> Evaluation:
         statistics, row = self.measure(state, shared, position.step)
         row["optimizer/learning_rate"] = position.learning_rate(self._schedule)
         sums = position.sums
@@ -183,7 +202,9 @@ class RewardTask(Task):
             row[f"reward/{name}"] = statistics[name]
         for name in ("pairs", "steps", "distinct"):
             row[f"reward/{name}"] = statistics[f"num_{name}"]
-        for level, value in zip(statistics["quantile_levels"], statistics["quantiles"], strict=True):
+        for level, value in zip(
+            statistics["quantile_levels"], statistics["quantiles"], strict=True
+        ):
             row[_quantile(level)] = value
         text = (
             f"epoch {len(position.rows)}: validation loss {row['validation/loss']:.4f}, accuracy without ties "
@@ -197,13 +218,17 @@ class RewardTask(Task):
     def measure(
         self, state: EnsembleState, messages: jax.Array, step: int = 0
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Statistics of the rewards, and losses and accuracies of the pairs. UserError: a reward is not finite."""
+        """Statistics of the rewards, and losses and accuracies of the pairs. UserError: a reward is
+        not finite.
+        """
         config = self.config
         data = self.data
         rewards = self.member_rewards(state, messages)
         message_only = self.network.architecture.message_only
         # Pairs without a label are NaN in a model that reads more.
-        computed = rewards if message_only else rewards[:, np.concatenate([data.train, data.validation])]
+        computed = (
+            rewards if message_only else rewards[:, np.concatenate([data.train, data.validation])]
+        )
         if not np.isfinite(computed).all():
             raise diverged(f"a reward after step {step:,} not finite", self.remedy)
 
@@ -220,15 +245,23 @@ class RewardTask(Task):
         train = ["epoch,total_train_loss,total_train_acc"]
         train += _csv_lines(rows[1:], "train/loss", "train/accuracy")
         validation = ["iter,total_val_loss,score_validation_accs,validation_accs"]
-        validation += _csv_lines(rows, "csv_validation_loss", "csv_score_accuracy", "csv_validation_accuracy")
+        validation += _csv_lines(
+            rows, "csv_validation_loss", "csv_score_accuracy", "csv_validation_accuracy"
+        )
 
         quantiles = [",".join(f"{level:.2f}" for level in QUANTILE_LEVELS)]
         rounded = self.config.compat.quantile_two_decimals
         for row in rows:
             values = [row[_quantile(level)] for level in QUANTILE_LEVELS]
-            quantiles.append(",".join(f"{value:.2f}" if rounded else repr(value) for value in values))
+            quantiles.append(
+                ",".join(f"{value:.2f}" if rounded else repr(value) for value in values)
+            )
 
-        for name, table in ((TRAIN_CSV, train), (VALIDATION_CSV, validation), (QUANTILES_CSV, quantiles)):
+        for name, table in (
+            (TRAIN_CSV, train),
+            (VALIDATION_CSV, validation),
+            (QUANTILES_CSV, quantiles),
+        ):
             atomic_write_text(workdir / name, "\n".join(table) + "\n")
 
 

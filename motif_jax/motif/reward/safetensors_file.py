@@ -1,4 +1,6 @@
-"""Writes reward models as one safetensors file with a JSON header, and reads them back into a run folder."""
+"""Writes reward models as one safetensors file with a JSON header, and reads them back into a run
+folder.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,12 @@ VERSION = 1
 def write_safetensors(reward: RewardModel, path: str | Path) -> None:
     """Writes parameters and statistics to one file, whole or not at all.
 
-    Tensors have the neutral names and PyTorch's axis orders of `nets.layout`; an ensemble's begin with member0/, member1/
-    ... `training_texts` are hashes of the training's messages. The metadata hold `reward`, a JSON object: format, version,
-    architecture, members, step, statistics, curve (NaN as null), config; `learned` of an online reward (a table of labels has
-    no tensors); and `digest` of this text and the tensors. Raises UserError: the reward's statistics are not finite, as after
-    a training that diverged.
+    Tensors have the neutral names and PyTorch's axis orders of `nets.layout`; an ensemble's begin
+    with member0/, member1/ ... `training_texts` are hashes of the training's messages. The metadata
+    hold `reward`, a JSON object: format, version, architecture, members, step, statistics, curve
+    (NaN as null), config; `learned` of an online reward (a table of labels has no tensors); and
+    `digest` of this text and the tensors. Raises UserError: the reward's statistics are not finite,
+    as after a training that diverged.
     """
     tensors = _named_tensors(reward)
     tensors |= training_texts.tensors_of(Path(reward.folder))
@@ -78,7 +81,9 @@ def _named_tensors(reward: RewardModel) -> dict[str, np.ndarray]:
 
 
 def read_safetensors(path: str | Path) -> RewardModel:
-    """Reads what `write_safetensors` wrote; UserError if the file is damaged or of another format."""
+    """Reads what `write_safetensors` wrote; UserError if the file is damaged or of another
+    format.
+    """
     path = Path(path)
     try:
         with safe_open(str(path), framework="numpy") as file:
@@ -100,11 +105,22 @@ def read_safetensors(path: str | Path) -> RewardModel:
         if (header["format"], header["version"]) != (FORMAT, VERSION):
             raise UserError(no_header)
         return _of_header(header, tensors, path)
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise UserError(f"{path}: its header lacks a part, or has another in its place ({error!r})") from None
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
+        raise UserError(
+            f"{path}: its header lacks a part, or has another in its place ({error!r})"
+        ) from None
 
 
-def _of_header(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], path: Path) -> RewardModel:
+def _of_header(
+    header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], path: Path
+) -> RewardModel:
     """The model of a file; a reward that was learned online has a kind of model of its own."""
     network = RewardNetwork(RewardArchitecture(**header["architecture"]))
     members = header["members"]
@@ -113,7 +129,16 @@ def _of_header(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], pat
     trained: Any = network if reader is None else reader.network(header["config"], network)
     params = {} if trained is None else _params(tensors, trained, members)
     curve = [_with_nan(row) for row in header["curve"]]
-    parts = (path, header["step"], network, params, members, header["statistics"], header["config"], curve)
+    parts = (
+        path,
+        header["step"],
+        network,
+        params,
+        members,
+        header["statistics"],
+        header["config"],
+        curve,
+    )
     return RewardModel(*parts) if reader is None else reader.model(parts, header)
 
 
@@ -134,7 +159,9 @@ def _params(tensors: Mapping[str, np.ndarray], network: reward_layout.Network, m
     for index in range(members):
         prefix = f"member{index}/"
         named = {
-            name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)
+            name.removeprefix(prefix): array
+            for name, array in tensors.items()
+            if name.startswith(prefix)
         }
         member_params.append(reward_layout.from_named(named, network))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *member_params)
@@ -160,7 +187,8 @@ def write_run_folder(reward: RewardModel, workdir: str | Path) -> None:
         "config": config,
     }
     training_texts.copy_training_texts(Path(reward.folder), workdir)
-    # The checkpoint is written last, since it marks a whole folder; first, that of a killed import is removed.
+    # The checkpoint is written last, since it marks a whole folder; first, that of a killed import
+    # is removed.
     shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
     with Checkpoints(workdir / "checkpoints", keep=None) as checkpoints:
         checkpoints.save(reward.step, items, asynchronous=False)

@@ -20,8 +20,9 @@ from motif_jax.rl.intrinsic import RewardSetup
 class TableReward(FrozenTextReward):
     """Kind 'table': a text's number in the file `table`; 0 for texts that it does not have.
 
-    The file is a JSON object, text -> number. A text has at most 256 bytes of UTF-8. `table` may also be the folder of a
-    run that learned its reward online: then its labels of single texts are the table, 1 for yes.
+    The file is a JSON object, text -> number. A text has at most 256 bytes of UTF-8. `table` may
+    also be the folder of a run that learned its reward online: then its labels of single texts are
+    the table, 1 for yes.
     """
 
     def __init__(self, values: dict[bytes, float], setup: RewardSetup) -> None:
@@ -47,7 +48,9 @@ class TableReward(FrozenTextReward):
 
 
 def read_table(path: str | None) -> dict[bytes, float]:
-    """Text -> reward of the file that `config.reward.table` names; UserError if it is not of that form."""
+    """Text -> reward of the file that `config.reward.table` names; UserError if it is not of that
+    form.
+    """
     key = f"config.reward.table={path}"
     if path and (Path(path) / learned_runs.LABELS).is_file():
         return _of_run(key, Path(path))
@@ -56,7 +59,9 @@ def read_table(path: str | None) -> dict[bytes, float]:
             f"{key}: must be a JSON file of texts and their rewards, or a run folder with {learned_runs.LABELS}: give it with "
             "--config.reward.table=FILE"
         )
-    content = read_json(path, 'it must hold an object of texts and numbers, {"You kill the newt!": 1}')
+    content = read_json(
+        path, 'it must hold an object of texts and numbers, {"You kill the newt!": 1}'
+    )
     return {_text(key, text): _number(key, text, value) for text, value in content.items()}
 
 
@@ -64,7 +69,9 @@ def _of_run(key: str, folder: Path) -> dict[bytes, float]:
     """Text -> 1 for yes, 0 for no, of the labels of an online run."""
     labels = learned_runs.reader().labels(folder / learned_runs.LABELS)
     if any(len(label.items) != 1 for label in labels):
-        raise UserError(f"{key}: its labels compare pairs of texts, and a table needs a label of each text")
+        raise UserError(
+            f"{key}: its labels compare pairs of texts, and a table needs a label of each text"
+        )
     return {_text(key, label.items[0]): 1.0 if label.label == YES else 0.0 for label in labels}
 
 
@@ -77,5 +84,7 @@ def _text(key: str, text: str) -> bytes:
 
 def _number(key: str, text: str, value: Any) -> float:
     if not is_finite(value):
-        raise UserError(f"{key}: the reward of {text!r} is {reprlib.repr(value)}, a finite number is needed")
+        raise UserError(
+            f"{key}: the reward of {text!r} is {reprlib.repr(value)}, a finite number is needed"
+        )
     return float(value)

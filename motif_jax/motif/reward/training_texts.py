@@ -1,4 +1,5 @@
-"""Reads and writes 64-bit hashes of a reward's training texts, beside its checkpoints or in its .safetensors file.
+"""Reads and writes 64-bit hashes of a reward's training texts, beside its checkpoints or in its
+.safetensors file.
 
 With a million texts, one in 10^13 other texts is mistaken for one of them.
 """
@@ -20,7 +21,9 @@ TENSOR = "training_texts"
 
 
 def is_known(hashes: np.ndarray, texts: np.ndarray) -> np.ndarray:
-    """Which of the texts uint8 [N, 256] are among those of `hashes` uint64 [M], ascending: bool [N]."""
+    """Which of the texts uint8 [N, 256] are among those of `hashes` uint64 [M], ascending: bool
+    [N].
+    """
     if not hashes.size:
         return np.zeros(len(texts), bool)
     text_hashes = hash_rows(texts)
@@ -35,7 +38,9 @@ def write_training_texts(folder: Path, texts: np.ndarray) -> None:
 
 
 def tensors_of(source: Path) -> dict[str, np.ndarray]:
-    """The tensor of a .safetensors file with the hashes of a run folder or of such a file, if it has them."""
+    """The tensor of a .safetensors file with the hashes of a run folder or of such a file, if it
+    has them.
+    """
     if source.suffix == ".safetensors" and source.is_file():
         with safe_open(str(source), framework="numpy") as file:
             return {TENSOR: file.get_tensor(TENSOR)} if TENSOR in set(file.keys()) else {}
@@ -49,7 +54,9 @@ def copy_training_texts(source: Path, folder: Path) -> None:
 
 
 def read_training_texts(source: Path) -> np.ndarray:
-    """Hashes uint64 [M], ascending, of the texts that a reward (run folder or file) was trained on; UserError without any."""
+    """Hashes uint64 [M], ascending, of the texts that a reward (run folder or file) was trained on;
+    UserError without any.
+    """
     tensors = tensors_of(source)
     if not tensors:
         raise UserError(
@@ -63,7 +70,11 @@ def _read(path: Path) -> np.ndarray:
     """The hashes of a file. Raises UserError: it is damaged."""
     try:
         hashes = load_array(path)
-        if hashes.dtype == np.uint64 and hashes.ndim == 1 and bool((hashes[1:] > hashes[:-1]).all()):
+        if (
+            hashes.dtype == np.uint64
+            and hashes.ndim == 1
+            and bool((hashes[1:] > hashes[:-1]).all())
+        ):
             return hashes
     except (OSError, ValueError):
         pass

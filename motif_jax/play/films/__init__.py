@@ -1,1 +1,3 @@
-"""Films of episodes: a player in the browser, a GIF, a ttyrec; `film_files` writes those that a config asks for."""
+"""Films of episodes: a player in the browser, a GIF, a ttyrec; `film_files` writes those that a
+config asks for.
+"""

@@ -22,11 +22,15 @@ _REMEDY = "remove it, then the films are made again"
 
 
 class FilmForms(Forms):
-    """Formats of films; a GIF shows every `every`-th of the steps [start, stop) and each rewarded one."""
+    """Formats of films; a GIF shows every `every`-th of the steps [start, stop) and each rewarded
+    one.
+    """
 
     def check(self) -> None:
         if self.stop is not None:
-            checks.require(self.stop > self.start, "forms.stop", self.stop, f"above start={self.start}")
+            checks.require(
+                self.stop > self.start, "forms.stop", self.stop, f"above start={self.start}"
+            )
 
     def check_screen(self, task: str, options: Mapping[str, Any]) -> None:
         has_screen = registry.spec(task, **options).renderer is not None
@@ -35,7 +39,9 @@ class FilmForms(Forms):
 
 
 class Films:
-    """The films of a stage, which resumes after the last complete one; films.json in `workdir` records their sources."""
+    """The films of a stage, which resumes after the last complete one; films.json in `workdir`
+    records their sources.
+    """
 
     def __init__(self, workdir: Path, folder: Path, forms: FilmForms) -> None:
         self._path = workdir / LEDGER
@@ -46,7 +52,9 @@ class Films:
         if self._path.exists():
             self._entries = read_json(self._path, _REMEDY)
             keys = {"source", "files", "steps"}
-            if not all(isinstance(entry, dict) and keys <= set(entry) for entry in self._entries.values()):
+            if not all(
+                isinstance(entry, dict) and keys <= set(entry) for entry in self._entries.values()
+            ):
                 raise UserError(f"{self._path} is damaged (no list of films): {_REMEDY}")
         self._longest_film = 0
         self._movies = 0
@@ -66,7 +74,9 @@ class Films:
         return exists
 
     def write(self, stem: str, film: Film, source: Any = None) -> list[Path]:
-        """Writes `film` as STEM.html and so on; returns the paths. Without a `source` it is written again on resume."""
+        """Writes `film` as STEM.html and so on; returns the paths. Without a `source` it is written
+        again on resume.
+        """
         forms = self._forms
         rate = forms.frames_per_second
         steps = movie.chosen_steps(film, forms.start, forms.stop, forms.every)
@@ -100,9 +110,9 @@ class Films:
             self._movies += 1
 
     def check_movies(self) -> None:
-        """Raises UserError where GIFs are wanted, and `forms.start` lies after the end of every film."""
+        """Raises UserError where GIFs are wanted, and `forms.start` lies after the end of every
+        film.
+        """
         is_missing = self._forms.gif and self._longest_film > 0 and self._movies == 0
-        allowed = (
-            f"below {self._longest_film}, the length of the longest of these episodes: there is no movie"
-        )
+        allowed = f"below {self._longest_film}, the length of the longest of these episodes: there is no movie"
         checks.require(not is_missing, "forms.start", self._forms.start, allowed)

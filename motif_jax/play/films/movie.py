@@ -43,7 +43,9 @@ def _font(size: int) -> Any:
 
 
 def _drawable(text: str, font: Any) -> str:
-    """`text` with escapes for the letters that `font` lacks, which would all be the same empty box."""
+    """`text` with escapes for the letters that `font` lacks, which would all be the same empty
+    box.
+    """
     box = bytes(font.getmask("\uffff"))
     return "".join(
         letter if letter.isascii() or bytes(font.getmask(letter)) != box else escaped(letter)
@@ -70,13 +72,17 @@ def _tile(character: int, color: int, size: int) -> np.ndarray:
 def _screen(film: Film, step: int, size: int) -> np.ndarray:
     rows = []
     for chars, colors in zip(film.chars[step], film.colors[step] & 31, strict=True):
-        tiles = [_tile(int(char), int(color), size) for char, color in zip(chars, colors, strict=True)]
+        tiles = [
+            _tile(int(char), int(color), size) for char, color in zip(chars, colors, strict=True)
+        ]
         rows.append(np.concatenate(tiles, axis=1))
     return np.concatenate(rows, axis=0)
 
 
 def _picture(png: bytes, shrink: int | None) -> np.ndarray:
-    """A picture uint8 [height, width, 3], 1 / `shrink` as large; None: enlarged by a whole number to at least `_MIN_WIDTH` pixels."""
+    """A picture uint8 [height, width, 3], 1 / `shrink` as large; None: enlarged by a whole number
+    to at least `_MIN_WIDTH` pixels.
+    """
     from PIL import Image
 
     image = Image.open(io.BytesIO(png)).convert("RGB")
@@ -88,11 +94,13 @@ def _picture(png: bytes, shrink: int | None) -> np.ndarray:
 
 
 def frame(film: Film, step: int, size: int = 12, shrink: int | None = None) -> np.ndarray:
-    """One step, uint8 [height, width, 3]: the screen, a line of numbers, and bars of the intrinsic rewards so far.
+    """One step, uint8 [height, width, 3]: the screen, a line of numbers, and bars of the intrinsic
+    rewards so far.
 
     Args:
       size: of the letters.
-      shrink: pictures stand in the middle at 1 / `shrink` of their size, and the text has its room; None: small ones are enlarged.
+      shrink: pictures stand in the middle at 1 / `shrink` of their size, and the text has its room;
+          None: small ones are enlarged.
     """
     from PIL import Image, ImageDraw
 
@@ -137,7 +145,8 @@ def _facts(film: Film, step: int) -> str:
 
 def draw_bars(draw: Any, rewards: np.ndarray, step: int, width: int, top: int) -> None:
     """Draws the rewards [steps] over the whole width, and where `step` is."""
-    # What is no number, or too large for one, has no bar: the library draws a line to it for seconds.
+    # What is no number, or too large for one, has no bar: the library draws a line to it for
+    # seconds.
     rewards = np.nan_to_num(rewards.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     high = max(float(rewards.max()), 1e-9)
     low = min(0.0, float(rewards.min()))
@@ -154,7 +163,9 @@ def draw_bars(draw: Any, rewards: np.ndarray, step: int, width: int, top: int) -
 
 
 def chosen_steps(film: Film, start: int, stop: int | None, every: int) -> list[int]:
-    """The steps of a movie: every `every`-th of [start, stop), the last one, and every step with a reward."""
+    """The steps of a movie: every `every`-th of [start, stop), the last one, and every step with a
+    reward.
+    """
     stop = len(film) if stop is None else min(stop, len(film))
     rewards = film.task_rewards if film.intrinsic is None else film.intrinsic
     steps = []
@@ -166,7 +177,8 @@ def chosen_steps(film: Film, start: int, stop: int | None, every: int) -> list[i
 
 
 def bounded_steps(film: Film, max_frames: int) -> list[int]:
-    """At most `max_frames` (two or more) steps of a whole film: its first and last one, others evenly spread.
+    """At most `max_frames` (two or more) steps of a whole film: its first and last one, others
+    evenly spread.
 
     Each step with a reward is among them where there is room.
     """
@@ -179,14 +191,18 @@ def bounded_steps(film: Film, max_frames: int) -> list[int]:
 
 
 def _spread(steps: list[int], count: int) -> list[int]:
-    """At most `count` (two or more) of the steps, evenly spread, with the first and the last one."""
+    """At most `count` (two or more) of the steps, evenly spread, with the first and the last
+    one.
+    """
     if len(steps) <= count:
         return steps
     return [steps[index * (len(steps) - 1) // (count - 1)] for index in range(count)]
 
 
 def bounded_gif(film: Film, max_frames: int, max_bytes: int) -> bytes:
-    """A whole film with a screen as an animated GIF of at most `max_frames`, of fewer where they take more than `max_bytes`."""
+    """A whole film with a screen as an animated GIF of at most `max_frames`, of fewer where they
+    take more than `max_bytes`.
+    """
     steps = bounded_steps(film, max_frames)
     shrink = 1
     encoded = gif(film, steps, shrink=shrink)
@@ -195,7 +211,8 @@ def bounded_gif(film: Film, max_frames: int, max_bytes: int) -> bytes:
         shrink = 2
         encoded = gif(film, steps, shrink=shrink)
     while len(encoded) > max_bytes and len(steps) > 2:
-        # Frames that lie further apart differ more: a tenth less than would do if all took the same room.
+        # Frames that lie further apart differ more: a tenth less than would do if all took the same
+        # room.
         count = int(0.9 * len(steps) * max_bytes / len(encoded))
         steps = _spread(steps, max(2, count))
         encoded = gif(film, steps, shrink=shrink)
@@ -209,7 +226,9 @@ def gif(
     size: int = 10,
     shrink: int | None = None,
 ) -> bytes:
-    """At least one step of a film with a screen as an animated GIF; `size` and `shrink` as for `frame`."""
+    """At least one step of a film with a screen as an animated GIF; `size` and `shrink` as for
+    `frame`.
+    """
     from PIL import Image
 
     # With one palette for all frames only changed pixels are stored.
@@ -220,7 +239,9 @@ def gif(
 
 
 def _palette(film: Film, steps: list[int]) -> Any:
-    """At most 256 colours: the terminal's, their mixtures with the background at the edges of letters, and those of pictures."""
+    """At most 256 colours: the terminal's, their mixtures with the background at the edges of
+    letters, and those of pictures.
+    """
     from PIL import Image
 
     colours = {BACK, _BAR, _PAID, _INK, _NOW, *COLOURS}
@@ -228,7 +249,8 @@ def _palette(film: Film, steps: list[int]) -> Any:
     for colour in colours:
         for parts in (1, 2, 3):
             mixture = [
-                (parts * ink + (4 - parts) * back) // 4 for ink, back in zip(colour, BACK, strict=True)
+                (parts * ink + (4 - parts) * back) // 4
+                for ink, back in zip(colour, BACK, strict=True)
             ]
             mixtures.add(tuple(mixture))
     entries = sorted(colours | mixtures)[:256]
@@ -238,7 +260,9 @@ def _palette(film: Film, steps: list[int]) -> Any:
         pictures = [_picture(film.pictures[step], shrink=1) for step in sample]
         free = 256 - len(entries)
         values = Image.fromarray(np.concatenate(pictures)).quantize(free).getpalette() or []
-        picture_colours = [tuple(values[start : start + 3]) for start in range(0, len(values) - 2, 3)]
+        picture_colours = [
+            tuple(values[start : start + 3]) for start in range(0, len(values) - 2, 3)
+        ]
         entries += picture_colours[:free]
     palette = Image.new("P", (1, 1))
     padding = [0] * (768 - 3 * len(entries))
@@ -249,8 +273,9 @@ def _palette(film: Film, steps: list[int]) -> Any:
 def animated(images: Iterator[Any], duration: int) -> bytes:
     """An animated GIF of images that share a palette, each shown for `duration` milliseconds.
 
-    Writes the same bytes as Pillow's `save`, but holds three frames in memory where `save` holds all (1 GB for thousands).
-    Only the changed part of a frame is stored; equal frames are joined into one that is shown longer.
+    Writes the same bytes as Pillow's `save`, but holds three frames in memory where `save` holds
+    all (1 GB for thousands). Only the changed part of a frame is stored; equal frames are joined
+    into one that is shown longer.
     """
     from PIL import GifImagePlugin, ImageChops
 
@@ -258,9 +283,8 @@ def animated(images: Iterator[Any], duration: int) -> bytes:
     last = first
     parts: list[bytes] = []
     options = {"loop": 0, "optimize": False}
-    changed_box: tuple[int, int, int, int] | None = (
-        None  # of `last` against the frame before; None for the first frame
-    )
+    # of `last` against the frame before; None for the first frame
+    changed_box: tuple[int, int, int, int] | None = None
     shown_for = duration
 
     def write_last() -> None:
@@ -270,7 +294,9 @@ def animated(images: Iterator[Any], duration: int) -> bytes:
         else:
             part = last.crop(changed_box)
             parts.extend(
-                GifImagePlugin.getdata(part, changed_box[:2], duration=shown_for, include_color_table=True)
+                GifImagePlugin.getdata(
+                    part, changed_box[:2], duration=shown_for, include_color_table=True
+                )
             )
 
     for image in images:

@@ -82,7 +82,9 @@ def player_data(film: Film) -> dict[str, Any]:
     if film.pictures is not None:
         # Sentences of a grid world: one per line, in any language.
         data["texts"] = [text_bytes.decode(text.rstrip(b"\0")) for text in film.texts]
-        data["pictures"] = _distinct([base64.b64encode(picture).decode() for picture in film.pictures])
+        data["pictures"] = _distinct(
+            [base64.b64encode(picture).decode() for picture in film.pictures]
+        )
     if film.probabilities is not None:
         data["probabilities"] = _pack(np.round(film.probabilities * 255).astype(np.uint8))
     return data
@@ -103,9 +105,7 @@ def _screen(film: Film) -> str:
     if film.pictures is not None:
         return '<div class="screenbox"><img id="picture" alt="what the environment shows"></div>'
     if film.chars.size:
-        return (
-            '<div class="screenbox"><pre id="screen" role="img" aria-label="the game\'s screen"></pre></div>'
-        )
+        return '<div class="screenbox"><pre id="screen" role="img" aria-label="the game\'s screen"></pre></div>'
     return html.nothing("this environment has no screen")
 
 
@@ -138,4 +138,6 @@ def render(film: Film) -> str:
         f"<style>{html.asset('player.css')}</style>{html.embed_json(player_data(film), 'film')}"
         f"<script>{html.asset('player.js')}</script>"
     )
-    return html.page(film.title, " · ".join(facts), f'<div class="player">{body}</div>', after=after)
+    return html.page(
+        film.title, " · ".join(facts), f'<div class="player">{body}</div>', after=after
+    )

@@ -1,8 +1,9 @@
-"""Films as ttyrec3 files, which NLE's own players open (nle-ttyplay2, nle-read-tty) and its dataset code converts.
+"""Films as ttyrec3 files, which NLE's own players open (nle-ttyplay2, nle-read-tty) and its dataset
+code converts.
 
-A ttyrec is a sequence of records: little-endian seconds, microseconds, length (int32 each), channel (uint8), data.
-Channel 0 holds terminal output, 1 the key pressed, 2 the game's score (int32). Version 3 has all three; the file is
-compressed with bzip2.
+A ttyrec is a sequence of records: little-endian seconds, microseconds, length (int32 each), channel
+(uint8), data. Channel 0 holds terminal output, 1 the key pressed, 2 the game's score (int32).
+Version 3 has all three; the file is compressed with bzip2.
 """
 
 from __future__ import annotations
@@ -24,13 +25,19 @@ _SCORE = 2
 
 
 def _style(color: int) -> bytes:
-    """The escape sequence of a colour number: bit 3 is bold, bit 4 reverse video; 7 and 0 are the terminal's own."""
+    """The escape sequence of a colour number: bit 3 is bold, bit 4 reverse video; 7 and 0 are the
+    terminal's own.
+    """
     reverse = b";7" if color & 16 else b""
     return b"\x1b[%d;3%d%sm" % (bool(color & 8), color & 7, reverse)
 
 
-def _draw(chars: np.ndarray, colors: np.ndarray, previous: tuple[np.ndarray, np.ndarray] | None) -> bytes:
-    """The output that draws the rows which differ from the screen `previous`; all rows without one."""
+def _draw(
+    chars: np.ndarray, colors: np.ndarray, previous: tuple[np.ndarray, np.ndarray] | None
+) -> bytes:
+    """The output that draws the rows which differ from the screen `previous`; all rows without
+    one.
+    """
     parts = []
     if previous is None:
         parts.append(b"\x1b[0m\x1b[2J")
@@ -55,7 +62,9 @@ def _record(time: float, channel: int, data: bytes) -> bytes:
 
 
 def encode(film: Film, steps_per_second: float = 10.0) -> bytes:
-    """A film with a screen as the bytes of a ttyrec3.bz2 file, for players at `steps_per_second`."""
+    """A film with a screen as the bytes of a ttyrec3.bz2 file, for players at
+    `steps_per_second`.
+    """
     scores = film.vitals.get("score", np.zeros(len(film), np.int64))
     parts = []
     previous = None

@@ -1,6 +1,7 @@
 """An actor process, which plays the environments of one group.
 
-It reads commands from a pipe until the pipe ends. For each command it writes a row of a slot and sends back a record of it.
+It reads commands from a pipe until the pipe ends. For each command it writes a row of a slot and
+sends back a record of it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from motif_jax.rl.actors.group import SlotGroup, start_delay
 from motif_jax.rl.actors.rollouts import RESET_ROW, ActorsConfig
 from motif_jax.rl.actors.slots import SlotLayout, Slots
 
-# Of fixed size, so that readers need no framing: a pipe never splits writes of less than 4,096 bytes.
+# Of fixed size, so that readers need no framing: a pipe never splits writes of less than 4,096
+# bytes.
 COMMAND = struct.Struct("<3i")  # generation, slot, row whose actions lie ready
 RECORD = struct.Struct("<4i")  # generation, group, slot, row that has been written
 # Kinds of reports.
@@ -61,8 +63,10 @@ class ActorOrders:
     Attributes:
       generation: how many processes have played the group before.
       resumes: whether remembered episodes continue.
-      forget: whether remembered episodes are dropped, since rebuilding them has killed another process.
-      variables: environment variables. A forkserver would pass on those of the time at which it started.
+      forget: whether remembered episodes are dropped, since rebuilding them has killed another
+          process.
+      variables: environment variables. A forkserver would pass on those of the time at which it
+          started.
       temporary: folder of temporary files.
       memory: the block of the slots.
       commands: the process's pipe of commands.
@@ -85,11 +89,14 @@ class ActorOrders:
 
 
 def serve(orders: ActorOrders) -> None:
-    """Plays until the pipe of commands ends. Errors are sent to the pool, which raises one if restarts do not help."""
+    """Plays until the pipe of commands ends. Errors are sent to the pool, which raises one if
+    restarts do not help.
+    """
     parent = multiprocessing.parent_process()
     assert parent is not None
     end_with_parent(parent.sentinel)
-    # Keeps the collector from writing to the imported objects' memory, which forked processes share.
+    # Keeps the collector from writing to the imported objects' memory, which forked processes
+    # share.
     gc.freeze()
     # Engines' prints go to the log: standard output belongs to the pool.
     os.dup2(2, 1)
@@ -120,7 +127,9 @@ def _report(orders: ActorOrders, kind: str, content: Any) -> None:
 
 @contextlib.contextmanager
 def _parent_reads() -> Iterator[None]:
-    """Raises ParentGoneError where nobody reads a pipe: a ConnectionError may also come from an environment."""
+    """Raises ParentGoneError where nobody reads a pipe: a ConnectionError may also come from an
+    environment.
+    """
     try:
         yield
     except BrokenPipeError as error:
@@ -138,7 +147,9 @@ def _report_of(error: Exception, orders: ActorOrders) -> tuple[str, Any]:
 
 
 def _play(orders: ActorOrders, lifeline: int) -> None:
-    """Plays until the pipe of commands ends; `lifeline` is readable once the pool's process is gone."""
+    """Plays until the pipe of commands ends; `lifeline` is readable once the pool's process is
+    gone.
+    """
     config = orders.config
     group = orders.group
     generation = orders.generation
@@ -155,7 +166,8 @@ def _play(orders: ActorOrders, lifeline: int) -> None:
     if orders.forget:
         games.forget()
 
-    # A replacement neither waits nor plays random steps: the other groups are out of step with it already.
+    # A replacement neither waits nor plays random steps: the other groups are out of step with it
+    # already.
     is_first = generation == 0
     delay = start_delay(config.seed, worker, config.warmup_seconds) if is_first else 0.0
     warmup_steps = config.warmup_steps if is_first else 0

@@ -86,7 +86,8 @@ class ActorProcess:
             context: Any = multiprocessing.get_context("forkserver" if self._is_forked else "spawn")
             if self._is_forked:
                 context.set_forkserver_preload(self._modules)  # of a server that starts from now on
-            # Outside of the `try`: without descriptors another way to start a process does not help.
+            # Outside of the `try`: without descriptors another way to start a process does not
+            # help.
             self.reports, their_reports = context.Pipe(duplex=False)
             try:
                 self._start_once(context, their_reports, orders)
@@ -157,7 +158,9 @@ class ActorProcess:
         os.close(self.reads_from)
 
     def end(self, deadline: float) -> bool:
-        """Joins a dismissed process, and kills it at the deadline; returns whether it ended in time."""
+        """Joins a dismissed process, and kills it at the deadline; returns whether it ended in
+        time.
+        """
         in_time = True
         if self.process is not None:
             self.process.join(max(0.0, deadline - time.monotonic()))
@@ -175,10 +178,11 @@ class ActorProcess:
 
 @contextlib.contextmanager
 def server_settings() -> Iterator[dict[str, str]]:
-    """A server that starts inside, and its forks, run numeric libraries in one thread and block a process group's signals.
+    """A server that starts inside, and its forks, run numeric libraries in one thread and block a
+    process group's signals.
 
-    Yields the environment variables without these settings. A lock keeps the pools of several devices, which replace their
-    processes in threads, from changing the environment at once.
+    Yields the environment variables without these settings. A lock keeps the pools of several
+    devices, which replace their processes in threads, from changing the environment at once.
     """
     with _ENVIRONMENT_LOCK:
         variables = dict(os.environ)

@@ -1,7 +1,9 @@
-"""Gives a core to each worker's processes (`ActorCores`), and keeps this process's threads off those cores (`ThreadCores`).
+"""Gives a core to each worker's processes (`ActorCores`), and keeps this process's threads off
+those cores (`ThreadCores`).
 
-The processes of a worker play one after the other. Without a pinned core the scheduler would move each to any idle core with
-cold caches. A claim ends with the process that holds it, so trainings side by side use different cores.
+The processes of a worker play one after the other. Without a pinned core the scheduler would move
+each to any idle core with cold caches. A claim ends with the process that holds it, so trainings
+side by side use different cores.
 """
 
 from __future__ import annotations
@@ -11,12 +13,15 @@ import os
 import socket
 from collections.abc import Collection
 
-# For inference, batcher, learner and XLA's threads: with fewer their threads are better left on all cores.
+# For inference, batcher, learner and XLA's threads: with fewer their threads are better left on all
+# cores.
 _MIN_OTHER_CORES = 2
 
 
 class ActorCores:
-    """Claims `count` cores for actor processes, one for each worker, until `close`; `ids` is empty if too few are unclaimed."""
+    """Claims `count` cores for actor processes, one for each worker, until `close`; `ids` is empty
+    if too few are unclaimed.
+    """
 
     def __init__(self, count: int) -> None:
         self._claims: dict[int, socket.socket] = {}
@@ -38,10 +43,12 @@ class ActorCores:
 
 
 class ThreadCores:
-    """Moves this process's threads to the cores that no actor uses, until `close`; `ids` are these cores.
+    """Moves this process's threads to the cores that no actor uses, until `close`; `ids` are these
+    cores.
 
-    A thread that shares a core with a game waits until the game has finished its step: on a GPU machine a call of inference took a third longer.
-    Where fewer than `_MIN_OTHER_CORES` would be left, nothing is done and `ids` is empty.
+    A thread that shares a core with a game waits until the game has finished its step: on a GPU
+    machine a call of inference took a third longer. Where fewer than `_MIN_OTHER_CORES` would be
+    left, nothing is done and `ids` is empty.
     """
 
     def __init__(self, actor_cores: Collection[int]) -> None:

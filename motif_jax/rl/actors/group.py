@@ -1,4 +1,6 @@
-"""A group of environments that is stepped together and writes its rows straight into trajectory slots."""
+"""A group of environments that is stepped together and writes its rows straight into trajectory
+slots.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def place_numbers(seed: int, first_env: int, count: int) -> list[int]:
 
 
 class _Views(NamedTuple):
-    """The memory that a step reads and writes; action and reward belong to the row before that of the observation."""
+    """The memory that a step reads and writes; action and reward belong to the row before that of
+    the observation.
+    """
 
     observation: spec.Row
     action: memoryview
@@ -43,14 +47,18 @@ class _Views(NamedTuple):
 class SlotGroup:
     """Plays a group of environments with the actions of a row and writes the next row.
 
-    An episode's final observation gets a row of its own, marked `last`; the action there is ignored and the row
-    after it is the `first` of the next episode (next-step autoreset). With `same_step_autoreset` there are no such
-    rows: the row after the end is the next episode's first, and a truncation counts as a termination.
+    An episode's final observation gets a row of its own, marked `last`; the action there is ignored
+    and the row after it is the `first` of the next episode (next-step autoreset). With
+    `same_step_autoreset` there are no such rows: the row after the end is the next episode's first,
+    and a truncation counts as a termination.
 
-    A warm-up and a rebuilding raise ParentGoneError once `abandoned` returns True: nobody reads the rows any more.
+    A warm-up and a rebuilding raise ParentGoneError once `abandoned` returns True: nobody reads the
+    rows any more.
     """
 
-    def __init__(self, config: ActorsConfig, slots: Slots, group: int, on_episode: EpisodeSink) -> None:
+    def __init__(
+        self, config: ActorsConfig, slots: Slots, group: int, on_episode: EpisodeSink
+    ) -> None:
         count = config.envs_per_group
         first_env = config.first_env + group * count
         self._seed = config.seed
@@ -65,8 +73,8 @@ class SlotGroup:
         self._columns = range(count)
         self._envs = range(first_env, first_env + count)
 
-        # The running episodes. Where games are remembered, their actions and flags are in shared memory, for a replacement of
-        # this process.
+        # The running episodes. Where games are remembered, their actions and flags are in shared
+        # memory, for a replacement of this process.
         self._episode = np.full(count, -1, np.int32)
         self._next_episode = slots.next_episode[group]
         self._is_partial = [False] * count  # begun with random steps: not reported
@@ -81,7 +89,8 @@ class SlotGroup:
         self._pack_rewards = struct.Struct(f"={count}f").pack_into
 
     def _at(self, slot: int, row: int) -> _Views:
-        # Making the views takes as long as a few steps of a game, and a group returns to the same rows.
+        # Making the views takes as long as a few steps of a game, and a group returns to the same
+        # rows.
         views = self._views.get((slot, row))
         if views is None:
             slots = self._slots
@@ -97,8 +106,8 @@ class SlotGroup:
     def reset(self, slot: int, warmup_steps: int = 0) -> None:
         """Starts an episode everywhere and writes row 0 of `slot`.
 
-        So that the episodes do not run in step, every environment first plays a random number of random actions, at most
-        `warmup_steps`. Episodes that began with them are not reported.
+        So that the episodes do not run in step, every environment first plays a random number of
+        random actions, at most `warmup_steps`. Episodes that began with them are not reported.
         """
         for column in self._columns:
             self._begin(column)
@@ -109,7 +118,9 @@ class SlotGroup:
         self._write_start(slot, first=1)
 
     def resume(self, slot: int) -> None:
-        """Resumes the remembered episodes, rebuilt where they do not run, and writes row 0 of `slot`."""
+        """Resumes the remembered episodes, rebuilt where they do not run, and writes row 0 of
+        `slot`.
+        """
         if not self._running:
             self.rebuild()
         self._write_start(slot, first=self._played == 0)
@@ -166,7 +177,8 @@ class SlotGroup:
         observation, action, reward = self._at(slot, row + 1)
         if row == 0:
             self._write_running(slot)
-        # Where the row holds a final observation, its action is not played: the next episode begins.
+        # Where the row holds a final observation, its action is not played: the next episode
+        # begins.
         columns: Any = self._columns
         if self._ended:
             begun = self._ended
@@ -198,7 +210,9 @@ class SlotGroup:
         self._environments.close()
 
     def _end(self, slot: int, row: int, ends: list[int]) -> None:
-        """Marks the episodes that ended with the action at row `row` - 1; `ends` has a code of `envs.spec` for each column."""
+        """Marks the episodes that ended with the action at row `row` - 1; `ends` has a code of
+        `envs.spec` for each column.
+        """
         slots = self._slots
         acted_row = row - 1
         for column, end in enumerate(ends):
@@ -230,7 +244,9 @@ class SlotGroup:
         self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
 
     def _remember(self, actions: Sequence[Action], columns: Any) -> None:
-        """Stores an action after it was played, so that a step that kills the process is not replayed."""
+        """Stores an action after it was played, so that a step that kills the process is not
+        replayed.
+        """
         assert self._history is not None
         for column in columns:
             count = self._played[column]
@@ -287,7 +303,9 @@ class SlotGroup:
         env = self._envs[column]
         episode = int(self._episode[column])
         identity = {"env": env, "episode": episode, "seed": episode_seed(self._seed, env, episode)}
-        info = {name: float(value) for name, value in self._environments.episode_info(column).items()}
+        info = {
+            name: float(value) for name, value in self._environments.episode_info(column).items()
+        }
         self._on_episode({**identity, **info, "truncated": float(end == TRUNCATED)})
 
 
@@ -297,5 +315,7 @@ def _actions_at(actions: Sequence[Sequence[Action]], step: int) -> list[Action]:
 
 
 def start_delay(seed: int, worker: int, seconds: float) -> float:
-    """Seconds from [0, `seconds`), drawn for `worker`: workers that sleep so long at the start do not run in step."""
+    """Seconds from [0, `seconds`), drawn for `worker`: workers that sleep so long at the start do
+    not run in step.
+    """
     return float(seeds.rng(seed, "delay", worker).uniform(0.0, seconds))

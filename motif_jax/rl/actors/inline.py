@@ -20,7 +20,10 @@ class InlineActors(Rollouts):
     resumes_in_slot = True
 
     def __init__(
-        self, config: ActorsConfig, next_episode: Sequence[int] = (), on_finished: SlotSink = lambda _: None
+        self,
+        config: ActorsConfig,
+        next_episode: Sequence[int] = (),
+        on_finished: SlotSink = lambda _: None,
     ) -> None:
         super().__init__(config, next_episode, on_finished)
         self._groups: list[SlotGroup] = []

@@ -26,7 +26,8 @@ from motif_jax.rl.actors.rollouts import HELLO_ROW, ActorsConfig, Ready, Rollout
 
 _WATCH_SECONDS = 0.1
 CLOSE_SECONDS = 5.0  # after which `close` kills a process
-# Between two rounds of the watching thread the clock advances by so much at most: in a longer time this process was paused.
+# Between two rounds of the watching thread the clock advances by so much at most: in a longer time
+# this process was paused.
 MAX_ROUND_SECONDS = 1.0
 _MAX_RECORDS = 2048  # that one `ready` reads
 _WAKE = RECORD.pack(-1, -1, 0, 0)  # makes a `ready` that waits return
@@ -35,31 +36,39 @@ _OTHER_FILES = 256  # open files for everything else
 
 
 class ActorPool(Rollouts):
-    """Plays each group of `config` in a process; all share the slots. See the package's docstring for group, worker, slot and row.
+    """Plays each group of `config` in a process; all share the slots. See the package's docstring
+    for group, worker, slot and row.
 
-    Life of a process: `_launch` starts it. It reports UP, and `_take_report` writes a record with `HELLO_ROW` to the pipe of
-    records. `ready` reads that and lets the group start again. `act` sends commands (generation, slot, row): the process plays the
-    actions of that row and answers with a record of the row that it has written, the next one; with the last the slot is full. When
-    it dies, `_replace` raises the group's generation, so that records of the dead process are ignored. Messages call the process of
-    group N "actor N".
+    Life of a process: `_launch` starts it. It reports UP, and `_take_report` writes a record with
+    `HELLO_ROW` to the pipe of records. `ready` reads that and lets the group start again. `act`
+    sends commands (generation, slot, row): the process plays the actions of that row and answers
+    with a record of the row that it has written, the next one; with the last the slot is full. When
+    it dies, `_replace` raises the group's generation, so that records of the dead process are
+    ignored. Messages call the process of group N "actor N".
 
-    Each process has a pipe of its own for commands; all write records to a shared one. A process that dies is replaced: its group
-    drops its unfinished slot and starts again, while the other groups continue. The groups of a worker share a core: one
-    plays while the others wait for their actions.
+    Each process has a pipe of its own for commands; all write records to a shared one. A process
+    that dies is replaced: its group drops its unfinished slot and starts again, while the other
+    groups continue. The groups of a worker share a core: one plays while the others wait for their
+    actions.
 
-    A process counts as hanging if the pipe of records is empty and its answer is missing for `timeout_seconds`, by a clock that
-    stops while this process is paused (Ctrl-Z, a debugger, a frozen container).
+    A process counts as hanging if the pipe of records is empty and its answer is missing for
+    `timeout_seconds`, by a clock that stops while this process is paused (Ctrl-Z, a debugger, a
+    frozen container).
 
     Attributes:
       processes: by group.
       clock: seconds since the start by the watching thread's clock.
       all_read_at: when the pipe of records was last empty, by the clock.
-      commanded_at: of each group, when the command was sent that has no answer yet, by the clock; None: there is none.
+      commanded_at: of each group, when the command was sent that has no answer yet, by the clock;
+          None: there is none.
       records: the descriptor from which the actors' records are read.
     """
 
     def __init__(
-        self, config: ActorsConfig, next_episode: Sequence[int] = (), on_finished: SlotSink = lambda _: None
+        self,
+        config: ActorsConfig,
+        next_episode: Sequence[int] = (),
+        on_finished: SlotSink = lambda _: None,
     ) -> None:
         super().__init__(config, next_episode, on_finished)
         allow_open_files(config.groups * _FILES_OF_PROCESS)
@@ -70,8 +79,9 @@ class ActorPool(Rollouts):
         self._records_poll = select.poll()
         self._records_poll.register(self.records, select.POLLIN)
         self._cores: ActorCores | None = None
-        # How often the process of each group has died: now, and when the process that is up was started. Commands and records carry
-        # the number, so that a process ignores commands to its predecessor, and `ready` ignores records of a dead process.
+        # How often the process of each group has died: now, and when the process that is up was
+        # started. Commands and records carry the number, so that a process ignores commands to its
+        # predecessor, and `ready` ignores records of a dead process.
         self._generation = [0] * config.groups
         self._started_generation = [0] * config.groups
         self.clock = 0.0
@@ -84,11 +94,13 @@ class ActorPool(Rollouts):
         self._closed = False
         self._lock = threading.Lock()
         self._watcher = threading.Thread(target=self._watch, name="actor-watch", daemon=True)
-        # Registered after multiprocessing's function, so it runs before that, which would wait for the processes.
+        # Registered after multiprocessing's function, so it runs before that, which would wait for
+        # the processes.
         atexit.register(self.close)
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        # Makes the folder for the socket of the processes' server where it is removed after a kill, too.
+        # Makes the folder for the socket of the processes' server where it is removed after a kill,
+        # too.
         with tempdirs.own_folders():
             util.get_temp_dir()
         if self.config.cores is None:
@@ -107,7 +119,8 @@ class ActorPool(Rollouts):
     def ready(self, timeout: float) -> list[Ready]:
         self.restarted_groups.clear()
         ready = self._assign_slots()
-        # Taken before the read: a record that is written after this moment may not be among the records.
+        # Taken before the read: a record that is written after this moment may not be among the
+        # records.
         read_at = self.clock
         records = self._read_records(0.0 if ready else timeout)
         for generation, group, slot, row in records:
@@ -142,7 +155,9 @@ class ActorPool(Rollouts):
         return ready
 
     def _read_records(self, timeout: float) -> list[tuple[int, ...]]:
-        """The actors' records (generation, group, slot, row), at most `_MAX_RECORDS`; waits `timeout` seconds for the first."""
+        """The actors' records (generation, group, slot, row), at most `_MAX_RECORDS`; waits
+        `timeout` seconds for the first.
+        """
         milliseconds = 1000 * timeout
         if not self._records_poll.poll(milliseconds):
             return []
@@ -219,7 +234,8 @@ class ActorPool(Rollouts):
                 now = time.monotonic()
                 self.clock += min(now - before, MAX_ROUND_SECONDS)
                 before = now
-                # First see who is dead, then read reports: so all that a dead process had reported is read before it is replaced.
+                # First see who is dead, then read reports: so all that a dead process had reported
+                # is read before it is replaced.
                 dead = wait([process.sentinel for process in self.processes], 0)
                 for group, process in enumerate(self.processes):
                     for kind, content in process.take_reports():
@@ -246,14 +262,15 @@ class ActorPool(Rollouts):
             self.processes[group].error = content
 
     def _kill_hanging_processes(self) -> None:
-        # `ready` clears commands that are answered, then advances `all_read_at`. This thread reads in the opposite order, so a
-        # command that it still finds, and that is older, had no answer in the pipe at that moment.
+        # `ready` clears commands that are answered, then advances `all_read_at`. This thread reads
+        # in the opposite order, so a command that it still finds, and that is older, had no answer
+        # in the pipe at that moment.
         all_read_at = self.all_read_at
         start_timeout = self.config.start_timeout_seconds
         timeout = self.config.timeout_seconds
         for group, process in enumerate(self.processes):
-            # Read before `commanded_at`, which `ready` clears first: a command that the group's last process was sent is none of
-            # the new one's.
+            # Read before `commanded_at`, which `ready` clears first: a command that the group's
+            # last process was sent is none of the new one's.
             has_started = self._started_generation[group] == self._generation[group]
             commanded_at = self.commanded_at[group]
             if process.is_killed:
@@ -268,7 +285,9 @@ class ActorPool(Rollouts):
                 process.kill(f"it did not answer for {timeout:g} seconds")
 
     def _replace(self, group: int) -> None:
-        """Starts another process for one that died; the group starts again when the new one is up."""
+        """Starts another process for one that died; the group starts again when the new one is
+        up.
+        """
         process = self.processes[group]
         reason = process.cause_of_death()
         process.failures = 0 if self._slots_finished[group] else process.failures + 1

@@ -25,18 +25,25 @@ class Order(NamedTuple):
 
     seed: int
     actions: np.ndarray
-    info: Mapping[str, Any]  # numbers of the episode when it was played; the replay must have the same
+    # numbers of the episode when it was played; the replay must have the same
+    info: Mapping[str, Any]
     path: str
 
 
-def record_actions(task: str, options: Mapping[str, Any], seed: int, actions: np.ndarray) -> Recording:
-    """Plays `actions` in the episode `seed` and returns its recording, with the digest of the observations."""
+def record_actions(
+    task: str, options: Mapping[str, Any], seed: int, actions: np.ndarray
+) -> Recording:
+    """Plays `actions` in the episode `seed` and returns its recording, with the digest of the
+    observations.
+    """
     with contextlib.closing(registry.make(task, **options)) as environment:
         return record(environment, task, options, seed, np.asarray(actions))
 
 
 def differences(info: Mapping[str, Any], written: Mapping[str, Any]) -> list[str]:
-    """Describes the numbers of a replay that differ from the written ones: 'dlvl 3 written, 2 now'."""
+    """Describes the numbers of a replay that differ from the written ones: 'dlvl 3 written, 2
+    now'.
+    """
     lines = []
     for name, value in info.items():
         before = written.get(name)
@@ -46,7 +53,9 @@ def differences(info: Mapping[str, Any], written: Mapping[str, Any]) -> list[str
 
 
 class Rerecorder:
-    """The work of a process that writes a recording for each `Order`; it answers None, or a line on how the replay differs."""
+    """The work of a process that writes a recording for each `Order`; it answers None, or a line on
+    how the replay differs.
+    """
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         # A batch system's signals reach the whole process group: the parent decides what they mean.
@@ -58,7 +67,12 @@ class Rerecorder:
 
     def answer(self, request: Order) -> str | None:
         recording = record(
-            self._environment, self._task, self._options, request.seed, request.actions, note_progress
+            self._environment,
+            self._task,
+            self._options,
+            request.seed,
+            request.actions,
+            note_progress,
         )
         info = finite(recording.info)
         info_as_played = finite(request.info)

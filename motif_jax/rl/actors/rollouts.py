@@ -1,4 +1,5 @@
-"""The interface of actors to inference and the batcher, which assigns slots to groups of environments.
+"""The interface of actors to inference and the batcher, which assigns slots to groups of
+environments.
 
 `pool.ActorPool` plays in processes, `inline.InlineActors` in the calling thread.
 """
@@ -39,11 +40,14 @@ class ActorsConfig:
       warmup_seconds: a worker sleeps up to so long, a random time, at the start.
       timeout_seconds: a process that does not answer for so long is replaced.
       start_timeout_seconds: a process that is not up after so long is replaced.
-      max_failures: the run ends after so many deaths of a process in a row without a finished slot of its group.
-      start_method: 'exec' starts each process by itself; 'fork' and 'auto' fork them from one, which is faster.
-      remembered: length up to which an episode's actions are remembered, to rebuild environments from seeds and actions after the
-        death of a process or a resume. 0: they begin new episodes.
-      cores: core of each worker's processes; None: cores that no other run has claimed; empty: as the system chooses.
+      max_failures: the run ends after so many deaths of a process in a row without a finished slot
+          of its group.
+      start_method: 'exec' starts each process by itself; 'fork' and 'auto' fork them from one,
+          which is faster.
+      remembered: length up to which an episode's actions are remembered, to rebuild environments
+        from seeds and actions after the death of a process or a resume. 0: they begin new episodes.
+      cores: core of each worker's processes; None: cores that no other run has claimed; empty: as
+          the system chooses.
     """
 
     env: str
@@ -80,7 +84,9 @@ class ActorsConfig:
 
 
 class Ready(NamedTuple):
-    """A group whose environments wait for the actions at (slot, row); slot and row are indices into `Slots`."""
+    """A group whose environments wait for the actions at (slot, row); slot and row are indices into
+    `Slots`.
+    """
 
     group: int
     slot: int
@@ -90,15 +96,18 @@ class Ready(NamedTuple):
 class Rollouts(abc.ABC):
     """Groups of environments that fill slots.
 
-    Inference's thread alone calls `start`, `ready` and `act`; any thread may call `release`, `episodes` and `next_episode`.
+    Inference's thread alone calls `start`, `ready` and `act`; any thread may call `release`,
+    `episodes` and `next_episode`.
 
     Args:
       next_episode: the number of each environment's first episode; 0 where it is missing.
 
     Attributes:
       on_finished: receives a full slot, which comes back by `release`.
-      resumes_in_slot: whether groups continue in the middle of their slots after `restore`; else each begins a slot.
-      restarted_groups: groups that start again with the newest `ready`; entries of these groups from earlier calls are void.
+      resumes_in_slot: whether groups continue in the middle of their slots after `restore`; else
+          each begins a slot.
+      restarted_groups: groups that start again with the newest `ready`; entries of these groups
+          from earlier calls are void.
       dropped_slots: number of unfinished slots that were lost with their process.
       restarts: number of processes that replaced others.
       rebuilt: number of environments whose episode was rebuilt.
@@ -107,7 +116,10 @@ class Rollouts(abc.ABC):
     resumes_in_slot = False
 
     def __init__(
-        self, config: ActorsConfig, next_episode: Sequence[int] = (), on_finished: SlotSink = lambda _: None
+        self,
+        config: ActorsConfig,
+        next_episode: Sequence[int] = (),
+        on_finished: SlotSink = lambda _: None,
     ) -> None:
         if config.slots_per_group < 2:
             raise ValueError("a group needs two slots: one is filled while the other is read")
@@ -118,9 +130,12 @@ class Rollouts(abc.ABC):
         self.slots.next_episode.flat[: len(next_episode)] = next_episode[: config.num_envs]
 
         per_group = config.slots_per_group
-        self._free = [deque(range(g * per_group, (g + 1) * per_group)) for g in range(config.groups)]
+        self._free = [
+            deque(range(g * per_group, (g + 1) * per_group)) for g in range(config.groups)
+        ]
         self._active: list[int | None] = [None] * config.groups
-        # Group that waits for a free slot -> its last, full slot; None for a group that starts again.
+        # Group that waits for a free slot -> its last, full slot; None for a group that starts
+        # again.
         self._waiting: dict[int, int | None] = {}
         self._resumes = False  # whether `restore` was called: remembered episodes continue
 
@@ -155,7 +170,9 @@ class Rollouts(abc.ABC):
         return self.slots.next_episode.ravel().tolist()
 
     def completed_episodes(self) -> list[int]:
-        """The number of episodes that each environment has ended, while no group is inside of a slot."""
+        """The number of episodes that each environment has ended, while no group is inside of a
+        slot.
+        """
         at_end = np.zeros(self.slots.next_episode.shape, bool)
         for group in range(self.config.groups):
             slot = self._active[group]
@@ -173,11 +190,15 @@ class Rollouts(abc.ABC):
 
     @abc.abstractmethod
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        """Starts the actors. Raises StoppedError if `stopped` returns True before all have started; `close` ends the others."""
+        """Starts the actors. Raises StoppedError if `stopped` returns True before all have started;
+        `close` ends the others.
+        """
 
     @abc.abstractmethod
     def ready(self, timeout: float) -> list[Ready]:
-        """Groups that wait for actions; [] if none did for `timeout` seconds. Raises RuntimeError: the actors cannot continue."""
+        """Groups that wait for actions; [] if none did for `timeout` seconds. Raises RuntimeError:
+        the actors cannot continue.
+        """
 
     @abc.abstractmethod
     def act(self, ready: Sequence[Ready]) -> None:
@@ -202,7 +223,9 @@ class Rollouts(abc.ABC):
         self.close()
 
     def _restart(self, group: int) -> None:
-        """Lets the group wait for a slot in which it starts again; drops its unfinished slot, if any."""
+        """Lets the group wait for a slot in which it starts again; drops its unfinished slot, if
+        any.
+        """
         unfinished = self._active[group]
         if unfinished is not None:
             self._free[group].append(unfinished)
@@ -212,7 +235,9 @@ class Rollouts(abc.ABC):
         self.restarted_groups.add(group)
 
     def _note_written(self, group: int, slot: int, row: int) -> Ready | None:
-        """Notes that `row` has been written; returns the group as ready, or None if its slot is full."""
+        """Notes that `row` has been written; returns the group as ready, or None if its slot is
+        full.
+        """
         if row < self.config.rollout:
             return Ready(group, slot, row)
         self._active[group] = None
@@ -221,7 +246,9 @@ class Rollouts(abc.ABC):
         return None
 
     def _assign_slots(self) -> list[Ready]:
-        """Gives free slots to the groups that wait for one; returns those that are ready for an action."""
+        """Gives free slots to the groups that wait for one; returns those that are ready for an
+        action.
+        """
         ready = []
         for group in list(self._waiting):
             if not self._free[group]:

@@ -1,7 +1,9 @@
-"""Trajectory slots: one block of shared memory that actors and inference write in place and the batcher reads.
+"""Trajectory slots: one block of shared memory that actors and inference write in place and the
+batcher reads.
 
-A slot holds a rollout of one group of environments, time first: every array is [slots, T + 1, envs, ...]. The memory
-is anonymous (memfd): it has no name that could outlive the processes that map it, whichever way they end.
+A slot holds a rollout of one group of environments, time first: every array is [slots, T + 1, envs,
+...]. The memory is anonymous (memfd): it has no name that could outlive the processes that map it,
+whichever way they end.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from motif_jax.core import capacity
 from motif_jax.core.errors import UserError
 from motif_jax.envs.spec import EnvironmentSpec
 
-MAGIC = 0xA5  # fills memory before it is written to; as float32 it is -2.87e-16, as int32 -1515870811
+# fills memory before it is written to; as float32 it is -2.87e-16, as int32 -1515870811
+MAGIC = 0xA5
 _ALIGNMENT = 64  # bytes, of every array
-# Arrays with a row for each group, not for each slot; all but the first only where games are remembered.
+# Arrays with a row for each group, not for each slot; all but the first only where games are
+# remembered.
 _GROUP_ARRAYS = ("next_episode", "history", "played", "warmed_up")
 
 # Written by the actors at every row ('reward' ... 'truncated' belong to the action at that row).
@@ -68,9 +72,16 @@ class SlotLayout:
 
     @classmethod
     def of(
-        cls, spec: EnvironmentSpec, groups: int, per_group: int, rollout: int, envs: int, remembered: int = 0
+        cls,
+        spec: EnvironmentSpec,
+        groups: int,
+        per_group: int,
+        rollout: int,
+        envs: int,
+        remembered: int = 0,
     ) -> SlotLayout:
-        """Lays out slots with `spec`'s observation fields, and room for `remembered` actions of each running episode.
+        """Lays out slots with `spec`'s observation fields, and room for `remembered` actions of
+        each running episode.
 
         Raises UserError: an observation field has the name of a field of the slots.
         """
@@ -109,17 +120,19 @@ class SlotLayout:
 
 
 class Slots:
-    """The arrays of a block of shared memory: [slots, T + 1, envs, ...] unless another shape is named.
+    """The arrays of a block of shared memory: [slots, T + 1, envs, ...] unless another shape is
+    named.
 
     Attributes:
       arrays: field -> array, without the arrays of groups.
       observation: field -> array, of the environment's fields alone.
-      first, last, episode, reward, terminated, truncated: see `ACTOR_FIELDS` and `TrajectoryBatch`; `episode` is the number of the
-        environment's episode that the row belongs to.
-      action, behaviour_log_prob, behaviour_value, parameter_version: see `INFERENCE_FIELDS` and `TrajectoryBatch`.
+      first, last, episode, reward, terminated, truncated: see `ACTOR_FIELDS` and `TrajectoryBatch`;
+        `episode` is the number of the environment's episode that the row belongs to.
+      action, behaviour_log_prob, behaviour_value, parameter_version: see `INFERENCE_FIELDS` and
+          `TrajectoryBatch`.
       next_episode: int32 [groups, envs], number of the episode that each environment starts next.
-      history: int16 [groups, envs, remembered] or float32 [groups, envs, remembered, n], the actions of each environment's running
-        episode; None where games are not remembered.
+      history: int16 [groups, envs, remembered] or float32 [groups, envs, remembered, n], the
+        actions of each environment's running episode; None where games are not remembered.
       played: int32 [groups, envs], the number of these actions; below 0 where no episode was begun.
       warmed_up: uint8 [groups, envs], whether the episode began with random steps.
       descriptor: file descriptor of the block, to be inherited by workers.
@@ -148,7 +161,9 @@ class Slots:
         self.arrays: dict[str, np.ndarray] = {}
         for name, (offset, shape, dtype) in layout.arrays.items():
             count = math.prod(shape)
-            array = np.frombuffer(self._memory, dtype=dtype, count=count, offset=offset).reshape(shape)
+            array = np.frombuffer(self._memory, dtype=dtype, count=count, offset=offset).reshape(
+                shape
+            )
             self.arrays[name] = array
             if name in layout.observation:
                 self.observation[name] = array
@@ -159,7 +174,9 @@ class Slots:
 
     @classmethod
     def create(cls, layout: SlotLayout) -> Slots:
-        """Makes the block and fills it with `MAGIC`. Raises UserError: there is not enough memory."""
+        """Makes the block and fills it with `MAGIC`. Raises UserError: there is not enough
+        memory.
+        """
         require_memory(layout.size)
         descriptor = os.memfd_create("trajectory_slots")
         os.ftruncate(descriptor, layout.size)
@@ -191,7 +208,9 @@ class Slots:
 
 
 def require_memory(size: int) -> None:
-    """Raises UserError unless `size` bytes of memory can be had (this machine's, and this control group's)."""
+    """Raises UserError unless `size` bytes of memory can be had (this machine's, and this control
+    group's).
+    """
     available = capacity.available_memory()
     if available is not None and size > available:
         raise UserError(

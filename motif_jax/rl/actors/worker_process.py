@@ -21,7 +21,8 @@ from motif_jax.core.interruption import deaf_processes
 from motif_jax.core.parent_death import ParentGoneError, end_with_parent
 from motif_jax.envs.spec import EngineError
 
-# A wait is divided into parts of so many seconds. In a longer part this process was paused (Ctrl-Z, a suspended job), as the workers were.
+# A wait is divided into parts of so many seconds. In a longer part this process was paused (Ctrl-Z,
+# a suspended job), as the workers were.
 _PART_SECONDS = 1.0
 HANG_SECONDS = 300.0  # a process that is silent for so long is killed, and its job is done again
 PROGRESS_SECONDS = 10.0  # between two signs of life of a process that works on a request
@@ -35,14 +36,18 @@ class ProcessWork(Protocol):
     """What a worker process does; the process makes it from its parent's setup."""
 
     def answer(self, request: Any) -> Any:
-        """Serves one request. An EngineError ends the process like a crash of the engine; other errors reach the user."""
+        """Serves one request. An EngineError ends the process like a crash of the engine; other
+        errors reach the user.
+        """
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class WorkerFailure:
-    """An exception in a worker that is not a crash of the engine: its traceback, and the text of a UserError ('' for others)."""
+    """An exception in a worker that is not a crash of the engine: its traceback, and the text of a
+    UserError ('' for others).
+    """
 
     trace: str
     user: str = ""
@@ -61,7 +66,9 @@ class _Reporter:
 
 
 def note_progress() -> None:
-    """Called at each step of a long request, such as an episode: its process is not taken for one that hangs."""
+    """Called at each step of a long request, such as an episode: its process is not taken for one
+    that hangs.
+    """
     now = time.monotonic()
     if _Reporter.connection is not None and now - _Reporter.sent_at > PROGRESS_SECONDS:
         _send(_Reporter.connection, WorkerProgress())
@@ -83,7 +90,8 @@ class WorkerProcess:
             raise UserError(
                 f"no further worker process can be started: {error.strerror}: choose fewer workers (ulimit -u)"
             ) from error
-        # Else this process would hold the worker's end open, and a dead worker's pipe would not read as closed.
+        # Else this process would hold the worker's end open, and a dead worker's pipe would not
+        # read as closed.
         child.close()
 
     def send(self, request: Any) -> None:
@@ -130,7 +138,9 @@ class WorkerProcess:
         return True
 
     def close(self, timeout: float = _CLOSE_SECONDS) -> bool:
-        """Closes the pipe, which ends the process. Kills it after `timeout` seconds; returns whether that was necessary."""
+        """Closes the pipe, which ends the process. Kills it after `timeout` seconds; returns
+        whether that was necessary.
+        """
         self.connection.close()
         self.process.join(timeout)
         is_late = self.process.is_alive()
@@ -145,12 +155,16 @@ def close_all(processes: Sequence[WorkerProcess]) -> None:
     for process in processes:
         process.connection.close()
     deadline = time.monotonic() + _CLOSE_SECONDS
-    killed = [process for process in processes if process.close(max(0.0, deadline - time.monotonic()))]
+    killed = [
+        process for process in processes if process.close(max(0.0, deadline - time.monotonic()))
+    ]
     if killed:
         tempdirs.remove_abandoned()
 
 
-def _serve(make: Callable[[Any], ProcessWork], connection: Connection, setup: Mapping[str, Any]) -> None:
+def _serve(
+    make: Callable[[Any], ProcessWork], connection: Connection, setup: Mapping[str, Any]
+) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     end_with_parent(parent.sentinel)
@@ -178,7 +192,9 @@ def _failure_of(error: Exception) -> WorkerFailure | OSError:
 
 
 def _send(connection: Connection, message: Any) -> None:
-    """Raises ParentGoneError where nobody reads the pipe: a ConnectionError may also come from what the process works with."""
+    """Raises ParentGoneError where nobody reads the pipe: a ConnectionError may also come from what
+    the process works with.
+    """
     try:
         connection.send(message)
     except (BrokenPipeError, ConnectionResetError) as error:
@@ -208,7 +224,9 @@ class _Clock:
 
 
 class Deaths:
-    """Counts the deaths of workers by job; after each death calls `report` with the number of all deaths so far."""
+    """Counts the deaths of workers by job; after each death calls `report` with the number of all
+    deaths so far.
+    """
 
     def __init__(self, report: Callable[[int], None] | None = None) -> None:
         self._counts: Counter[int] = Counter()
@@ -235,7 +253,8 @@ class _FinishedJob(NamedTuple, Generic[_Job]):
     """A job that needs no further work, and its answer.
 
     Attributes:
-      process: the process that has become idle; None where the job has killed `MAX_DEATHS` processes and has no answer.
+      process: the process that has become idle; None where the job has killed `MAX_DEATHS`
+          processes and has no answer.
     """
 
     job: _Job
@@ -273,7 +292,8 @@ class _JobPool(Generic[_Job]):
         self.busy[process.connection] = _Assignment(process, number, job, self.clock.seconds)
 
     def read(self, connection: Any) -> _FinishedJob[_Job] | None:
-        """Reads a message of a busy process; None where its job goes on, in this process or, if it died, in a new one.
+        """Reads a message of a busy process; None where its job goes on, in this process or, if it
+        died, in a new one.
 
         Raises as `WorkerProcess.receive_message`, but for EOFError.
         """
@@ -310,7 +330,8 @@ def run_jobs(
     patient: bool = False,
     on_death: Callable[[int], None] | None = None,
 ) -> Generator[tuple[_Job, Any], None, None]:
-    """Yields (job, answer) as worker processes finish jobs, in no particular order; they end with the generator.
+    """Yields (job, answer) as worker processes finish jobs, in no particular order; they end with
+    the generator.
 
     A process that dies is replaced, and its job is done again, up to `MAX_DEATHS` times.
 
@@ -318,8 +339,10 @@ def run_jobs(
       jobs: read whenever a process is idle, so that it may end as soon as enough answers have come.
       workers: number of processes at most.
       stop: an object whose attribute `requested`, once true, ends the generator early; or None.
-      lost: called for a job that killed `MAX_DEATHS` processes; if it does not raise, the job's answer is None.
-      patient: whether a process may be silent for any time; else it counts as hung after `HANG_SECONDS` without `note_progress`.
+      lost: called for a job that killed `MAX_DEATHS` processes; if it does not raise, the job's
+          answer is None.
+      patient: whether a process may be silent for any time; else it counts as hung after
+          `HANG_SECONDS` without `note_progress`.
       on_death: called at each death of a process with the number of deaths so far.
     """
     pool = _JobPool[_Job](make, setup, on_death)

@@ -1,1 +1,3 @@
-"""Pure JAX functions: V-trace, APPO and PPO, and the distributions that policies draw actions from."""
+"""Pure JAX functions: V-trace, APPO and PPO, and the distributions that policies draw actions
+from.
+"""

@@ -1,4 +1,6 @@
-"""The interface between a training of an agent and its algorithm, which `config.algorithm.name` chooses."""
+"""The interface between a training of an agent and its algorithm, which `config.algorithm.name`
+chooses.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class UpdatePlan:
     """The values of a training's config that an algorithm reads.
 
     Attributes:
-      algorithm: the section `config.algorithm`; that of an algorithm from outside the package is `config.AnyAlgorithm`.
+      algorithm: the section `config.algorithm`; that of an algorithm from outside the package is
+          `config.AnyAlgorithm`.
       reward: coefficients that add the task's reward and the intrinsic one.
       train_for_env_steps: length of the run, over which the learning rate falls.
       batch_size: environment steps of an update, of all devices together.
@@ -42,16 +45,21 @@ class UpdatePlan:
 
 
 class StateFields(NamedTuple):
-    """Which fields a training state has besides `params`, `step` and those that only its algorithm reads.
+    """Which fields a training state has besides `params`, `step` and those that only its algorithm
+    reads.
 
     Attributes:
-      reward_params: parameters of a reward that is computed in the update, () without one. No update changes them, and no checkpoint
-        holds them.
-      env_steps: environment steps so far. An update that is skipped because it is not finite counts, as it does in `step`.
-      memory: played steps. It keeps the batch of a skipped update, and is not checked for finite numbers: it is too large to be copied.
-      frozen: parameters that no update changes and that no checkpoint holds, () without any: the base of low-rank additions.
-      reference: parameters of another policy that no update changes and that no checkpoint holds, () without any. A run that resumes
-        computes them again by `make_state` and `with_training_parts`.
+      reward_params: parameters of a reward that is computed in the update, () without one. No
+        update changes them, and no checkpoint holds them.
+      env_steps: environment steps so far. An update that is skipped because it is not finite
+          counts, as it does in `step`.
+      memory: played steps. It keeps the batch of a skipped update, and is not checked for finite
+          numbers: it is too large to be copied.
+      frozen: parameters that no update changes and that no checkpoint holds, () without any: the
+          base of low-rank additions.
+      reference: parameters of another policy that no update changes and that no checkpoint holds,
+        () without any. A run that resumes computes them again by `make_state` and
+        `with_training_parts`.
     """
 
     reward_params: bool = False
@@ -87,16 +95,19 @@ class Algorithm(abc.ABC):
     Its training state is a NamedTuple with at least these fields:
       params: the network's parameters.
       step: int32 scalar, the number of updates so far.
-    It may have those of `StateFields`, and others that only the algorithm reads. Rewards that are computed in the update, as a frozen
-    Motif's, need `reward_params`.
+    It may have those of `StateFields`, and others that only the algorithm reads. Rewards that are
+    computed in the update, as a frozen Motif's, need `reward_params`.
 
-    An algorithm of yours needs the three abstract methods, and need not be a subclass. `update.make` builds an update around its
-    optimiser steps, with rewards, counters and the metrics that all updates have.
+    An algorithm of yours needs the three abstract methods, and need not be a subclass.
+    `update.make` builds an update around its optimiser steps, with rewards, counters and the
+    metrics that all updates have.
 
-    An algorithm of this package is a subclass, and a `section_class` with the keys of `config.algorithm` in the `config.py` of its
-    folder, which loads no jax. Each has a line in `rl/choices.py` (`ALGORITHMS`, `ALGORITHM_SECTIONS`). Then
-    `--config.algorithm.name=NAME` chooses it with any config. The command line sets those of its keys that the config file lists
-    (`section_keys`, as configs/train_language_agent.py does for PPO); the others have their defaults.
+    An algorithm of this package is a subclass, and a `section_class` with the keys of
+    `config.algorithm` in the `config.py` of its folder, which loads no jax. Each has a line in
+    `rl/choices.py` (`ALGORITHMS`, `ALGORITHM_SECTIONS`). Then `--config.algorithm.name=NAME`
+    chooses it with any config. The command line sets those of its keys that the config file lists
+    (`section_keys`, as configs/train_language_agent.py does for PPO); the others have their
+    defaults.
     """
 
     @abc.abstractmethod
@@ -108,7 +119,9 @@ class Algorithm(abc.ABC):
         """A new state; the same key gives the same."""
 
     @abc.abstractmethod
-    def make_update(self, network: Any, optimizer: Any, plan: UpdatePlan, *, reward_fn: Any = None) -> Update:
+    def make_update(
+        self, network: Any, optimizer: Any, plan: UpdatePlan, *, reward_fn: Any = None
+    ) -> Update:
         """Builds the update, see `Update`."""
 
     def with_training_parts(self, state: Any, network: Any, plan: UpdatePlan) -> Any:
@@ -119,10 +132,14 @@ class Algorithm(abc.ABC):
         """Raises UserError where the algorithm cannot learn in an environment of `spec`."""
 
     def check_devices(self, plan: UpdatePlan, devices: int) -> None:  # noqa: B027 (there may be nothing to check)
-        """Raises UserError where an update does not divide over `devices`; devices that share one split network count as one."""
+        """Raises UserError where an update does not divide over `devices`; devices that share one
+        split network count as one.
+        """
 
     def state_fields(self, state: Any) -> StateFields:
-        """Which of the fields that a training treats specially `state` has; by default those that have the names."""
+        """Which of the fields that a training treats specially `state` has; by default those that
+        have the names.
+        """
         return StateFields.named_in(state)
 
     def epochs(self, plan: UpdatePlan) -> int:
@@ -140,16 +157,20 @@ class Algorithm(abc.ABC):
     def acting_parts(
         self, plan: UpdatePlan, prepare: Callable[[Any], Any]
     ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        """Returns two functions: the first takes from a state the part that actors need, the second turns it into acting parameters.
+        """Returns two functions: the first takes from a state the part that actors need, the second
+        turns it into acting parameters.
 
         Args:
-          prepare: the network's function from parameters to acting parameters (`PolicyNetwork.prepare`).
+          prepare: the network's function from parameters to acting parameters
+              (`PolicyNetwork.prepare`).
         """
         return operator.attrgetter("params"), prepare
 
 
 class OutsideAlgorithm(Algorithm):
-    """An algorithm from outside the package that is not a subclass of `Algorithm`; only `METHODS` of it are called."""
+    """An algorithm from outside the package that is not a subclass of `Algorithm`; only `METHODS`
+    of it are called.
+    """
 
     METHODS = ("check", "make_state", "make_update")
 
@@ -162,5 +183,7 @@ class OutsideAlgorithm(Algorithm):
     def make_state(self, network: Any, optimizer: Any, key: jax.Array) -> Any:
         return self._algorithm.make_state(network, optimizer, key)
 
-    def make_update(self, network: Any, optimizer: Any, plan: UpdatePlan, *, reward_fn: Any = None) -> Update:
+    def make_update(
+        self, network: Any, optimizer: Any, plan: UpdatePlan, *, reward_fn: Any = None
+    ) -> Update:
         return self._algorithm.make_update(network, optimizer, plan, reward_fn=reward_fn)

@@ -1,4 +1,6 @@
-"""The agent's update: asynchronous PPO with V-trace (Petrenko et al. 2020; Espeholt et al. 2018)."""
+"""The agent's update: asynchronous PPO with V-trace (Petrenko et al. 2020; Espeholt et al.
+2018).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ from motif_jax.rl.algorithms.vtrace import Targets, published_bootstrap, vtrace
 Array = jax.Array
 Metrics = dict[str, Array]
 BATCH = "batch"
-# Advantages of a batch without rewards are all but equal: dividing by their own deviation would blow up noise.
+# Advantages of a batch without rewards are all but equal: dividing by their own deviation would
+# blow up noise.
 ADVANTAGE_STD_FLOOR = 1e-3
 
 
@@ -50,11 +53,14 @@ class AppoTrainState(NamedTuple):
 
 
 class Output(NamedTuple):
-    """The current network's output on a rollout, and its targets; arrays [T, B], or of the policy's outputs [T, B, A] or [T, B, 2 n]."""
+    """The current network's output on a rollout, and its targets; arrays [T, B], or of the policy's
+    outputs [T, B, A] or [T, B, 2 n].
+    """
 
     policy_outputs: Array  # see `distributions`, with gradient
     entropy: Array  # the policy's in nats, with gradient
-    raw_value: Array  # output of the value head, with gradient, in normalised units if values are normalised
+    # output of the value head, with gradient, in normalised units if values are normalised
+    raw_value: Array
     value: Array  # V in units of reward, without gradient
     ratio: Array  # clamped probability ratio, with gradient
     targets: Targets  # value targets (units of reward) and advantages, without gradient
@@ -65,22 +71,36 @@ def check(plan: UpdatePlan) -> None:
     """Raises UserError for values of `config.algorithm` that do not fit together."""
     settings: Appo = plan.algorithm
     has_scale = settings.advantage_scale == BATCH or settings.value_normalisation != "none"
-    allowed = "'batch' where config.algorithm.value_normalisation='none', which keeps no scale of returns"
+    allowed = (
+        "'batch' where config.algorithm.value_normalisation='none', which keeps no scale of returns"
+    )
     require(has_scale, "algorithm.advantage_scale", settings.advantage_scale, allowed)
     has_discount = settings.gamma > 0 or not plan.compat.vtrace_bootstrap
-    require(has_discount, "algorithm.gamma", settings.gamma, "above 0 with config.compat.vtrace_bootstrap")
+    require(
+        has_discount,
+        "algorithm.gamma",
+        settings.gamma,
+        "above 0 with config.compat.vtrace_bootstrap",
+    )
 
 
-def make_state(network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array) -> AppoTrainState:
+def make_state(
+    network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array
+) -> AppoTrainState:
     """A new training state; the same key gives the same state."""
     common = update.initial(network, optimizer, key)
     return AppoTrainState(**common, value_statistics=value_normalisation.initial())
 
 
 def run_network(
-    network: AgentNetwork, plan: UpdatePlan, state: AppoTrainState, batch: TrajectoryBatch, reward: Array
+    network: AgentNetwork,
+    plan: UpdatePlan,
+    state: AppoTrainState,
+    batch: TrajectoryBatch,
+    reward: Array,
 ) -> Output:
-    """Runs the network over a batch with `reward` float32 [T, B], and computes value targets and advantages.
+    """Runs the network over a batch with `reward` float32 [T, B], and computes value targets and
+    advantages.
 
     Targets are computed with the current parameters, so again in every epoch and minibatch.
     """
@@ -118,8 +138,12 @@ def run_network(
 
 
 def in_units_of_reward(params: Any, statistics: ValueStatistics) -> Any:
-    """A copy of `params` whose value head predicts in units of reward; with PopArt the actors use this copy."""
-    return rescale_value_head(params, value_normalisation.moments(statistics), (jnp.zeros(()), jnp.ones(())))
+    """A copy of `params` whose value head predicts in units of reward; with PopArt the actors use
+    this copy.
+    """
+    return rescale_value_head(
+        params, value_normalisation.moments(statistics), (jnp.zeros(()), jnp.ones(()))
+    )
 
 
 def exploration_loss(settings: Appo, output: Output, valid: Array, axis_name: str | None) -> Array:
@@ -129,16 +153,22 @@ def exploration_loss(settings: Appo, output: Output, valid: Array, axis_name: st
     coefficient = settings.exploration_coefficient
     if settings.exploration == "entropy":
         return losses.entropy_loss(output.entropy, valid, coefficient, axis_name)
-    return losses.symmetric_kl_loss(output.policy_outputs, valid, coefficient, axis_name, legal=output.legal)
+    return losses.symmetric_kl_loss(
+        output.policy_outputs, valid, coefficient, axis_name, legal=output.legal
+    )
 
 
 def compute_loss(
-    settings: Appo, state: AppoTrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
+    settings: Appo,
+    state: AppoTrainState,
+    batch: TrajectoryBatch,
+    output: Output,
+    axis_name: str | None,
 ) -> tuple[Array, Metrics]:
     """The global loss and its terms, float32 scalars.
 
-    Advantages are normalised over all recorded rows, including those too old to learn from. The terms are
-    means over the recorded rows that are not too old.
+    Advantages are normalised over all recorded rows, including those too old to learn from. The
+    terms are means over the recorded rows that are not too old.
     """
     recorded = trajectory.recorded(batch)
     valid = _valid(settings, state, batch)
@@ -182,7 +212,11 @@ def _valid(settings: Appo, state: AppoTrainState, batch: TrajectoryBatch) -> Arr
 
 
 def describe(
-    settings: Appo, state: AppoTrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
+    settings: Appo,
+    state: AppoTrainState,
+    batch: TrajectoryBatch,
+    output: Output,
+    axis_name: str | None,
 ) -> Metrics:
     """Metrics of an update besides the terms of its loss, float32 scalars."""
     recorded = trajectory.recorded(batch)
@@ -196,7 +230,8 @@ def describe(
         **losses.policy_metrics(ratio, output.entropy, is_clipped, valid, axis_name),
         "value/mean": reductions.mean(output.value, valid, axis_name),
         "value/target_mean": target_mean,
-        "value/explained_variance": 1 - jnp.square(error_std) / jnp.maximum(jnp.square(target_std), 1e-12),
+        "value/explained_variance": 1
+        - jnp.square(error_std) / jnp.maximum(jnp.square(target_std), 1e-12),
         "batch/valid_share": reductions.mean(valid * 1.0, recorded, axis_name),
     }
 
@@ -209,7 +244,9 @@ def gradient(
     reward: Array,
     axis_name: str | None = None,
 ) -> tuple[Any, Metrics, Output]:
-    """Returns the gradient of the global loss before clipping, equal on all devices of `axis_name`; metrics; `run_network`'s output."""
+    """Returns the gradient of the global loss before clipping, equal on all devices of `axis_name`;
+    metrics; `run_network`'s output.
+    """
 
     def loss(params: Any) -> tuple[Array, tuple[Metrics, Output]]:
         current = state._replace(params=params)
@@ -234,7 +271,11 @@ def make_update(
     settings: Appo = plan.algorithm
 
     def step(
-        state: AppoTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
+        state: AppoTrainState,
+        batch: TrajectoryBatch,
+        reward: Array,
+        apply: Apply,
+        axis_name: str | None,
     ) -> tuple[AppoTrainState, Metrics]:
         gradients, metrics, output = gradient(network, plan, state, batch, reward, axis_name)
         state, norms = apply(state, gradients)
@@ -243,15 +284,23 @@ def make_update(
         return state, {**metrics, **norms}
 
     def learn(
-        state: AppoTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
+        state: AppoTrainState,
+        batch: TrajectoryBatch,
+        reward: Array,
+        apply: Apply,
+        axis_name: str | None,
     ) -> tuple[AppoTrainState, Metrics]:
         if settings.epochs * settings.minibatches == 1:
             return step(state, batch, reward, apply, axis_name)
         key, order_key = jax.random.split(state.key)
         rollouts = batch.action.shape[1]
-        order = minibatches.order(order_key, settings.epochs, settings.minibatches, rollouts, axis_name)
+        order = minibatches.order(
+            order_key, settings.epochs, settings.minibatches, rollouts, axis_name
+        )
 
-        def step_on_minibatch(current: AppoTrainState, chosen: Array) -> tuple[AppoTrainState, Metrics]:
+        def step_on_minibatch(
+            current: AppoTrainState, chosen: Array
+        ) -> tuple[AppoTrainState, Metrics]:
             return step(current, *minibatches.take(batch, reward, chosen), apply, axis_name)
 
         state, metrics = jax.lax.scan(step_on_minibatch, state._replace(key=key), order)
@@ -261,9 +310,15 @@ def make_update(
 
 
 def _move_statistics(
-    settings: Appo, state: AppoTrainState, target: Array, batch: TrajectoryBatch, axis_name: str | None
+    settings: Appo,
+    state: AppoTrainState,
+    target: Array,
+    batch: TrajectoryBatch,
+    axis_name: str | None,
 ) -> AppoTrainState:
-    """Moves the scale of values towards that of `target` [T, B]; with PopArt also the value head, so that its values stay."""
+    """Moves the scale of values towards that of `target` [T, B]; with PopArt also the value head,
+    so that its values stay.
+    """
     old = value_normalisation.moments(state.value_statistics)
     recorded = trajectory.recorded(batch)
     statistics = value_normalisation.update(
@@ -307,6 +362,7 @@ class AppoAlgorithm(Algorithm):
     ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         if plan.algorithm.value_normalisation != "popart":
             return super().acting_parts(plan, prepare)
-        # Later updates compare the values of a rollout with their own, after the scale of values has moved.
+        # Later updates compare the values of a rollout with their own, after the scale of values
+        # has moved.
         published = operator.attrgetter("params", "value_statistics")
         return published, lambda parts: prepare(in_units_of_reward(*parts))

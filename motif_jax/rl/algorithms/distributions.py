@@ -1,6 +1,8 @@
-"""The policy's distribution over actions, from what a network gives: over numbered actions, or over real numbers.
+"""The policy's distribution over actions, from what a network gives: over numbered actions, or over
+real numbers.
 
-`outputs` are logits [..., A] where actions are numbered, and those of `nets.squashed_gaussian` [..., 2 n] where they are n real numbers.
+`outputs` are logits [..., A] where actions are numbered, and those of `nets.squashed_gaussian`
+[..., 2 n] where they are n real numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from motif_jax.rl.algorithms import losses
 
 
 def draw(spec: EnvironmentSpec, outputs: Array, key: Array) -> tuple[Array, Array]:
-    """Draws an action for each of N rows; returns actions, int32 [N] or float32 [N, n], and their log-probabilities, float32 [N]."""
+    """Draws an action for each of N rows; returns actions, int32 [N] or float32 [N, n], and their
+    log-probabilities, float32 [N].
+    """
     if spec.action_size:
         normal = jax.random.normal(key, (len(outputs), spec.action_size))
         action = squashed_gaussian.squashed(jnp, outputs, normal)

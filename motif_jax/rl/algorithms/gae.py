@@ -11,7 +11,12 @@ from motif_jax.rl.algorithms.vtrace import Targets
 
 
 def gae(
-    value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, gae_lambda: float
+    value: Array,
+    bootstrap_value: Array,
+    reward: Array,
+    discount: Array,
+    last: Array,
+    gae_lambda: float,
 ) -> Targets:
     """Computes advantages and discounted returns backwards over a rollout; float32 [T, B] each.
 
@@ -19,8 +24,8 @@ def gae(
         A_t      = delta_t + discount_t lambda A_{t+1}
         return_t = r_t + discount_t return_{t+1},   return_T = bootstrap_value
 
-    The value target is the discounted return, not A + V. A `last` row only carries the value of an episode's
-    final observation to the row before it: return_t = V_t, A_t = 0.
+    The value target is the discounted return, not A + V. A `last` row only carries the value of an
+    episode's final observation to the row before it: return_t = V_t, A_t = 0.
 
     Args: see `vtrace.vtrace`; `gae_lambda` is lambda in [0, 1].
     """

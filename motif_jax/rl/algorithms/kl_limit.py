@@ -1,4 +1,5 @@
-"""Ends an update early, as `algorithm.kl_limit` says: at the first minibatch that finds the policy too far from the one that played.
+"""Ends an update early, as `algorithm.kl_limit` says: at the first minibatch that finds the policy
+too far from the one that played.
 
 The step of this minibatch is not taken, and later minibatches are not looked at.
 """
@@ -31,7 +32,8 @@ class _Progress(NamedTuple):
 
 
 def keep_if_near(limit: float, old: State, new: State, metrics: Metrics) -> tuple[State, Metrics]:
-    """`old` with the parameters of `new` where the policy is within the limit, else `old`; and the metrics, with whether they were taken.
+    """`old` with the parameters of `new` where the policy is within the limit, else `old`; and the
+    metrics, with whether they were taken.
 
     Args:
       limit: greatest `policy/kl` of `metrics`, in nats.

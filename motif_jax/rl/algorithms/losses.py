@@ -1,7 +1,8 @@
-"""The terms of the asynchronous PPO loss (Schulman et al. 2017; Petrenko et al. 2020), over any devices.
+"""The terms of the asynchronous PPO loss (Schulman et al. 2017; Petrenko et al. 2020), over any
+devices.
 
-The losses take arrays of one shape [...], count the rows where `valid`, and return a scalar that is equal on all devices of
-`axis_name`.
+The losses take arrays of one shape [...], count the rows where `valid`, and return a scalar that is
+equal on all devices of `axis_name`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def probability_ratio(log_prob: Array, behaviour_log_prob: Array, low: float, hi
 def policy_loss(
     ratio: Array, advantage: Array, valid: Array, clip_ratio: float, axis_name: str | None = None
 ) -> Array:
-    """Clipped surrogate: minus the mean of min(ratio A, clip(ratio) A), clip to [1/(1+c), 1+c]; float32 scalar.
+    """Clipped surrogate: minus the mean of min(ratio A, clip(ratio) A), clip to [1/(1+c), 1+c];
+    float32 scalar.
 
     Args:
       ratio: float32 [...], with gradient.
@@ -60,17 +62,22 @@ def value_loss(
 ) -> Array:
     """Mean of `value_errors`, float32 scalar; `value` [...] has a gradient, `target` has none."""
     chex.assert_equal_shape([value, behaviour_value, target, valid])
-    return reductions.mean(value_errors(value, behaviour_value, target, clip_value), valid, axis_name)
+    return reductions.mean(
+        value_errors(value, behaviour_value, target, clip_value), valid, axis_name
+    )
 
 
 def value_errors(value: Array, behaviour_value: Array, target: Array, clip_value: float) -> Array:
-    """max((V - target)^2, (V_old + clip(V - V_old, -c, c) - target)^2), float32 [...]; c is in units of the value."""
+    """max((V - target)^2, (V_old + clip(V - V_old, -c, c) - target)^2), float32 [...]; c is in
+    units of the value.
+    """
     clipped = behaviour_value + clamp(value - behaviour_value, -clip_value, clip_value)
     return jnp.maximum(jnp.square(value - target), jnp.square(clipped - target))
 
 
 def symmetric_kl(logits: Array, legal: Array | None = None) -> Array:
-    """Half the sum of both Kullback-Leibler divergences from the uniform distribution, float32 [...] in nats.
+    """Half the sum of both Kullback-Leibler divergences from the uniform distribution, float32
+    [...] in nats.
 
     Args:
       logits: float32 [..., A].
@@ -88,21 +95,32 @@ def symmetric_kl(logits: Array, legal: Array | None = None) -> Array:
     return 0.5 * jnp.sum((jnp.exp(log_p) - 1 / count) * log_ratio, axis=-1)
 
 
-def entropy_loss(entropy: Array, valid: Array, coefficient: float, axis_name: str | None = None) -> Array:
+def entropy_loss(
+    entropy: Array, valid: Array, coefficient: float, axis_name: str | None = None
+) -> Array:
     """Minus the coefficient times the mean of a policy's entropies [...]; float32 scalar."""
     return -coefficient * reductions.mean(entropy, valid, axis_name)
 
 
 def symmetric_kl_loss(
-    logits: Array, valid: Array, coefficient: float, axis_name: str | None = None, legal: Array | None = None
+    logits: Array,
+    valid: Array,
+    coefficient: float,
+    axis_name: str | None = None,
+    legal: Array | None = None,
 ) -> Array:
-    """Coefficient times the mean symmetric divergence of `logits` [..., A] from uniform; float32 scalar.
+    """Coefficient times the mean symmetric divergence of `logits` [..., A] from uniform; float32
+    scalar.
 
-    Beyond 30 nats there is no gradient. A mean that is not finite gives a loss of zero without gradient.
+    Beyond 30 nats there is no gradient. A mean that is not finite gives a loss of zero without
+    gradient.
     """
-    divergence = reductions.mean(symmetric_kl(jax.lax.stop_gradient(logits), legal), valid, axis_name)
+    divergence = reductions.mean(
+        symmetric_kl(jax.lax.stop_gradient(logits), legal), valid, axis_name
+    )
     finite = jnp.isfinite(divergence)
-    # In the backward pass, zero times a logit that is not finite would be NaN: such logits are replaced, not multiplied by 0.
+    # In the backward pass, zero times a logit that is not finite would be NaN: such logits are
+    # replaced, not multiplied by 0.
     safe_logits = jnp.where(finite, logits, 0.0)
     mean = reductions.mean(symmetric_kl(safe_logits, legal), valid, axis_name)
     divergence = clamp(mean, -MAX_DIVERGENCE, MAX_DIVERGENCE)
@@ -121,7 +139,8 @@ def policy_metrics(
     """
     return {
         "policy/entropy": reductions.mean(entropy, valid, axis_name),
-        # The non-negative estimator of KL(behaviour || current) from samples of the behaviour policy.
+        # The non-negative estimator of KL(behaviour || current) from samples of the behaviour
+        # policy.
         "policy/kl": reductions.mean(ratio - 1 - jnp.log(ratio), valid, axis_name),
         "policy/ratio_mean": reductions.mean(ratio, valid, axis_name),
         "policy/ratio_min": reductions.minimum(ratio, valid, axis_name),

@@ -1,8 +1,9 @@
 """Divides a batch's rollouts into minibatches, the same on any number of devices.
 
-The rollouts of the GLOBAL batch are numbered through all devices and cut into blocks of as many rollouts as there are
-minibatches. Each block deals one rollout, at random, to each minibatch. So no rollout leaves its device, and a minibatch has
-equally many rollouts of each device. It is the same on any number of devices whose shares are whole blocks.
+The rollouts of the GLOBAL batch are numbered through all devices and cut into blocks of as many
+rollouts as there are minibatches. Each block deals one rollout, at random, to each minibatch. So no
+rollout leaves its device, and a minibatch has equally many rollouts of each device. It is the same
+on any number of devices whose shares are whole blocks.
 """
 
 from __future__ import annotations

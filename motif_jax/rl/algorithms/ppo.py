@@ -1,7 +1,8 @@
-"""PPO over whole rollouts (Schulman et al. 2017), as GLAM trains a language model's policy and value.
+"""PPO over whole rollouts (Schulman et al. 2017), as GLAM trains a language model's policy and
+value.
 
-Targets are computed once, from the values that the rollout was played with. Losses are returned row by row, so that a
-minibatch may run in parts whose sums add up.
+Targets are computed once, from the values that the rollout was played with. Losses are returned row
+by row, so that a minibatch may run in parts whose sums add up.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from motif_jax.rl.algorithms.vtrace import Targets
 
 
 class Samples(NamedTuple):
-    """N played steps with their targets, as the loss compares them with the network's present output."""
+    """N played steps with their targets, as the loss compares them with the network's present
+    output.
+    """
 
     action: Array  # int32 [N], index into the step's actions; or n real numbers, float32 [N, n]
     behaviour_log_prob: Array  # float32 [N], of `action` under the policy that played it, in nats
@@ -42,7 +45,12 @@ class StepLosses(NamedTuple):
 
 
 def targets(
-    value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, gae_lambda: float
+    value: Array,
+    bootstrap_value: Array,
+    reward: Array,
+    discount: Array,
+    last: Array,
+    gae_lambda: float,
 ) -> Targets:
     """Advantages A (Schulman et al. 2016, equation 16), and value targets A + V, over a rollout.
 
@@ -50,9 +58,10 @@ def targets(
       value: float32 [T, B], V of the policy that played, in units of the reward.
       bootstrap_value: float32 [B], V of the state after the last row.
       reward: float32 [T, B].
-      discount: float32 [T, B], 0 where the episode ends with this row. With `compat.timeout_as_terminal` it is 0 at a timeout too, and
-        there are no `last` rows.
-      last: bool [T, B], rows that only carry the value of an episode's final observation; see `gae.gae`.
+      discount: float32 [T, B], 0 where the episode ends with this row. With
+        `compat.timeout_as_terminal` it is 0 at a timeout too, and there are no `last` rows.
+      last: bool [T, B], rows that only carry the value of an episode's final observation; see
+          `gae.gae`.
       gae_lambda: lambda in [0, 1].
 
     Returns:
@@ -67,8 +76,9 @@ def value_losses(value: Array, behaviour_value: Array, target: Array, clip_value
 
     Args:
       value: float32 [N], with gradient.
-      behaviour_value, target: float32 [N]. With `compat.glam_value_broadcast` float32 [N, S], those of the S rows that one process
-        of the published system learns from together: the row's term is the mean over all of them.
+      behaviour_value, target: float32 [N]. With `compat.glam_value_broadcast` float32 [N, S], those
+        of the S rows that one process of the published system learns from together: the row's term
+        is the mean over all of them.
     """
     chex.assert_rank(value, 1)
     chex.assert_equal_shape([behaviour_value, target])
@@ -80,7 +90,9 @@ def value_losses(value: Array, behaviour_value: Array, target: Array, clip_value
 
 
 def with_rows_of_block(x: Array, size: int) -> Array:
-    """Gives each row all rows of its block of `size`, [N] to [N, size], for `compat.glam_value_broadcast` in `value_losses`."""
+    """Gives each row all rows of its block of `size`, [N] to [N, size], for
+    `compat.glam_value_broadcast` in `value_losses`.
+    """
     chex.assert_rank(x, 1)
     return jnp.repeat(x.reshape(-1, size), size, axis=0)
 
@@ -91,14 +103,16 @@ def step_losses_from_logits(
     """`step_losses` of a policy over numbered actions.
 
     Args:
-      logits: float32 [N, A] of the policy over each step's actions, with gradient; -inf, or far below the others, where
-        an action does not exist.
+      logits: float32 [N, A] of the policy over each step's actions, with gradient; -inf, or far
+        below the others, where an action does not exist.
       value, clip_ratio, clip_value: see `step_losses`.
     """
     chex.assert_rank([logits, value], [2, 1])
     chex.assert_equal_shape([value, samples.action, samples.behaviour_log_prob, samples.advantage])
     log_prob = losses.log_probability(logits, samples.action)
-    return step_losses(log_prob, categorical.entropy(logits), value, samples, clip_ratio, clip_value)
+    return step_losses(
+        log_prob, categorical.entropy(logits), value, samples, clip_ratio, clip_value
+    )
 
 
 def policy_step_losses(
@@ -109,15 +123,24 @@ def policy_step_losses(
     clip_ratio: float,
     clip_value: float,
 ) -> StepLosses:
-    """`step_losses` of a policy with `outputs` float32 [N, ...] over the actions of `spec`, which are numbered or real."""
+    """`step_losses` of a policy with `outputs` float32 [N, ...] over the actions of `spec`, which
+    are numbered or real.
+    """
     if spec.action_size == 0:
         return step_losses_from_logits(outputs, value, samples, clip_ratio, clip_value)
     log_prob = distributions.log_prob(spec, outputs, samples.action)
-    return step_losses(log_prob, distributions.entropy(spec, outputs), value, samples, clip_ratio, clip_value)
+    return step_losses(
+        log_prob, distributions.entropy(spec, outputs), value, samples, clip_ratio, clip_value
+    )
 
 
 def step_losses(
-    log_prob: Array, entropy: Array, value: Array, samples: Samples, clip_ratio: float, clip_value: float
+    log_prob: Array,
+    entropy: Array,
+    value: Array,
+    samples: Samples,
+    clip_ratio: float,
+    clip_value: float,
 ) -> StepLosses:
     """The terms of the loss of N steps.
 
@@ -128,7 +151,9 @@ def step_losses(
       clip_ratio: c, so that 0.2 clips to [0.8, 1.2].
       clip_value: greatest change of the value, in its units.
     """
-    chex.assert_equal_shape([log_prob, entropy, value, samples.behaviour_log_prob, samples.advantage])
+    chex.assert_equal_shape(
+        [log_prob, entropy, value, samples.behaviour_log_prob, samples.advantage]
+    )
     ratio = jnp.exp(log_prob - samples.behaviour_log_prob)
     clipped = losses.clamp(ratio, 1 - clip_ratio, 1 + clip_ratio)
     return StepLosses(
@@ -156,13 +181,17 @@ def describe(
     }
 
 
-def normalised(advantage: Array, valid: Array, axis_name: str | None = None, floor: float = 1e-8) -> Array:
+def normalised(
+    advantage: Array, valid: Array, axis_name: str | None = None, floor: float = 1e-8
+) -> Array:
     """(A - mean) / standard deviation of advantages, both over the valid rows; float32 [N]."""
     mean, std = reductions.mean_and_std(advantage, valid, axis_name)
     return (advantage - mean) / jnp.maximum(std, floor)
 
 
 def minibatches(key: Array, samples: int, size: int, epochs: int) -> Array:
-    """Numbers of the samples in each minibatch, int32 [epochs, samples / size, size]; each epoch has every sample once."""
+    """Numbers of the samples in each minibatch, int32 [epochs, samples / size, size]; each epoch
+    has every sample once.
+    """
     keys = jax.random.split(key, epochs)
     return jax.vmap(lambda k: jax.random.permutation(k, samples))(keys).reshape(epochs, -1, size)

@@ -1,7 +1,9 @@
-"""The update of `algorithm.name=ppo`: several epochs of PPO over a batch of rollouts, in minibatches of steps or of sequences.
+"""The update of `algorithm.name=ppo`: several epochs of PPO over a batch of rollouts, in
+minibatches of steps or of sequences.
 
-Unlike `appo` it computes its targets once, from the values that the rollouts were played with. It shuffles single steps, or
-sequences of `algorithm.recurrence` steps, through which gradients run back to the state that the sequence was played from.
+Unlike `appo` it computes its targets once, from the values that the rollouts were played with. It
+shuffles single steps, or sequences of `algorithm.recurrence` steps, through which gradients run
+back to the state that the sequence was played from.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ Metrics = dict[str, Array]
 
 
 class PpoTrainState(NamedTuple):
-    """The fields of `update.initial`, and those of frozen networks and of the penalty on the divergence from a reference."""
+    """The fields of `update.initial`, and those of frozen networks and of the penalty on the
+    divergence from a reference.
+    """
 
     params: Any
     opt_state: Any
@@ -37,9 +41,11 @@ class PpoTrainState(NamedTuple):
     key: Array
     reward_params: Any = ()
     frozen: Any = ()  # constant parameters, () for none; in no checkpoint
-    # The parameters at the start, or only the low-rank additions where these are learned; in no checkpoint.
+    # The parameters at the start, or only the low-rank additions where these are learned; in no
+    # checkpoint.
     reference: Any = ()
-    kl_coefficient: Any = ()  # beta of the penalty on the divergence from `reference`, float32 scalar
+    # beta of the penalty on the divergence from `reference`, float32 scalar
+    kl_coefficient: Any = ()
 
 
 def check(plan: UpdatePlan) -> None:
@@ -60,13 +66,17 @@ def check(plan: UpdatePlan) -> None:
     checks.require(divides, "algorithm.recurrence", length, allowed)
 
 
-def make_state(network: PolicyNetwork, optimizer: optax.GradientTransformation, key: Array) -> PpoTrainState:
+def make_state(
+    network: PolicyNetwork, optimizer: optax.GradientTransformation, key: Array
+) -> PpoTrainState:
     """A new training state; the same key gives the same state."""
     return PpoTrainState(**update.initial(network, optimizer, key))
 
 
 def check_reference(network: PolicyNetwork, plan: UpdatePlan) -> None:
-    """Raises UserError for `config.algorithm.kl` with a recurrent network: rollouts hold no states of the reference."""
+    """Raises UserError for `config.algorithm.kl` with a recurrent network: rollouts hold no states
+    of the reference.
+    """
     coefficient = plan.algorithm.kl.coefficient
     states = jax.eval_shape(lambda: network.initial_state(1))
     has_memory = any(leaf.size for leaf in jax.tree.leaves(states))
@@ -79,7 +89,9 @@ def check_reference(network: PolicyNetwork, plan: UpdatePlan) -> None:
 
 
 def with_reference(state: PpoTrainState, plan: UpdatePlan) -> PpoTrainState:
-    """A new state with what `config.algorithm.kl` needs: a copy of its parameters as the reference."""
+    """A new state with what `config.algorithm.kl` needs: a copy of its parameters as the
+    reference.
+    """
     kl = plan.algorithm.kl
     if not kl.coefficient:
         return state
@@ -100,14 +112,20 @@ def make_update(
     length = settings.recurrence
 
     def learn(
-        state: PpoTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
+        state: PpoTrainState,
+        batch: TrajectoryBatch,
+        reward: Array,
+        apply: Apply,
+        axis_name: str | None,
     ) -> tuple[PpoTrainState, Metrics]:
         with_frozen = functools.partial(_with_frozen, block_stack.stacked_for_loop(state.frozen))
 
         # Targets, once for all epochs.
         bootstrap, states = _replay(network, with_frozen(state.params), batch, length)
         penalty, coefficient, penalty_metrics = _penalty(network, settings, state, batch, axis_name)
-        samples, advantage_metrics = _samples(settings, batch, bootstrap, reward + penalty, axis_name)
+        samples, advantage_metrics = _samples(
+            settings, batch, bootstrap, reward + penalty, axis_name
+        )
         sequences = _sequences(network, batch, samples, states, length)
 
         key, order = _minibatch_order(settings, state.key, len(samples.action), axis_name)
@@ -125,10 +143,13 @@ def make_update(
                 return new, metrics
             return kl_limit.keep_if_near(limit, current, new, metrics)
 
-        # Outside the loop over minibatches, whose compilation would take long with each block's arrays as its carry. A reference and
-        # frozen parameters, which no step changes, stay as they are.
+        # Outside the loop over minibatches, whose compilation would take long with each block's
+        # arrays as its carry. A reference and frozen parameters, which no step changes, stay as
+        # they are.
         params, opt_state = block_stack.stacked_for_loop((state.params, state.opt_state))
-        state = state._replace(params=params, opt_state=opt_state, key=key, kl_coefficient=coefficient)
+        state = state._replace(
+            params=params, opt_state=opt_state, key=key, kl_coefficient=coefficient
+        )
         if limit is None:
             state, metrics = jax.lax.scan(step, state, order)
             metrics = update.joined(metrics)
@@ -140,11 +161,16 @@ def make_update(
         value_mean = reductions.mean(samples.behaviour_value, samples.valid, axis_name)
         return state, {**metrics, **penalty_metrics, **advantage_metrics, "value/mean": value_mean}
 
-    return update.make(network, optimizer, plan, learn, reward_fn, positive_reward=settings.positive_reward)
+    return update.make(
+        network, optimizer, plan, learn, reward_fn, positive_reward=settings.positive_reward
+    )
 
 
-def _minibatch_order(settings: Ppo, key: Array, steps: int, axis_name: str | None) -> tuple[Array, Array]:
-    """The next state's key, and the order of this device's sequences in all epochs, int32 [minibatches, sequences of a minibatch].
+def _minibatch_order(
+    settings: Ppo, key: Array, steps: int, axis_name: str | None
+) -> tuple[Array, Array]:
+    """The next state's key, and the order of this device's sequences in all epochs, int32
+    [minibatches, sequences of a minibatch].
 
     Args:
       steps: this device's steps of the batch.
@@ -159,26 +185,38 @@ def _minibatch_order(settings: Ppo, key: Array, steps: int, axis_name: str | Non
 
 
 def _with_frozen(frozen: Any, params: Any) -> Any:
-    """All parameters that the network reads: the trained ones, and the frozen ones if there are any."""
+    """All parameters that the network reads: the trained ones, and the frozen ones if there are
+    any.
+    """
     return {**params, **frozen} if frozen else params
 
 
 def _penalty(
-    network: PolicyNetwork, settings: Ppo, state: PpoTrainState, batch: TrajectoryBatch, axis_name: str | None
+    network: PolicyNetwork,
+    settings: Ppo,
+    state: PpoTrainState,
+    batch: TrajectoryBatch,
+    axis_name: str | None,
 ) -> tuple[Array, Any, Metrics]:
-    """The penalty float32 [T, B] that is added to the rewards, the next coefficient, and metrics."""
+    """The penalty float32 [T, B] that is added to the rewards, the next coefficient, and
+    metrics.
+    """
     if not jax.tree.leaves(state.reference):
         return jnp.zeros(()), state.kl_coefficient, {}
 
-    # The reference's outputs, in parts of a micro-batch: all rows at once would not fit in memory. A policy with a reference has
-    # no recurrent state, so each row is a rollout of its own.
+    # The reference's outputs, in parts of a micro-batch: all rows at once would not fit in memory.
+    # A policy with a reference has no recurrent state, so each row is a rollout of its own.
     params = _with_frozen(state.frozen, jax.lax.stop_gradient(state.reference))
     devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
     micro = min(settings.microbatch_size, settings.minibatch_size // devices)
     rows = {name: batch.observation[name][:-1] for name in network.fields}
-    parts = jax.tree.map(lambda x: _flat(x).reshape(-1, 1, micro, *x.shape[2:]), (rows, batch.first[:-1]))
+    parts = jax.tree.map(
+        lambda x: _flat(x).reshape(-1, 1, micro, *x.shape[2:]), (rows, batch.first[:-1])
+    )
     initial_state = network.initial_state(micro)
-    outputs = jax.lax.map(lambda part: network.apply(params, part[0], initial_state, part[1])[0], parts)
+    outputs = jax.lax.map(
+        lambda part: network.apply(params, part[0], initial_state, part[1])[0], parts
+    )
     recorded = trajectory.recorded(batch)
     steps, rollouts = recorded.shape
     outputs = jnp.swapaxes(outputs.reshape(rollouts, steps, -1), 0, 1)
@@ -204,11 +242,16 @@ class Sequences(NamedTuple):
     observation: Mapping[str, Array]  # fields [S, R, ...]
     first: Array  # bool [S, R], the step begins an episode
     states: Any  # tree of [S, ...], the network's states before each sequence
-    samples: ppo.Samples  # [S, R]; [S, R, peers] where each value is compared with those of other rows, too
+    # [S, R]; [S, R, peers] where each value is compared with those of other rows, too
+    samples: ppo.Samples
 
 
-def _replay(network: PolicyNetwork, params: Any, batch: TrajectoryBatch, length: int) -> tuple[Array, Any]:
-    """Values [B] of the row after the rollouts, and the states [B T / length, ...] before sequences of `length` rows."""
+def _replay(
+    network: PolicyNetwork, params: Any, batch: TrajectoryBatch, length: int
+) -> tuple[Array, Any]:
+    """Values [B] of the row after the rollouts, and the states [B T / length, ...] before sequences
+    of `length` rows.
+    """
     rows = {name: batch.observation[name] for name in network.fields}
     final_row = {name: x[-1:] for name, x in rows.items()}
     state = batch.initial_state
@@ -216,7 +259,9 @@ def _replay(network: PolicyNetwork, params: Any, batch: TrajectoryBatch, length:
     if not any(leaf.size for leaf in jax.tree.leaves(state)):
         _, bootstrap, _ = network.apply(params, final_row, state, batch.first[-1:])
         return bootstrap[0], network.initial_state(steps * rollouts // length)
-    parts = jax.tree.map(lambda x: x[:-1].reshape(steps // length, length, *x.shape[1:]), (rows, batch.first))
+    parts = jax.tree.map(
+        lambda x: x[:-1].reshape(steps // length, length, *x.shape[1:]), (rows, batch.first)
+    )
 
     def play(state: Any, part: tuple[Mapping[str, Array], Array]) -> tuple[Any, Any]:
         _, _, next_state = network.apply(params, part[0], state, part[1])
@@ -230,7 +275,9 @@ def _replay(network: PolicyNetwork, params: Any, batch: TrajectoryBatch, length:
 def _samples(
     settings: Ppo, batch: TrajectoryBatch, bootstrap: Array, reward: Array, axis_name: str | None
 ) -> tuple[ppo.Samples, Metrics]:
-    """The batch's steps with their targets, [B T] each, and metrics of the advantages; `bootstrap` [B], `reward` [T, B]."""
+    """The batch's steps with their targets, [B T] each, and metrics of the advantages; `bootstrap`
+    [B], `reward` [T, B].
+    """
     discount = settings.gamma * (1.0 - trajectory.done(batch))
     value = batch.behaviour_value
     targets = ppo.targets(value, bootstrap, reward, discount, batch.last[:-1], settings.gae_lambda)
@@ -253,21 +300,26 @@ def _samples(
 def _sequences(
     network: PolicyNetwork, batch: TrajectoryBatch, samples: ppo.Samples, states: Any, length: int
 ) -> Sequences:
-    """Cuts the batch's steps into sequences of `length`; `states` [B T / length, ...] are those before them."""
+    """Cuts the batch's steps into sequences of `length`; `states` [B T / length, ...] are those
+    before them.
+    """
     observation = {name: _flat(batch.observation[name][:-1]) for name in network.fields}
     rows = Sequences(observation, _flat(batch.first[:-1]), (), samples)
     return jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), rows)._replace(states=states)
 
 
 def _with_peers(minibatch: Sequences, broadcast_rows: int) -> Sequences:
-    """The minibatch with the values and targets of `broadcast_rows` samples, or all, at each step, for `compat.glam_value_broadcast`."""
+    """The minibatch with the values and targets of `broadcast_rows` samples, or all, at each step,
+    for `compat.glam_value_broadcast`.
+    """
     size = min(broadcast_rows, minibatch.samples.valid.size)
 
     def peers(x: Array) -> Array:
         return ppo.with_rows_of_block(x.reshape(-1), size).reshape(*x.shape, size)
 
     samples = minibatch.samples._replace(
-        behaviour_value=peers(minibatch.samples.behaviour_value), target=peers(minibatch.samples.target)
+        behaviour_value=peers(minibatch.samples.behaviour_value),
+        target=peers(minibatch.samples.target),
     )
     return minibatch._replace(samples=samples)
 
@@ -336,7 +388,9 @@ class PpoAlgorithm(Algorithm):
         return with_reference(state, plan)
 
     def check_devices(self, plan: UpdatePlan, devices: int) -> None:
-        """Raises UserError unless all devices get equal parts of a minibatch of steps, and run them in equal parts."""
+        """Raises UserError unless all devices get equal parts of a minibatch of steps, and run them
+        in equal parts.
+        """
         settings: Ppo = plan.algorithm
         size = settings.minibatch_size
         allowed = f"a multiple of the {devices} devices that learn"
@@ -351,7 +405,9 @@ class PpoAlgorithm(Algorithm):
 
         divisor_or_more = f"{divisor}, or more"
         micro = settings.microbatch_size
-        checks.require(part % min(micro, part) == 0, "algorithm.microbatch_size", micro, divisor_or_more)
+        checks.require(
+            part % min(micro, part) == 0, "algorithm.microbatch_size", micro, divisor_or_more
+        )
         peers = settings.broadcast_rows
         fits = not plan.compat.glam_value_broadcast or part % min(peers, part) == 0
         checks.require(fits, "algorithm.broadcast_rows", peers, divisor_or_more)

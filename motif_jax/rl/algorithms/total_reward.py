@@ -1,7 +1,7 @@
 """The reward an agent learns from: the weighted sum of the task's reward and the intrinsic one.
 
-The formula is written once, for arrays of jax (training) and of numpy (`wrappers.py`, returns of episodes). Its count discount
-is in `rl.count_discount`, which code without jax calls, too.
+The formula is written once, for arrays of jax (training) and of numpy (`wrappers.py`, returns of
+episodes). Its count discount is in `rl.count_discount`, which code without jax calls, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class RewardTerms:
     """The constants of the formula; the defaults are those of `train_agent` on a score task.
 
     Attributes:
-      count_exponent: the power of the count that a text's reward is divided by; 0 leaves counts out.
+      count_exponent: the power of the count that a text's reward is divided by; 0 leaves counts
+          out.
       intrinsic_coefficient: weight of the intrinsic reward.
       extrinsic_coefficient: weight of the task's reward.
       extrinsic_scale: factor of the task's reward, before its clip.
@@ -51,12 +52,15 @@ def _namespace(x: Any) -> Any:
 
 
 def scale_reward(reward: Any, scale: float, limit: float) -> Any:
-    """Task reward times `scale`, clipped to [-limit, limit]; any shape, an array of numpy or jax."""
+    """Task reward times `scale`, clipped to [-limit, limit]; any shape, an array of numpy or
+    jax.
+    """
     return _namespace(reward).clip(scale * reward, -limit, limit)
 
 
 def discount_by_count(intrinsic: Any, count: Any, exponent: float) -> Any:
-    """`count_discount.discount` of intrinsic rewards [...] by counts [...] of any type; a count below 1 counts as 1.
+    """`count_discount.discount` of intrinsic rewards [...] by counts [...] of any type; a count
+    below 1 counts as 1.
 
     Arrays of numpy or jax; the quotient has the type of `intrinsic`, float32 or float64.
     """
@@ -68,16 +72,21 @@ def discount_by_count(intrinsic: Any, count: Any, exponent: float) -> Any:
 def total_reward(
     extrinsic: Any, intrinsic: Any, extrinsic_coefficient: float, intrinsic_coefficient: float
 ) -> Any:
-    """Weighted sum of the scaled task reward and the discounted intrinsic reward; float32 [...] of numpy or jax."""
+    """Weighted sum of the scaled task reward and the discounted intrinsic reward; float32 [...] of
+    numpy or jax.
+    """
     chex.assert_equal_shape([extrinsic, intrinsic])
     return extrinsic_coefficient * extrinsic + intrinsic_coefficient * intrinsic
 
 
-def compute_rewards(reward: RewardTerms, batch: TrajectoryBatch, count_field: str | None) -> Rewards:
-    """Combines task reward and intrinsic reward; the observation's `count_field` counts the visits of a row's text.
+def compute_rewards(
+    reward: RewardTerms, batch: TrajectoryBatch, count_field: str | None
+) -> Rewards:
+    """Combines task reward and intrinsic reward; the observation's `count_field` counts the visits
+    of a row's text.
 
-    The action that ends an episode is paid for the observation on which it was chosen, and for the final one, where
-    the batch has that (`last_intrinsic_reward`).
+    The action that ends an episode is paid for the observation on which it was chosen, and for the
+    final one, where the batch has that (`last_intrinsic_reward`).
     """
     extrinsic = scale_reward(batch.reward, reward.extrinsic_scale, reward.extrinsic_clip)
     intrinsic = batch.intrinsic_reward
@@ -89,7 +98,9 @@ def compute_rewards(reward: RewardTerms, batch: TrajectoryBatch, count_field: st
             of_final_row = discount_by_count(of_final_row, count[1:], reward.count_exponent)
     if of_final_row is not None:
         intrinsic = intrinsic + of_final_row
-    total = total_reward(extrinsic, intrinsic, reward.extrinsic_coefficient, reward.intrinsic_coefficient)
+    total = total_reward(
+        extrinsic, intrinsic, reward.extrinsic_coefficient, reward.intrinsic_coefficient
+    )
     return Rewards(extrinsic, intrinsic, total)
 
 
@@ -99,5 +110,7 @@ def reward_metrics(rewards: Rewards, recorded: Array, axis_name: str | None) -> 
         "reward/extrinsic_mean": reductions.mean(rewards.extrinsic, recorded, axis_name),
         "reward/intrinsic_mean": reductions.mean(rewards.intrinsic, recorded, axis_name),
         "reward/total_mean": reductions.mean(rewards.total, recorded, axis_name),
-        "reward/rewarded_share": reductions.mean((rewards.intrinsic != 0) * 1.0, recorded, axis_name),
+        "reward/rewarded_share": reductions.mean(
+            (rewards.intrinsic != 0) * 1.0, recorded, axis_name
+        ),
     }

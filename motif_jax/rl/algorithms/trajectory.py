@@ -15,8 +15,9 @@ Field = Any
 class TrajectoryBatch(NamedTuple):
     """B rollouts of T consecutive rows, and one more row whose value bootstraps.
 
-    A row is an observation with the action taken on it. The final observation of an episode has a row of its own (`last`): only
-    its value is used. The row after it is the first of the next episode (`first`).
+    A row is an observation with the action taken on it. The final observation of an episode has a
+    row of its own (`last`): only its value is used. The row after it is the first of the next
+    episode (`first`).
     """
 
     observation: Field  # raw fields of the environment's specification, each [T+1, B, ...]
@@ -24,14 +25,19 @@ class TrajectoryBatch(NamedTuple):
     last: Field  # bool [T+1, B], the row holds the final observation of an episode
     action: Field  # int32 [T, B], or n real numbers float32 [T, B, n]
     behaviour_log_prob: Field  # float32 [T, B], of `action` under the policy that chose it, in nats
-    behaviour_value: Field  # float32 [T, B], V of this policy's network (with PopArt in units of reward)
-    parameter_version: Field  # int32 [T, B], number of updates in the acting parameters; -1 is padding
+    # float32 [T, B], V of this policy's network (with PopArt in units of reward)
+    behaviour_value: Field
+    # int32 [T, B], number of updates in the acting parameters; -1 is padding
+    parameter_version: Field
     reward: Field  # float32 [T, B], task reward of the action, before scale and clip
-    intrinsic_reward: Field  # float32 [T, B], normalised, thresholded, before count discount and coefficient
+    # float32 [T, B], normalised, thresholded, before count discount and coefficient
+    intrinsic_reward: Field
     terminated: Field  # bool [T, B], the action ended the episode by a rule of the task
     truncated: Field  # bool [T, B], the action reached the episode's step limit
-    initial_state: Any  # pytree of [B, ...], the recurrent state before row 0 and before a reset by first[0]
-    # float32 [T, B], intrinsic reward of the final observation to which the action led, 0 elsewhere; None: it is not paid
+    # pytree of [B, ...], the recurrent state before row 0 and before a reset by first[0]
+    initial_state: Any
+    # float32 [T, B], intrinsic reward of the final observation to which the action led, 0
+    # elsewhere; None: it is not paid
     last_intrinsic_reward: Field = None
 
 
@@ -42,21 +48,30 @@ BATCH_AXES = TrajectoryBatch(**{**dict.fromkeys(TrajectoryBatch._fields, 1), "in
 def done(batch: TrajectoryBatch) -> Array:
     """Whether the return of row t ends with its action: bool [T, B].
 
-    True at a terminated action. After a truncated action the value continues in the `last` row that follows;
-    without such a row (the published handling of step limits) it ends, too.
+    True at a terminated action. After a truncated action the value continues in the `last` row that
+    follows; without such a row (the published handling of step limits) it ends, too.
     """
     return batch.terminated | (batch.truncated & ~batch.last[1:])
 
 
 def recorded(batch: TrajectoryBatch) -> Array:
-    """Rows that hold an action of an agent, neither an episode's final row nor padding: bool [T, B]."""
+    """Rows that hold an action of an agent, neither an episode's final row nor padding: bool [T,
+    B].
+    """
     return ~batch.last[:-1] & (batch.parameter_version >= 0)
 
 
 def check(batch: TrajectoryBatch) -> None:
-    """Raises AssertionError where a field does not have the shape or dtype that `TrajectoryBatch` names."""
+    """Raises AssertionError where a field does not have the shape or dtype that `TrajectoryBatch`
+    names.
+    """
     length, rollouts = batch.action.shape[:2]
-    numbers = [batch.behaviour_log_prob, batch.behaviour_value, batch.reward, batch.intrinsic_reward]
+    numbers = [
+        batch.behaviour_log_prob,
+        batch.behaviour_value,
+        batch.reward,
+        batch.intrinsic_reward,
+    ]
     if batch.last_intrinsic_reward is not None:
         numbers.append(batch.last_intrinsic_reward)
     flags = [batch.terminated, batch.truncated]

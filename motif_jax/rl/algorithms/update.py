@@ -1,4 +1,6 @@
-"""The common part of the updates of all algorithms: rewards, then the algorithm's optimiser steps, then counters and metrics."""
+"""The common part of the updates of all algorithms: rewards, then the algorithm's optimiser steps,
+then counters and metrics.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,9 @@ def initial(network: Any, optimizer: optax.GradientTransformation, key: Array) -
     """The fields that the states of all updates have; the same key gives the same values.
 
     Returns:
-      `params`; `opt_state`; `step`, int32 scalar, the number of updates and version of `params`; `env_steps`, int32 [2], as
-      `schedules.add_steps` counts them; `key`, changed by updates that draw. A state also has `reward_params` of a `reward_fn`.
+      `params`; `opt_state`; `step`, int32 scalar, the number of updates and version of `params`;
+      `env_steps`, int32 [2], as `schedules.add_steps` counts them; `key`, changed by updates that
+      draw. A state also has `reward_params` of a `reward_fn`.
     """
     init_key, key = jax.random.split(key)
     params = network.init(init_key)
@@ -61,12 +64,15 @@ def make(
 
     Args:
       optimizer: from `schedules.make_optimizer` without a number of steps.
-      plan: the learning rate falls with the share of its `train_for_env_steps` that earlier batches had.
-      learn: (state, batch, reward float32 [T, B], apply, axis_name) -> (state, metrics). It takes each optimiser step by `apply`. Its
-        metrics replace metrics of the same name that are computed here.
-      reward_fn: for rewards that the batcher does not compute: a pure function of `state.reward_params` and the fields [T, B, ...] of the
-        rows with an action, and of final observations where the spec's `last_text` says so; its intrinsic reward replaces
-        that of the batch.
+      plan: the learning rate falls with the share of its `train_for_env_steps` that earlier batches
+          had.
+      learn: (state, batch, reward float32 [T, B], apply, axis_name) -> (state, metrics). It takes
+        each optimiser step by `apply`. Its metrics replace metrics of the same name that are
+        computed here.
+      reward_fn: for rewards that the batcher does not compute: a pure function of
+        `state.reward_params` and the fields [T, B, ...] of the rows with an action, and of final
+        observations where the spec's `last_text` says so; its intrinsic reward replaces that of the
+        batch.
       positive_reward: whether negative rewards of the task count as 0.
 
     Returns:
@@ -78,7 +84,9 @@ def make(
     ) -> tuple[State, Metrics]:
         trajectory.check(batch)
         if reward_fn is not None:
-            batch = _with_intrinsic_reward(batch, reward_fn, state.reward_params, network.spec.last_text)
+            batch = _with_intrinsic_reward(
+                batch, reward_fn, state.reward_params, network.spec.last_text
+            )
         if positive_reward:
             batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
         rewards = total_reward.compute_rewards(plan.reward, batch, network.spec.count_field)
@@ -86,7 +94,9 @@ def make(
         share = schedules.share_done(state.env_steps, plan.train_for_env_steps)
 
         def apply(current: State, gradients: Any) -> tuple[State, Metrics]:
-            updates, opt_state = optimizer.update(gradients, current.opt_state, current.params, share=share)
+            updates, opt_state = optimizer.update(
+                gradients, current.opt_state, current.params, share=share
+            )
             params = optax.apply_updates(current.params, updates)
             return current._replace(params=params, opt_state=opt_state), {
                 "optimizer/learning_rate": opt_state[-1].rate,
@@ -100,7 +110,9 @@ def make(
             **total_reward.reward_metrics(rewards, recorded, axis_name),
             "lag/mean": reductions.mean(lag, recorded, axis_name),
             "lag/max": reductions.maximum(lag, recorded, axis_name),
-            "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),
+            "batch/recorded_share": reductions.mean(
+                recorded * 1.0, jnp.ones_like(recorded), axis_name
+            ),
         }
         steps_of_batch = reductions.total(recorded.astype(jnp.int32), axis_name)
         state = learned._replace(

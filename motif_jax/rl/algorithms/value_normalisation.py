@@ -1,8 +1,9 @@
 """Running scale of the value targets (van Hasselt et al. 2016, "PopArt").
 
-The network's value head predicts (V - mean) / std. With 'popart' the head is rescaled whenever the statistics move, so that V itself
-does not; with 'running' the head has to learn it. V is clipped around V as it was played: with 'popart' in units of reward, with
-'running' in the head's units of that time.
+The network's value head predicts (V - mean) / std. With 'popart' the head is rescaled whenever the
+statistics move, so that V itself does not; with 'running' the head has to learn it. V is clipped
+around V as it was played: with 'popart' in units of reward, with 'running' in the head's units of
+that time.
 """
 
 from __future__ import annotations
@@ -33,9 +34,15 @@ def initial() -> ValueStatistics:
 
 
 def update(
-    statistics: ValueStatistics, target: Array, valid: Array, rate: float, axis_name: str | None = None
+    statistics: ValueStatistics,
+    target: Array,
+    valid: Array,
+    rate: float,
+    axis_name: str | None = None,
 ) -> ValueStatistics:
-    """Moves the statistics by `rate` in (0, 1] towards those of `target` [...] where `valid`; not at all where nothing is valid."""
+    """Moves the statistics by `rate` in (0, 1] towards those of `target` [...] where `valid`; not
+    at all where nothing is valid.
+    """
     chex.assert_equal_shape([target, valid])
     count = reductions.total(valid.astype(jnp.float32), axis_name)
     share = jnp.where(count > 0, rate, 0.0)

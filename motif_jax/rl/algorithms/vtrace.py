@@ -1,4 +1,6 @@
-"""V-trace targets and advantages (Espeholt et al. 2018, "IMPALA"), section 4.1, with rows that end episodes."""
+"""V-trace targets and advantages (Espeholt et al. 2018, "IMPALA"), section 4.1, with rows that end
+episodes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from jax import Array
 
 
 class Targets(NamedTuple):
-    """Targets of the value function, and advantages of the actions taken, over a rollout: float32 [T, B]."""
+    """Targets of the value function, and advantages of the actions taken, over a rollout: float32
+    [T, B].
+    """
 
     value: Array
     advantage: Array
@@ -35,8 +39,8 @@ def vtrace(
         vs_t    = V_t + delta_t + discount_t c_t (vs_{t+1} - V_{t+1})
         A_t     = rho_t (r_t + discount_t vs_{t+1} - V_t)
 
-    and vs_T = V_T = bootstrap_value. A `last` row only carries the value of an episode's final observation
-    to the row before it: vs_t = V_t, A_t = 0, and no trace crosses it.
+    and vs_T = V_T = bootstrap_value. A `last` row only carries the value of an episode's final
+    observation to the row before it: vs_t = V_t, A_t = 0, and no trace crosses it.
 
     Args:
       value: float32 [T, B], V of the current network, without gradient.
@@ -49,7 +53,9 @@ def vtrace(
     chex.assert_rank([value, bootstrap_value], [2, 1])
     chex.assert_equal_shape([value, reward, discount, last, ratio])
 
-    def step(carry: tuple[Array, Array], row: tuple[Array, ...]) -> tuple[tuple[Array, Array], Targets]:
+    def step(
+        carry: tuple[Array, Array], row: tuple[Array, ...]
+    ) -> tuple[tuple[Array, Array], Targets]:
         next_value, next_target = carry
         v, r, gamma, is_last, rho, c = row
         delta = rho * (r + gamma * next_value - v)
@@ -64,5 +70,7 @@ def vtrace(
 
 
 def published_bootstrap(last_value: Array, last_reward: Array, gamma: float) -> Array:
-    """The published value after a rollout, float32 [B]: with it the last temporal difference of a running episode is zero."""
+    """The published value after a rollout, float32 [B]: with it the last temporal difference of a
+    running episode is zero.
+    """
     return (last_value - last_reward) / gamma

@@ -47,7 +47,9 @@ def test_parts_of_an_entry_are_removed_and_nothing_else(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {*files, "folder-cache"}
 
 
-def test_the_folder_of_programs_is_the_environments_or_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_programs_is_the_environments_or_the_users(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv(compiled_programs.FOLDER_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert compiled_programs.folder_of("auto") == Path("/caches/motif_jax/compiled")

@@ -45,7 +45,11 @@ ENDED = "its log says why; the same command resumes the run"
             f"error: another host of the run has ended: {ENDED}",
             1,
         ),
-        (jax.errors.JaxRuntimeError("of another kind"), "jax.errors.JaxRuntimeError: of another kind", 1),
+        (
+            jax.errors.JaxRuntimeError("of another kind"),
+            "jax.errors.JaxRuntimeError: of another kind",
+            1,
+        ),
         (KeyboardInterrupt(), INTERRUPTED, INTERRUPTED_CODE),
         (ValueError("closed by peer"), "ValueError: closed by peer", 1),
     ],

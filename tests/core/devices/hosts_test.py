@@ -44,7 +44,10 @@ SLURM_ALONE = {**SLURM, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
     ],
 )
 def test_a_position_comes_from_the_config_or_from_slurm(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], arguments: Any, expected: HostPosition
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    arguments: Any,
+    expected: HostPosition,
 ) -> None:
     monkeypatch.setattr(cluster.os, "environ", environment)
 
@@ -64,7 +67,9 @@ def test_a_batch_that_does_not_divide_over_devices_is_refused() -> None:
         recall_training(batch_size=8 * 15, devices__learner="0,1", **SEVERAL, hosts__index=1)
     )
 
-    with pytest.raises(UserError, match=r"divide over 3 hosts of 2 learner devices .*; it is 15 rollouts"):
+    with pytest.raises(
+        UserError, match=r"divide over 3 hosts of 2 learner devices .*; it is 15 rollouts"
+    ):
         settings.check_devices(config)
 
 
@@ -101,7 +106,11 @@ SECOND_OF_TWO = {"count": 2, "index": 1}
             ("localhost:1", 2, 1),
             ("deactivate", "localhost:1"),
         ),
-        ({"coordinator": "node1:4000", **SECOND_OF_TWO}, ("node1:4000", 2, 1), ("deactivate", None)),
+        (
+            {"coordinator": "node1:4000", **SECOND_OF_TWO},
+            ("node1:4000", 2, 1),
+            ("deactivate", None),
+        ),
     ],
 )
 def test_a_host_joins_the_others_by_jax(
@@ -147,7 +156,13 @@ def test_the_time_to_meet_runs_while_hosts_join(recorded_calls: Mock) -> None:
         pass
 
     names = [name for name, _, _ in recorded_calls.mock_calls]
-    assert names == ["Timer", "Timer().start", "config.update", "distributed.initialize", "Timer().cancel"]
+    assert names == [
+        "Timer",
+        "Timer().start",
+        "config.update",
+        "distributed.initialize",
+        "Timer().cancel",
+    ]
 
 
 def test_jax_leaves_the_request_to_stop_to_the_run(recorded_calls: Mock) -> None:
@@ -159,7 +174,9 @@ def test_jax_leaves_the_request_to_stop_to_the_run(recorded_calls: Mock) -> None
 
 @pytest.fixture
 def on_hosts(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[Hosts], Any]], list[Any]]:
-    """Gives what a function says on each of so many hosts, which are threads; of a UserError its text."""
+    """Gives what a function says on each of so many hosts, which are threads; of a UserError its
+    text.
+    """
 
     def run(count: int, work: Callable[[Hosts], Any]) -> list[Any]:
         values = [np.zeros(0)] * count
@@ -321,7 +338,9 @@ def test_hosts_of_different_folders_say_so(on_hosts: Any, tmp_path: Path) -> Non
     other = tmp_path / "other"
     other.mkdir()
     folders = [tmp_path / "run", tmp_path / "run", other, tmp_path / "none"]
-    answers = on_hosts(len(folders), lambda host: host.require_shared(folders[host.index], seconds=0.5))
+    answers = on_hosts(
+        len(folders), lambda host: host.require_shared(folders[host.index], seconds=0.5)
+    )
     node = socket.gethostname()
     assert set(answers) == {
         f"--workdir must lie on a file system that all hosts share: host 2 ({other} on {node}) and host 3 ({tmp_path}/none "

@@ -29,12 +29,16 @@ print(faults, before - psutil.Process().memory_info().rss)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="says something about glibc's heap alone")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="says something about glibc's heap alone"
+)
 def test_blocks_that_were_freed_are_used_again_or_given_back() -> None:
     faults = {}
     returned = {}
     for mode in ("default", "keep"):
-        printed = subprocess.check_output([sys.executable, "-c", PROGRAM, mode], text=True, timeout=240)
+        printed = subprocess.check_output(
+            [sys.executable, "-c", PROGRAM, mode], text=True, timeout=240
+        )
         faults[mode], returned[mode] = map(int, printed.split())
     # 256 MiB are 65,536 pages (128 of them where pages are huge).
     assert faults["default"] >= 128
@@ -53,9 +57,13 @@ def test_blocks_that_were_freed_are_used_again_or_given_back() -> None:
         ("", "", [1], True),
     ],
 )
-def test_accelerators(platforms: Any, plugins: str, named: Any, possible: bool, monkeypatch: Any) -> None:
+def test_accelerators(
+    platforms: Any, plugins: str, named: Any, possible: bool, monkeypatch: Any
+) -> None:
     listed = {"jax_plugins": named}
-    monkeypatch.setattr(memory.importlib.metadata, "entry_points", lambda group: listed.get(group, []))
+    monkeypatch.setattr(
+        memory.importlib.metadata, "entry_points", lambda group: listed.get(group, [])
+    )
     monkeypatch.setattr(memory.importlib.util, "find_spec", lambda name: name == plugins or None)
     assert memory.accelerator_possible(platforms) is possible
 
@@ -64,7 +72,11 @@ def test_the_heap_is_set_to_return_memory(monkeypatch: pytest.MonkeyPatch) -> No
     library = Mock()
     calls = [call.mallopt(-4, 0), call.mallopt(-1, 2**31 - 1), call.mallopt(-8, 1)]
     monkeypatch.setattr(memory.ctypes, "CDLL", {None: library}.get)
-    for name, answers, works in (("glibc", (1, 1), True), ("glibc", (1, 0), False), ("musl", (1, 1), False)):
+    for name, answers, works in (
+        ("glibc", (1, 1), True),
+        ("glibc", (1, 0), False),
+        ("musl", (1, 1), False),
+    ):
         monkeypatch.setattr(memory.platform, "libc_ver", lambda name=name: (name, "2"))
         library.mallopt.side_effect = (1, *answers)
         library.malloc_trim.return_value = answers[-1]

@@ -11,7 +11,9 @@ def test_shares_of_inference_are_of_all_its_threads(monkeypatch: pytest.MonkeyPa
     meters = Meters()
     assert meters.read().rate("nothing passed") == 0.0
     for thread in (1, 3):
-        for number, part in enumerate(("wait", "device", "host", "act", "rows", "bytes", "padding"), 2):
+        for number, part in enumerate(
+            ("wait", "device", "host", "act", "rows", "bytes", "padding"), 2
+        ):
             meters.add(f"inference/{part}", number * thread / 4)
     for number, part in enumerate(("wait", "blocked", "assemble", "lookup", "put"), 2):
         meters.add(f"batcher/{part}", number)
@@ -59,9 +61,7 @@ def test_a_wait_over_a_reading_is_split_at_it(monkeypatch: pytest.MonkeyPatch) -
 
 def test_rates_of_hosts_are_summed_and_shares_averaged() -> None:
     names = "throughput/updates_per_second throughput/megabytes_per_second inference/rows_per_second learner/wait_share"
-    names += (
-        " throughput/inference_megabytes_per_second inference/rows_per_call inference/device_milliseconds_max"
-    )
+    names += " throughput/inference_megabytes_per_second inference/rows_per_call inference/device_milliseconds_max"
     one = dict(zip(names.split(), (2.0, 10.0, 100.0, 0.2, 3.0, 8.0, 5.0)))
     other = dict(zip(one, (2.0, 20.0, 200.0, 0.4, 6.0, 16.0, 10.0)))
     both = dict(zip(one, (2.0, 30.0, 300.0, 0.3, 9.0, 12.0, 10.0)))

@@ -38,7 +38,9 @@ def flatten(tree: Any) -> np.ndarray:
 
 
 def states_of(devices: int, counts: Sequence[int]) -> Iterator[tuple[appo.AppoTrainState, Any]]:
-    """States and metrics of so many updates each, in ascending order; a state is gone when the next one is asked for."""
+    """States and metrics of so many updates each, in ascending order; a state is gone when the next
+    one is asked for.
+    """
     parallel = DataParallel(jax.devices()[:devices])
     program = parallel.wrap(UPDATE, donate_state=True)
     state = parallel.replicate(appo.make_state(NETWORK, OPTIMIZER, jax.random.key(0)))
@@ -54,10 +56,14 @@ def test_changes_of_the_parameters_agree() -> None:
     counts = 1, 100
     alone = [(flatten(state.params) - start, metrics) for state, metrics in states_of(1, counts)]
     for devices in (2, 4):
-        for (state, metrics), (change, mean), updates in zip(states_of(devices, counts), alone, counts):
+        for (state, metrics), (change, mean), updates in zip(
+            states_of(devices, counts), alone, counts
+        ):
             if updates == 1:
                 jax.tree.map(
-                    functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5), metrics, mean
+                    functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5),
+                    metrics,
+                    mean,
                 )
             difference = flatten(state.params) - start - change
             assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(change), (devices, updates)
@@ -107,7 +113,9 @@ def test_random_keys_and_donated_states_survive_the_round(mesh: dict[str, int] |
         assert sums_before.is_deleted() == donate
         split = jax.random.split(jax.random.key(1))
         expected = [split[1], jax.random.split(split[0])[1]]
-        np.testing.assert_allclose(first, [float(jax.random.uniform(random_key)) for random_key in expected])
+        np.testing.assert_allclose(
+            first, [float(jax.random.uniform(random_key)) for random_key in expected]
+        )
 
 
 def test_a_program_waits_for_the_end_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,12 @@ OTHERS: list[tuple[str, tuple[int, ...], tuple[str | None, ...]]] = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_matrix_is_split_both_ways(name: str) -> None:
-    values = {**CONFIGS[name], "vocab_size": 64, "tie_word_embeddings": False, "attention_bias": True}
+    values = {
+        **CONFIGS[name],
+        "vocab_size": 64,
+        "tie_word_embeddings": False,
+        "attention_bias": True,
+    }
     values |= {"num_heads": 4} if name.startswith("t5") else {}
     shapes = jax.eval_shape(LanguageModel(config.parse(values)).init, jax.random.key(0))
     for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):

@@ -24,7 +24,9 @@ from tests.made_up_devices import MadeUpDevice
         ("cpu", "float32", "default", None),
     ],
 )
-def test_peak_of_a_device_by_its_name(kind: str, dtype: str, precision: str, expected: float | None) -> None:
+def test_peak_of_a_device_by_its_name(
+    kind: str, dtype: str, precision: str, expected: float | None
+) -> None:
     assert peak_flops(MadeUpDevice(kind), dtype, precision) == expected
 
 

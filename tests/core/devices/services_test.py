@@ -16,7 +16,11 @@ from tests.play.agent_runs import recall_training
 @pytest.mark.parametrize(
     ("error", "shown", "line"),
     [
-        (ValueError("no more slots"), ServiceFailedError, "^the inference thread failed: no more slots$"),
+        (
+            ValueError("no more slots"),
+            ServiceFailedError,
+            "^the inference thread failed: no more slots$",
+        ),
         (UserError("the annotator died 3 times"), UserError, "^the annotator died 3 times$"),
     ],
 )
@@ -34,7 +38,8 @@ def test_the_first_failure_stops_all_services_and_is_raised(
     services.start("inference", fail)
     services.check()
     started.set()
-    assert services.stopping.wait(240)  # a thread that has not begun when it is stopped ends at once
+    # a thread that has not begun when it is stopped ends at once
+    assert services.stopping.wait(240)
     services.stop()
     with pytest.raises(shown, match=line) as caught:
         services.check()
@@ -42,7 +47,12 @@ def test_the_first_failure_stops_all_services_and_is_raised(
 
 
 def system(start: Exception | None = None) -> Any:
-    attributes = {"config": recall_training(), "sources": [], "meters": Meters(), "start.side_effect": start}
+    attributes = {
+        "config": recall_training(),
+        "sources": [],
+        "meters": Meters(),
+        "start.side_effect": start,
+    }
     return MagicMock(**attributes)
 
 
@@ -54,7 +64,10 @@ def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.Monk
     monkeypatch.setattr(stream, "assemble", lambda: (has_started.set(), end.wait()))
     stop = stream.services.stop
     monkeypatch.setattr(stream.services, "stop", lambda: stop(0.01))
-    with pytest.raises(RuntimeError, match=r"^the batcher thread did not end in 0\.01 seconds$"), stream:
+    with (
+        pytest.raises(RuntimeError, match=r"^the batcher thread did not end in 0\.01 seconds$"),
+        stream,
+    ):
         assert has_started.wait(60)  # a thread that has not begun when it is stopped ends at once
     closed.close.assert_called_once_with()
     end.set()

@@ -1,4 +1,6 @@
-"""A training over a mesh is the training of one device, in whatever way it is split, and continues on another mesh."""
+"""A training over a mesh is the training of one device, in whatever way it is split, and continues
+on another mesh.
+"""
 
 from __future__ import annotations
 
@@ -89,17 +91,26 @@ def small(architecture: str) -> config.ModelConfig:
     if architecture == "gpt2":
         return GPT2
     values = dict(recipes.CONFIGS["t5_gated" if architecture == "t5" else architecture])
-    layers = {"num_layers": 1, "num_decoder_layers": 1} if architecture == "t5" else {"num_hidden_layers": 1}
+    layers = (
+        {"num_layers": 1, "num_decoder_layers": 1}
+        if architecture == "t5"
+        else {"num_hidden_layers": 1}
+    )
     # T5's fresh gradients are near nothing at its published scale.
     return config.parse({**values, **layers, "num_heads": 2, "vocab_size": 64})
 
 
-OTHERS = [pytest.param(name, (1, 2, 2), marks=pytest.mark.extra) for name in ("gpt2", "t5", "llama", "qwen2")]
+OTHERS = [
+    pytest.param(name, (1, 2, 2), marks=pytest.mark.extra)
+    for name in ("gpt2", "t5", "llama", "qwen2")
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("architecture", "mesh"), [("gpt2", (2, 2, 1)), *OTHERS])
-def test_a_training_does_not_depend_on_how_it_is_split(architecture: str, mesh: tuple[int, int, int]) -> None:
+def test_a_training_does_not_depend_on_how_it_is_split(
+    architecture: str, mesh: tuple[int, int, int]
+) -> None:
     parallel = devices(mesh)
     gradient, losses, state = train(small(architecture), parallel)
     expected_gradient, expected_losses, expected = alone(architecture)
@@ -153,21 +164,31 @@ def test_a_mesh_over_hosts_has_its_parts_on_each(monkeypatch: pytest.MonkeyPatch
     assert parallel.everywhere.mesh.devices.tolist() == [[devices[:2]]]
     with pytest.raises(UserError) as caught:
         Sharded({"data": 1, "fsdp": 2, "tensor": 3}, devices)  # type: ignore[arg-type]
-    line = "a batch in 2 parts (data x fsdp) does not divide over 3 hosts, each of which reads its own"
+    line = (
+        "a batch in 2 parts (data x fsdp) does not divide over 3 hosts, each of which reads its own"
+    )
     assert str(caught.value) == f"sharding: {line}"
     monkeypatch.setattr(jax, "process_count", lambda: 3)
-    monkeypatch.setattr(jax, "local_devices", lambda process_index: devices[2 * process_index :][:2])
+    monkeypatch.setattr(
+        jax, "local_devices", lambda process_index: devices[2 * process_index :][:2]
+    )
     assert (training_devices(1), training_devices(None)) == (devices[::2], devices)
     monkeypatch.setattr(DataParallel, "put_batch", lambda self, tree, axis: (tree, axis))
     for index in range(3):
         monkeypatch.setattr(jax, "process_index", lambda index=index: index)
         split = DataParallel(devices).put_whole({"x": np.arange(12).reshape(2, 6)}, 1)  # type: ignore[arg-type]
-        np.testing.assert_equal(split, ({"x": np.arange(12).reshape(2, 6)[:, 2 * index : 2 * index + 2]}, 1))
+        np.testing.assert_equal(
+            split, ({"x": np.arange(12).reshape(2, 6)[:, 2 * index : 2 * index + 2]}, 1)
+        )
 
 
 # Two hosts of eight devices split a batch of 24 into three micro-batches.
 FITTING = DatasetConfig(
-    sharding=Sharding(fsdp=2, tensor=2), batch_size=24, accumulate=3, chunk_steps=1, optimizer=Optimizer()
+    sharding=Sharding(fsdp=2, tensor=2),
+    batch_size=24,
+    accumulate=3,
+    chunk_steps=1,
+    optimizer=Optimizer(),
 )
 
 
@@ -179,7 +200,10 @@ FITTING = DatasetConfig(
             {"sharding": Sharding(fsdp=4, tensor=4)},
             "sharding={'fsdp': 4, 'tensor': 4}: must be sizes whose product divides the 8 devices",
         ),
-        ({"batch_size": 32}, "batch_size=32: must be a multiple of 24: 3 micro-batches on each of 8 devices"),
+        (
+            {"batch_size": 32},
+            "batch_size=32: must be a multiple of 24: 3 micro-batches on each of 8 devices",
+        ),
         (
             {"sharding": None},
             "batch_size=24: must be a multiple of 48: 3 micro-batches on each of 16 devices",
@@ -190,7 +214,9 @@ FITTING = DatasetConfig(
         ),
     ],
 )
-def test_devices_and_batches_that_do_not_fit_are_refused(changes: dict[str, Any], line: str) -> None:
+def test_devices_and_batches_that_do_not_fit_are_refused(
+    changes: dict[str, Any], line: str
+) -> None:
     training_config = dataclasses.replace(FITTING, **changes)
 
     with pytest.raises(UserError) as caught:

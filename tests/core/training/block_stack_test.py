@@ -49,7 +49,9 @@ def test_a_cpu_runs_blocks_one_after_the_other(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_weights_decay_in_stacks_as_they_do_in_blocks() -> None:
-    tree = {f"block_{number}": {"kernel": jnp.ones((2, 3)), "bias": jnp.ones(3)} for number in range(4)}
+    tree = {
+        f"block_{number}": {"kernel": jnp.ones((2, 3)), "bias": jnp.ones(3)} for number in range(4)
+    }
     joint = matrices(block_stack.stacked(tree))
     assert joint == {"blocks_0_4": {"kernel": True, "bias": False}}
     assert matrices(tree)["block_3"] == {"kernel": True, "bias": False}

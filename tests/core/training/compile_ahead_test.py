@@ -28,7 +28,9 @@ def test_each_widths_first_chunk_is_known_before_training() -> None:
     assert sorted(order.rows(step).width for step in first_steps) == sorted(all_widths)
 
 
-def test_programs_of_known_shapes_are_compiled_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_of_known_shapes_are_compiled_before_the_first_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     parallel = DataParallel(jax.local_devices()[:1])
     task = bigrams.Bigrams(parallel)
     monkeypatch.setattr(task, "first_chunks", lambda: [0, 8], raising=False)

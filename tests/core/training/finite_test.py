@@ -72,7 +72,9 @@ def test_a_guards_program_grows_linearly_with_the_leaves():
 
 
 def train(state, gradient):
-    """A chain of updates: a moment, the parameters, a target; each reads what the one before wrote."""
+    """A chain of updates: a moment, the parameters, a target; each reads what the one before
+    wrote.
+    """
     moment, params, target = state
     applies = all_finite(gradient)
     moment = update_if(applies, lambda old, new: 0.9 * old + 0.1 * new, moment, gradient)

@@ -1,4 +1,6 @@
-"""The files of an offline training: runs that are refused for other data, devices or layouts, refused starts, exports."""
+"""The files of an offline training: runs that are refused for other data, devices or layouts,
+refused starts, exports.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +51,19 @@ def test_a_run_of_other_steps_between_evaluations_is_refused(tmp_path: Path) -> 
     task = Subtractor()
     task.steps_per_epoch = 2
 
-    with pytest.raises(UserError, match=r"stands at step 4 after 1 evaluations: .* with 2 steps between two"):
+    with pytest.raises(
+        UserError, match=r"stands at step 4 after 1 evaluations: .* with 2 steps between two"
+    ):
         train(tmp_path, task)
 
 
 @pytest.mark.parametrize(("before", "now", "message"), REFUSED)
 def test_a_run_on_other_data_or_devices_is_refused(
-    tmp_path: Path, stopped: FileCheckpoints, before: dict[str, str], now: dict[str, str], message: str
+    tmp_path: Path,
+    stopped: FileCheckpoints,
+    before: dict[str, str],
+    now: dict[str, str],
+    message: str,
 ) -> None:
     replace_digests(stopped, before)
 
@@ -65,7 +73,11 @@ def test_a_run_on_other_data_or_devices_is_refused(
 
 @pytest.mark.parametrize(("before", "now", "message"), REFUSED)
 def test_a_trainer_refuses_other_data_or_devices(
-    tmp_path: Path, stopped: FileCheckpoints, before: dict[str, str], now: dict[str, str], message: str
+    tmp_path: Path,
+    stopped: FileCheckpoints,
+    before: dict[str, str],
+    now: dict[str, str],
+    message: str,
 ) -> None:
     replace_digests(stopped, before)
     task = Subtractor()
@@ -85,7 +97,9 @@ def test_a_new_folder_accepts_any_data(tmp_path: Path) -> None:
     run_files.refuse_other_data(tmp_path / "new", TEXT, "a text")
 
 
-def test_a_checkpoint_of_another_layout_is_refused(tmp_path: Path, stopped: FileCheckpoints) -> None:
+def test_a_checkpoint_of_another_layout_is_refused(
+    tmp_path: Path, stopped: FileCheckpoints
+) -> None:
     position = stopped.items[4]["position"]
     stopped.save(4, {"position": {**position, "phase": 2}})
 
@@ -96,7 +110,9 @@ def test_a_checkpoint_of_another_layout_is_refused(tmp_path: Path, stopped: File
 
 def start_run(folder: Path, config: dict[str, Any], refuses: bool) -> None:
     """Prepares a run that makes tokens and a tokenizer, and may be refused after that."""
-    with run_files.prepared(folder, {"stage": "a", **config}, ("stage",), ("tokens", "notes", "tokenizer")):
+    with run_files.prepared(
+        folder, {"stage": "a", **config}, ("stage",), ("tokens", "notes", "tokenizer")
+    ):
         (folder / "tokens").mkdir(exist_ok=True)
         (folder / "tokenizer").touch()
         if refuses:
@@ -137,7 +153,13 @@ def test_a_refused_resume_leaves_the_run_as_it_was(tmp_path: Path) -> None:
         start_run(tmp_path, {"b": 2}, refuses=True)
 
     assert (tmp_path / "config.json").read_bytes() == config
-    assert visible_names(tmp_path) == ["config.json", "resume", "tokenizer", "tokens", "versions.json"]
+    assert visible_names(tmp_path) == [
+        "config.json",
+        "resume",
+        "tokenizer",
+        "tokens",
+        "versions.json",
+    ]
 
 
 class ExportedRun:

@@ -14,9 +14,12 @@ from motif_jax.core.training import schedules
 
 
 @pytest.mark.parametrize(
-    ("kind", "middle", "end"), [("constant", 1.0, 1.0), ("linear", 0.55, 0.1), ("cosine", 0.55, 0.1)]
+    ("kind", "middle", "end"),
+    [("constant", 1.0, 1.0), ("linear", 0.55, 0.1), ("cosine", 0.55, 0.1)],
 )
-def test_learning_rates_rise_and_fall_by_their_schedule(kind: str, middle: float, end: float) -> None:
+def test_learning_rates_rise_and_fall_by_their_schedule(
+    kind: str, middle: float, end: float
+) -> None:
     config = Optimizer(learning_rate=1.0, final_fraction=0.1, warmup_steps=4, schedule=kind)
 
     rate = schedules.make_schedule(config, 104)
@@ -41,7 +44,9 @@ def test_steps_are_counted_exactly_beyond_what_one_number_holds() -> None:
         count = add(count, added)
 
         assert int(count[0]) * 2**30 + int(count[1]) == number * added
-        np.testing.assert_allclose(schedules.share_done(count, total), number * added / total, rtol=1e-6)
+        np.testing.assert_allclose(
+            schedules.share_done(count, total), number * added / total, rtol=1e-6
+        )
 
 
 def test_warm_up_counts_steps_and_decay_follows_the_runs_share() -> None:
@@ -61,13 +66,17 @@ def test_warm_up_counts_steps_and_decay_follows_the_runs_share() -> None:
 def test_a_run_that_ends_before_its_warm_up_is_refused() -> None:
     optimizer = Optimizer(warmup_steps=9)
     schedules.check_warmup(optimizer, 10)
-    with pytest.raises(UserError, match=r"config.optimizer.warmup_steps=9: must be below the 9 optimiser st"):
+    with pytest.raises(
+        UserError, match=r"config.optimizer.warmup_steps=9: must be below the 9 optimiser st"
+    ):
         schedules.check_warmup(optimizer, 9)
 
 
 @pytest.mark.parametrize("total_steps", [None, 5], ids=["agent", "reward"])
 @pytest.mark.parametrize(("limit", "factor"), [(0.0, 1.0), (2.5, 0.5), (5.0, 1.0), (6.0, 1.0)])
-def test_the_norm_of_all_gradients_is_clipped(total_steps: int | None, limit: float, factor: float) -> None:
+def test_the_norm_of_all_gradients_is_clipped(
+    total_steps: int | None, limit: float, factor: float
+) -> None:
     # So large an epsilon leaves a step of g / eps.
     config = Optimizer(max_gradient_norm=limit, learning_rate=0.1, b1=0.0, b2=0.0, eps=1e3)
     optimizer = schedules.make_optimizer(config, total_steps)

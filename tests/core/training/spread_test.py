@@ -12,7 +12,9 @@ from motif_jax.core.training import spread
 def test_parts_add_up_over_micro_batches_and_devices() -> None:
     values = jnp.array([[1.0, 9.0, -2.0], [5.0, -7.0, 0.0]])
     counts = jnp.array([[True, False, True], [True, False, False]])
-    rows = [{"q": spread.spread(*row), "n": jnp.float32(2)} for row in zip(values, counts, strict=True)]
+    rows = [
+        {"q": spread.spread(*row), "n": jnp.float32(2)} for row in zip(values, counts, strict=True)
+    ]
     joined = spread.added(spread.added(spread.nothing(rows[0]), rows[0]), rows[1])
     assert (joined["n"], tuple(joined["q"])) == (4, (4, 3, -2, 5))
     shown = spread.named({"q": joined["q"], "none": spread.nothing(joined["q"])})
@@ -24,5 +26,7 @@ def test_parts_add_up_over_micro_batches_and_devices() -> None:
     def core(values: jax.Array, counts: jax.Array) -> spread.Spread:
         return spread.over_devices(spread.spread(values, counts), "d")
 
-    for part, expected in zip(jax.vmap(core, axis_name="d")(values, counts), (4, 3, -2, 5), strict=True):
+    for part, expected in zip(
+        jax.vmap(core, axis_name="d")(values, counts), (4, 3, -2, 5), strict=True
+    ):
         assert part.tolist() == [expected] * 2

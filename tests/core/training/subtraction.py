@@ -1,4 +1,6 @@
-"""A task of subtractions for the offline trainer, without compiled programs, and checkpoints as plain files."""
+"""A task of subtractions for the offline trainer, without compiled programs, and checkpoints as
+plain files.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from motif_jax.core.training.trainer import OfflineTrainer, TrainerSettings
 
 
 class FileCheckpoints(contextlib.nullcontext):
-    """Checkpoints as plain files, with the methods of `core.checkpoints.Checkpoints` that a run calls."""
+    """Checkpoints as plain files, with the methods of `core.checkpoints.Checkpoints` that a run
+    calls.
+    """
 
     def __init__(self, folder: Path, keep: int | None = None, **_: Any) -> None:
         super().__init__(self)
@@ -49,7 +53,9 @@ class FileCheckpoints(contextlib.nullcontext):
 
 
 class PlainParallel:
-    """The methods of `DataParallel` that a trainer calls, without compiled programs: steps are functions of numpy arrays."""
+    """The methods of `DataParallel` that a trainer calls, without compiled programs: steps are
+    functions of numpy arrays.
+    """
 
     platform = "cpu"
 
@@ -68,14 +74,18 @@ class PlainParallel:
 
 
 class Sums(NamedTuple):
-    """A hundred less all numbers so far, and the sums [2] of the first and of the second numbers of steps."""
+    """A hundred less all numbers so far, and the sums [2] of the first and of the second numbers of
+    steps.
+    """
 
     total: Any
     sums: Any
 
 
 class Subtractor(Task):
-    """Takes the numbers of each step, 2 n and 2 n + 1, from a hundred; without a compiled program."""
+    """Takes the numbers of each step, 2 n and 2 n + 1, from a hundred; without a compiled
+    program.
+    """
 
     title = "subtract"
     unit = "numbers"
@@ -86,7 +96,9 @@ class Subtractor(Task):
     chunk_steps = 2
     remedy = "smaller numbers"
 
-    def __init__(self, poisoned: Sequence[int] = (), stop_at: int | None = None, aim: float = 0) -> None:
+    def __init__(
+        self, poisoned: Sequence[int] = (), stop_at: int | None = None, aim: float = 0
+    ) -> None:
         self.parallel: Any = PlainParallel()
         self.digests = {"the text": "a"}
         self.poisoned = poisoned
@@ -113,7 +125,10 @@ class Subtractor(Task):
         return {"x": x}
 
     def evaluate(self, state: Sums, shared: Any, position: TrainingPosition) -> Evaluation:
-        row = {"validation/loss": abs(float(state.total) - self.aim), "norm": position.mean("gradient_norm")}
+        row = {
+            "validation/loss": abs(float(state.total) - self.aim),
+            "norm": position.mean("gradient_norm"),
+        }
         row |= self.shown(position.sums)
         return Evaluation(row, {"about": {"sums": state.sums.tolist()}}, f"at {position.step}")
 
@@ -140,7 +155,9 @@ def resume_points_of(folder: Path) -> dict[int, Any]:
 
 
 def outcome_of(folder: Path) -> dict[str, Any]:
-    """What a run leaves, without times: its evaluations, its logged rows, its summary and the task's own file."""
+    """What a run leaves, without times: its evaluations, its logged rows, its summary and the
+    task's own file.
+    """
     rows = [
         {name: value for name, value in row.items() if name not in ("time", "evaluation/seconds")}
         for row in read_metrics(folder)

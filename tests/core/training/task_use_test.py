@@ -50,7 +50,9 @@ class TwoLayers:
 
 
 def two_devices(kind: str) -> tuple[TaskUse, tuple[State, np.ndarray, np.ndarray]]:
-    """The use of two devices of a kind, and the arguments of its `add` for five steps: state, frozen layer, batches."""
+    """The use of two devices of a kind, and the arguments of its `add` for five steps: state,
+    frozen layer, batches.
+    """
     use = TaskUse(TwoLayers(), Parallel([MadeUpDevice(kind)] * 2))  # type: ignore[arg-type]
     state = State(np.zeros((OUTER, OUTER), np.float32), np.int32(0))
     frozen = np.zeros((INNER, OUTER), np.float32)

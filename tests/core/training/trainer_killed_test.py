@@ -1,4 +1,6 @@
-"""The offline trainer on a compiled task from outside the package, with real checkpoints: killed, resumed, stopped."""
+"""The offline trainer on a compiled task from outside the package, with real checkpoints: killed,
+resumed, stopped.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that died before its 15th step, while the checkpoint of the step before was being saved."""
+    """The folder of a run that died before its 15th step, while the checkpoint of the step before
+    was being saved.
+    """
     folder = tmp_path_factory.mktemp("killed")
     processes.killed(KILLED, str(folder), "14")
     return folder
@@ -48,7 +52,11 @@ def newest_checkpoint(folder: Path) -> tuple[bigrams.State, dict[str, Any], list
     state = bigrams.Bigrams(DataParallel(jax.local_devices()[:2])).init_state()
     with Checkpoints(folder, keep=None, read_only=True) as checkpoints:
         items = checkpoints.restore(None, {**state._asdict(), "position": JSON, "curve": JSON})
-    return bigrams.State(items["logits"], items["opt_state"]), items["position"], items["curve"]["rows"]
+    return (
+        bigrams.State(items["logits"], items["opt_state"]),
+        items["position"],
+        items["curve"]["rows"],
+    )
 
 
 def test_the_last_epoch_may_be_shorter(undisturbed: Path) -> None:
@@ -74,7 +82,9 @@ def test_a_killed_run_has_the_position_of_its_last_save(killed: Path) -> None:
     assert position["step_in_epoch"] == position["step"] - 8
 
 
-def test_a_run_killed_twice_ends_with_the_same_bits(tmp_path: Path, killed: Path, undisturbed: Path) -> None:
+def test_a_run_killed_twice_ends_with_the_same_bits(
+    tmp_path: Path, killed: Path, undisturbed: Path
+) -> None:
     folder = tmp_path / "killed_twice"
     shutil.copytree(killed, folder)
     processes.killed(KILLED, str(folder), "19")
@@ -112,7 +122,9 @@ class SlowBigrams(bigrams.Bigrams):
 
 @pytest.fixture(scope="module")
 def finished_before(tmp_path_factory: pytest.TempPathFactory) -> list[int]:
-    """For each step that a run started the number of steps that had finished; the fifth one's start asks the run to stop."""
+    """For each step that a run started the number of steps that had finished; the fifth one's start
+    asks the run to stop.
+    """
     parallel = DataParallel(jax.local_devices()[:1])
     task = SlowBigrams(parallel)
     trainer = OfflineTrainer(task, parallel)

@@ -1,4 +1,6 @@
-"""The offline trainer on a task that the package does not know: order, means, files, resume, guards, early stop."""
+"""The offline trainer on a task that the package does not know: order, means, files, resume,
+guards, early stop.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.metrics import read_metrics
 from motif_jax.core.training.run_files import RunFiles
 from motif_jax.core.training.train_steps import FINITE, Carry, make_train_steps
-from tests.core.training.subtraction import Subtractor, evaluations_of, outcome_of, resume_points_of, train
+from tests.core.training.subtraction import (
+    Subtractor,
+    evaluations_of,
+    outcome_of,
+    resume_points_of,
+    train,
+)
 
 
 def summary_of(folder: Path) -> dict[str, Any]:
@@ -27,7 +35,9 @@ def summary_of(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def finished_run(tmp_path: Path, file_checkpoints: None) -> Path:
-    """The folder of a run of seven steps in epochs of three, in which n takes 4 n + 1 from a hundred."""
+    """The folder of a run of seven steps in epochs of three, in which n takes 4 n + 1 from a
+    hundred.
+    """
     is_done = train(tmp_path, Subtractor(), config={"a": 1}, log_every_seconds=0.0)
     assert is_done
     return tmp_path
@@ -51,7 +61,9 @@ def test_a_run_evaluates_before_the_first_and_after_each_epoch(finished_run: Pat
 
 
 @pytest.mark.usefixtures("file_checkpoints")
-def test_each_evaluation_prints_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_evaluation_prints_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train(tmp_path, Subtractor())
 
     lines = re.findall("^at .*$", capsys.readouterr().err, re.MULTILINE)
@@ -63,7 +75,9 @@ def test_means_of_an_evaluation_are_of_the_steps_before_it(finished_run: Path) -
 
     assert np.isnan(first["norm"])
     assert [row["norm"] for row in rows] == [(1 + 5 + 9) / 3, (13 + 17 + 21) / 3, 25]
-    assert [row["loss"] for row in rows] == pytest.approx([(100 + 99 + 94) / 3, (85 + 72 + 55) / 3, 34])
+    assert [row["loss"] for row in rows] == pytest.approx(
+        [(100 + 99 + 94) / 3, (85 + 72 + 55) / 3, 34]
+    )
 
 
 def test_each_evaluation_has_a_checkpoint_of_its_state(finished_run: Path) -> None:
@@ -111,7 +125,11 @@ def test_every_step_is_logged_before_the_evaluation_after_it(finished_run: Path)
 def test_the_summary_names_the_best_and_the_used_evaluation(finished_run: Path) -> None:
     summary = summary_of(finished_run)
 
-    assert (summary["evaluations"], summary["best_evaluation"], summary["used_evaluation"]) == (4, 3, 3)
+    assert (summary["evaluations"], summary["best_evaluation"], summary["used_evaluation"]) == (
+        4,
+        3,
+        3,
+    )
     assert summary["last"] == {"epoch": 3, "loss": 34, "norm": 25, "step": 7, "validation/loss": 9}
     assert summary["best"] == summary["used"] == summary["last"]
 
@@ -180,7 +198,9 @@ def test_a_finished_run_takes_no_step_when_started_again(finished_run: Path) -> 
 def test_the_first_step_that_is_not_finite_ends_a_run(tmp_path: Path) -> None:
     remedy = "with smaller numbers; --config.nonfinite.policy=skip continues without that step"
 
-    with pytest.raises(UserError, match=rf"gradient_norm of step 1 not finite .*step-1\.npz\).*{remedy}"):
+    with pytest.raises(
+        UserError, match=rf"gradient_norm of step 1 not finite .*step-1\.npz\).*{remedy}"
+    ):
         train(tmp_path, Subtractor(poisoned=[1, 4]), most_skips=0)
 
 
@@ -298,8 +318,12 @@ def test_without_patience_the_last_evaluation_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("file_checkpoints")
-def test_a_second_signal_cannot_end_the_last_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Schedulers send SIGTERM more than once: the files are closed, which waits for the save, while it is still caught."""
+def test_a_second_signal_cannot_end_the_last_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Schedulers send SIGTERM more than once: the files are closed, which waits for the save, while
+    it is still caught.
+    """
     handlers: list[Any] = []
     close = RunFiles.__exit__
 

@@ -1,4 +1,6 @@
-"""The openai annotator against a server that behaves well: labels, answer modes, costs, settings."""
+"""The openai annotator against a server that behaves well: labels, answer modes, costs,
+settings.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from tests.end_to_end.annotate_server.served import KEY, NAME, reply
 from tests.tiny_judge import rule
 
 
-@pytest.mark.parametrize("mode", ["analysis", pytest.param("verdict", marks=pytest.mark.slow), "soft"])
+@pytest.mark.parametrize(
+    "mode", ["analysis", pytest.param("verdict", marks=pytest.mark.slow), "soft"]
+)
 def test_labels_follow_the_server(run, server, dataset, mode, tmp_path):
     server.met.clear()
     done = run(answer__mode=mode, keep_conversations=True)

@@ -23,4 +23,6 @@ def run(server, dataset, tmp_path, monkeypatch):
 
     fixed = {"annotator": "openai", "openai__base_url": server.url, "openai__model": "judge"}
     fixed |= {"openai__retries": 1, "openai__concurrency": 8, "flush_seconds": 0.1}
-    return lambda **values: run_stage(dataset, tmp_path / "run", tmp_path / "store", **{**fixed, **values})
+    return lambda **values: run_stage(
+        dataset, tmp_path / "run", tmp_path / "store", **{**fixed, **values}
+    )

@@ -32,7 +32,11 @@ def test_a_bad_server_costs_one_line_and_no_answer(run, server, dataset, tmp_pat
     assert "\n" not in str(caught.value)
     assert server.url in str(caught.value)
     left = summary(tmp_path / "run")
-    assert (left["finished"], left["asked"], left["retry_causes"].keys()) == (False, 40, {"HTTP 500"})
+    assert (left["finished"], left["asked"], left["retry_causes"].keys()) == (
+        False,
+        40,
+        {"HTTP 500"},
+    )
     server.behave = lambda number, request: None
     done = run()
     assert done["store_hits"] >= 32

@@ -30,7 +30,10 @@ PROMPT = "Goal of the agent: go to the red ball \n Observation 0: You see a grey
     ],
 )
 def test_a_published_change_replaces_its_words_alone(change, goal, observation):
-    assert PromptChange(change)(PROMPT) == f"{goal} \n Observation 0: You see {observation} 1 step left, "
+    assert (
+        PromptChange(change)(PROMPT)
+        == f"{goal} \n Observation 0: You see {observation} 1 step left, "
+    )
 
 
 def test_no_published_change_is_without_a_test_of_its_words():
@@ -42,7 +45,10 @@ def test_whole_words_are_replaced_in_both_languages():
     assert PromptChange("no_meaning_words", "french")(french) == (
         "But de l'agent: aller à la dax sil \n Observation 0: Tu vois une xolo jatu 2 pas devant, "
     )
-    assert PromptChange("no_meaning_words")("a keyboard, balls and a key") == "a keyboard, balls and a dax"
+    assert (
+        PromptChange("no_meaning_words")("a keyboard, balls and a key")
+        == "a keyboard, balls and a dax"
+    )
     for name in changes.CHANGES:
         assert (PromptChange(name, "french")(french) == french) == (name == changes.NONE)
 
@@ -72,7 +78,9 @@ def test_a_change_leaves_the_names_of_actions(name):
 
 def test_exchanged_texts_are_of_another_episode_with_the_same_actions(monkeypatch):
     def play(seed, **options):
-        """What is said of the goal, what is seen in the prompt, and what in the text, of each step."""
+        """What is said of the goal, what is seen in the prompt, and what in the text, of each
+        step.
+        """
         env, out = started(LOCAL, seed, fields=("prompt",), observations=1, **options)
         lines = []
         for action in (0, 2, 1, 0):

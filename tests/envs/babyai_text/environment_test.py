@@ -88,10 +88,20 @@ def test_people_see_the_grid_with_the_agent_and_its_prompt(kind):
 NO_NAMES = "must be names of actions, each different and not empty"
 NO_COUNT = r"must be a number from 0 to 20, or None \(the level's own\)"
 REFUSED = [
-    (TRAIN, "kind", "dance", r"must be '' \(drawn for each episode\) or one of goto, pickup, open, putnext"),
+    (
+        TRAIN,
+        "kind",
+        "dance",
+        r"must be '' \(drawn for each episode\) or one of goto, pickup, open, putnext",
+    ),
     (LOCAL, "kind", "goto", "must be '' in BabyAI-GoToLocal-v0"),
     (LOCAL, "language", "german", r"must be '' \(the level's own\) or one of english, french"),
-    (LOCAL, "change", "x", r"must be '' \(none\) or one of no_modification_test, .*, other_episode"),
+    (
+        LOCAL,
+        "change",
+        "x",
+        r"must be '' \(none\) or one of no_modification_test, .*, other_episode",
+    ),
     *((LOCAL, "distractors", count, NO_COUNT) for count in (-1, 21, True)),
     (
         "BabyAI-GoToObj-v0",
@@ -99,7 +109,10 @@ REFUSED = [
         4,
         "must be None in BabyAI-GoToObj-v0, whose objects cannot be chosen",
     ),
-    *((LOCAL, "actions", names, NO_NAMES) for names in ("go", (), ("go", "go"), ("go", ""), ("go", 3))),
+    *(
+        (LOCAL, "actions", names, NO_NAMES)
+        for names in ("go", (), ("go", "go"), ("go", ""), ("go", 3))
+    ),
     (LOCAL, "actions", ("вперёд",), r"must be of the letters of western Europe \(latin-1\)"),
     (LOCAL, "observations", 0, "must be a positive number"),
 ]
@@ -125,7 +138,9 @@ def test_a_text_of_more_bytes_than_its_field_is_refused():
 
 def test_a_mission_has_at_most_eighty_words():
     assert numbered("go " * 80).tolist() == [1] * 80
-    assert error_line(numbered, "go " * 81).startswith("a mission has 81 words, more than 80: 'go go ")
+    assert error_line(numbered, "go " * 81).startswith(
+        "a mission has 81 words, more than 80: 'go go "
+    )
 
 
 FRENCH = {
@@ -237,16 +252,24 @@ def test_published_each_environment_of_a_run_keeps_its_kind():
     assert kinds_of(place_numbers(2, 0, 8), [0]) != kinds
     # Without numbers, as in evaluations, kinds are those of the seeds.
     for seed in range(5):
-        plain, switched = (started(TRAIN, seed, **options)[0] for options in ({}, {"compat": published}))
+        plain, switched = (
+            started(TRAIN, seed, **options)[0] for options in ({}, {"compat": published})
+        )
         assert plain.episode_info() == switched.episode_info()
 
 
 def test_a_tokenizer_writes_the_prompt_as_numbers(tmp_path):
     words = Tokenizer(models.WordLevel(dict(zip(talkers.WORDS, itertools.count())), "<unk>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    words.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 1)]
+    )
     words.save(str(tmp_path / "tokenizer.json"))
-    options = {"tokenizer": str(tmp_path / "tokenizer.json"), "prompt_tokens": 300, "fields": ("prompt",)}
+    options = {
+        "tokenizer": str(tmp_path / "tokenizer.json"),
+        "prompt_tokens": 300,
+        "fields": ("prompt",),
+    }
 
     _, with_end = started(LOCAL, 0, **options)
     _, without_end = started(LOCAL, 0, **options, special_tokens=False)

@@ -1,4 +1,6 @@
-"""Levels draw as the published fork does: missions, grids, first observations and whole episodes from their seeds."""
+"""Levels draw as the published fork does: missions, grids, first observations and whole episodes
+from their seeds.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def cells(world: Any) -> list[tuple[Any, int, int]]:
     """What stands in the grid, row by row."""
     rows = range(world.grid.height)
     columns = range(world.grid.width)
-    return [(thing, x, y) for y in rows for x in columns if (thing := world.grid.get(x, y)) is not None]
+    return [
+        (thing, x, y) for y in rows for x in columns if (thing := world.grid.get(x, y)) is not None
+    ]
 
 
 def walls(world: Any) -> list[list[int]]:
@@ -66,7 +70,9 @@ def described(instruction: Any, strict: bool = False) -> dict[str, Any]:
 
 
 def slowest_apart(group: dict[str, Any]) -> Any:
-    """The missions of two kinds of a level take as long as all others together: `--all` alone draws them."""
+    """The missions of two kinds of a level take as long as all others together: `--all` alone draws
+    them.
+    """
     is_slow = group["level"] == "BabyAI-MixedTestLocal-v0" and group["kind"] in (
         "putnext",
         "pick up seq go to",
@@ -83,7 +89,9 @@ def slowest_apart(group: dict[str, Any]) -> Any:
 def test_a_hundred_missions_from_their_seeds(group):
     world = level(group["level"], group["kind"])
     sizes = ([world.width, world.height], world.room_size, world.num_rows, world.num_cols)
-    assert sizes == tuple(group[name] for name in ("grid_size", "room_size", "num_rows", "num_cols"))
+    assert sizes == tuple(
+        group[name] for name in ("grid_size", "room_size", "num_rows", "num_cols")
+    )
     for wanted in group["missions"]:
         world.reset(seed=wanted["seed"])
         assert (world.mission, described(world.instrs)) == (wanted["mission"], wanted["instr"])
@@ -96,14 +104,30 @@ def test_a_hundred_missions_from_their_seeds(group):
 def test_whole_episodes_from_their_seeds(episode):
     world = level(episode["level"], episode["kind"])
     world.reset(seed=episode["seed"])
-    assert (world.mission, described(world.instrs, strict=True)) == (episode["mission"], episode["instr"])
-    assert (world.max_steps, [world.width, world.height]) == (episode["max_steps"], episode["grid_size"])
+    assert (world.mission, described(world.instrs, strict=True)) == (
+        episode["mission"],
+        episode["instr"],
+    )
+    assert (world.max_steps, [world.width, world.height]) == (
+        episode["max_steps"],
+        episode["grid_size"],
+    )
     assert (pose(world), objects(world)) == (episode["agent"], episode["objects"])
     assert walls(world) == sorted(episode["walls"])
-    assert EPISODES["step_fields"] == ["agent_x", "agent_y", "agent_dir", "carrying", "reward", "done"]
+    assert EPISODES["step_fields"] == [
+        "agent_x",
+        "agent_y",
+        "agent_dir",
+        "carrying",
+        "reward",
+        "done",
+    ]
     for action, wanted in zip(episode["actions"], episode["steps"], strict=True):
         _, reward, terminated, truncated, _ = world.step(action)
-        assert [*pose(world), " ".join(reversed(carried(world) or []))] == [*wanted[:3], wanted[3] or ""]
+        assert [*pose(world), " ".join(reversed(carried(world) or []))] == [
+            *wanted[:3],
+            wanted[3] or "",
+        ]
         assert (reward, terminated or truncated) == (pytest.approx(wanted[4], abs=1e-12), wanted[5])
     assert objects(world) == episode["final_objects"]
 
@@ -115,8 +139,13 @@ def test_first_observations_and_what_follows_from_their_seeds(episode):
     assert list(COLORS) == "red green blue purple yellow grey".split() == list(WALK["color_index"])
     world = level(episode["level"], episode["kind"])
     observation, _ = world.reset(seed=episode["seed"])
-    assert [world.width, world.height, world.max_steps] == [*episode["grid_size"], episode["max_steps_limit"]]
-    assert [action.name for action in world.actions][: len(WALK["action_names"])] == WALK["action_names"]
+    assert [world.width, world.height, world.max_steps] == [
+        *episode["grid_size"],
+        episode["max_steps_limit"],
+    ]
+    assert [action.name for action in world.actions][: len(WALK["action_names"])] == WALK[
+        "action_names"
+    ]
     for before, after in zip([None, *episode["steps"]], episode["steps"], strict=False):
         if before is not None:
             # Episodes of turning keep the first three and the last four steps: all turn left.

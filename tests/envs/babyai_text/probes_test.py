@@ -45,9 +45,7 @@ CONTENTS = (
 )
 
 
-REMEDY = (
-    "give a list of objects with name, goal, observations and actions, like configs/probes/babyai_text.json"
-)
+REMEDY = "give a list of objects with name, goal, observations and actions, like configs/probes/babyai_text.json"
 
 
 @pytest.mark.parametrize("content", CONTENTS)

@@ -27,7 +27,9 @@ def test_a_prompt_holds_the_newest_observations_and_actions_between_them():
 
 
 def test_windows_hold_the_steps_of_the_published_collector():
-    """Two rollouts of four environments: the observations and actions in each step's prompt, oldest first."""
+    """Two rollouts of four environments: the observations and actions in each step's prompt, oldest
+    first.
+    """
     rollouts = [case for case in load_golden("glam_ppo.json")["rollouts"] if case["case"] == 0]
     num_envs = rollouts[0]["num_envs"]
     windows = [Window(3) for _ in range(num_envs)]
@@ -108,7 +110,11 @@ def test_missions_are_translated_into_french(english, french, published):
     ("mission", "published", "line"),
     [
         ("win", True, "no object is named by the mission 'win'"),
-        ("dance with the red key", False, "the mission 'dance with the red key' is not one of minigrid's"),
+        (
+            "dance with the red key",
+            False,
+            "the mission 'dance with the red key' is not one of minigrid's",
+        ),
         (
             "go to the moon",
             False,

@@ -15,7 +15,9 @@ from motif_jax.envs.episode import fixed_actions, play
 from motif_jax.envs.recording import Digest
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 
-pytest.importorskip("crafter", reason="the package crafter is not there: pip install 'motif-jax[crafter]'")
+pytest.importorskip(
+    "crafter", reason="the package crafter is not there: pip install 'motif-jax[crafter]'"
+)
 
 from crafter import constants, objects
 
@@ -24,7 +26,8 @@ from motif_jax.envs.crafter.environment import CHANNELS, COLUMNS, ROWS
 from motif_jax.envs.crafter.game import CrafterGame
 
 SMALL = {"kwargs": {"area": [24, 24]}}
-# Prints digests of all observations, captions and rewards of an episode each that lasts into the night.
+# Prints digests of all observations, captions and rewards of an episode each that lasts into the
+# night.
 PLAY = """
 from tests.envs.crafter.environment_test import digest_of
 
@@ -67,9 +70,16 @@ def caption_of(game: CrafterGame, action: str) -> str:
 def test_two_processes_play_the_same_episodes(repository):
     digests = []
     for hash_seed in ("1", "2"):
-        environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join([str(repository), *sys.path])}
+        environment = {
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONPATH": ":".join([str(repository), *sys.path]),
+        }
         done = subprocess.run(
-            [sys.executable, "-c", PLAY], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", PLAY],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         digests.append(done.stdout)
 
@@ -200,7 +210,8 @@ def test_low_needs_and_the_loss_they_bring_are_told():
     for cell in np.ndindex(24, 24):
         game.world[cell] = "sand"
     noop = constants.actions.index("noop")
-    # Food falls in every 26th step. Health falls once there were 16 more steps with a need at zero than without.
+    # Food falls in every 26th step. Health falls once there were 16 more steps with a need at zero
+    # than without.
     for _ in range(5):
         game.play(noop)
     game.player.inventory["drink"] = 0
@@ -278,7 +289,9 @@ def test_an_achievement_is_paid_and_counted_once():
 def test_without_the_package_the_error_names_the_extra(monkeypatch):
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "crafter" else find_spec(name, *rest)
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == "crafter" else find_spec(name, *rest),
     )
 
     with pytest.raises(UserError, match=r"name=Crafter-v1: .*pip install 'motif-jax\[crafter\]'"):

@@ -9,7 +9,9 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.episode import play
 
-pytest.importorskip("crafter", reason="the package crafter is not there: pip install 'motif-jax[crafter]'")
+pytest.importorskip(
+    "crafter", reason="the package crafter is not there: pip install 'motif-jax[crafter]'"
+)
 
 from motif_jax.envs.crafter.players import Gatherer
 
@@ -31,7 +33,10 @@ def test_the_gatherer_plays_an_episode_again_from_its_seed():
     environment = registry.make("Crafter-v1", max_episode_steps=40)
 
     episodes = [
-        [step.action for step in play(environment, 1, Gatherer(environment.spec).player(1, environment.spec))]
+        [
+            step.action
+            for step in play(environment, 1, Gatherer(environment.spec).player(1, environment.spec))
+        ]
         for _ in range(2)
     ]
 

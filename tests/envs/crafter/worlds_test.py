@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("crafter", reason="the package crafter is not there: pip install 'motif-jax[crafter]'")
+pytest.importorskip(
+    "crafter", reason="the package crafter is not there: pip install 'motif-jax[crafter]'"
+)
 
 import opensimplex
 from crafter import worldgen

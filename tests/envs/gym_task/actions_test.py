@@ -1,4 +1,6 @@
-"""Actions of gymnasium's spaces as numbers, and masks of them: `config.environment.action_bins` and `action_mask`."""
+"""Actions of gymnasium's spaces as numbers, and masks of them: `config.environment.action_bins` and
+`action_mask`.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def test_each_combination_of_several_numbers_is_an_action() -> None:
         (spaces.Box(0, 2, (2,), np.int64), 9, 9),
     ],
 )
-def test_every_action_is_in_its_space_and_none_twice(space: spaces.Space, bins: int, count: int) -> None:
+def test_every_action_is_in_its_space_and_none_twice(
+    space: spaces.Space, bins: int, count: int
+) -> None:
     table = ActionTable(space, bins)
 
     values = [table.value(action) for action in range(table.count)]
@@ -91,14 +95,24 @@ def test_an_environment_that_overwrites_its_action_changes_no_later_action() -> 
 @pytest.mark.parametrize(
     ("space", "bins", "message"),
     [
-        (spaces.Box(-np.inf, np.inf, (1,), np.float32), 3, "has no bounds; a wrapper that bounds it"),
-        (spaces.Box(-1, 1, (9,), np.float32), 3, "gives 19,683 actions, more than 4,096; use fewer"),
+        (
+            spaces.Box(-np.inf, np.inf, (1,), np.float32),
+            3,
+            "has no bounds; a wrapper that bounds it",
+        ),
+        (
+            spaces.Box(-1, 1, (9,), np.float32),
+            3,
+            "gives 19,683 actions, more than 4,096; use fewer",
+        ),
         (spaces.MultiBinary(13), 0, "gives 8,192 actions, more than 4,096"),
         (spaces.Text(5), 0, "a Text cannot be played"),
         (spaces.Discrete(32_769), 0, "has 32,769 actions, more than 32,768"),
     ],
 )
-def test_spaces_that_cannot_be_played_are_refused(space: spaces.Space, bins: int, message: str) -> None:
+def test_spaces_that_cannot_be_played_are_refused(
+    space: spaces.Space, bins: int, message: str
+) -> None:
     with pytest.raises(UnsupportedActionsError, match=message):
         ActionTable(space, bins)
 
@@ -116,13 +130,19 @@ def test_as_many_actions_as_are_allowed_can_be_played() -> None:
         (spaces.MultiDiscrete([2, 2]), 3, "left at 0"),
     ],
 )
-def test_bins_that_do_not_fit_the_space_are_refused(space: spaces.Space, bins: int, allowed: str) -> None:
-    with pytest.raises(UserError, match=rf"config.environment.action_bins={bins}: must be {allowed}"):
+def test_bins_that_do_not_fit_the_space_are_refused(
+    space: spaces.Space, bins: int, allowed: str
+) -> None:
+    with pytest.raises(
+        UserError, match=rf"config.environment.action_bins={bins}: must be {allowed}"
+    ):
         ActionTable(space, bins)
 
 
 def test_real_numbers_are_spread_over_the_bounds_of_their_space() -> None:
-    space = spaces.Dict(turn=spaces.Box(-2, 6, (2,), np.float32), lift=spaces.Box(0, 1, (), np.float64))
+    space = spaces.Dict(
+        turn=spaces.Box(-2, 6, (2,), np.float32), lift=spaces.Box(0, 1, (), np.float64)
+    )
     actions = make_actions(space)
 
     lowest = actions.value([-1.0, -1.0, -1.0])
@@ -137,7 +157,12 @@ def test_real_numbers_are_spread_over_the_bounds_of_their_space() -> None:
 
 @pytest.mark.parametrize(
     "space",
-    [BOX, spaces.Tuple((BOX, spaces.Discrete(2))), spaces.Box(0, 2, (2,), np.int64), spaces.Discrete(3)],
+    [
+        BOX,
+        spaces.Tuple((BOX, spaces.Discrete(2))),
+        spaces.Box(0, 2, (2,), np.int64),
+        spaces.Discrete(3),
+    ],
 )
 def test_bins_and_numbered_actions_make_a_table(space: spaces.Space) -> None:
     bins = 0 if isinstance(space, spaces.Discrete) else 2
@@ -167,7 +192,9 @@ def test_a_number_without_bounds_is_refused() -> None:
 
 def test_real_numbers_have_no_mask() -> None:
     options = options_of("gym:Pendulum-v1", action_mask="info:allowed")
-    with pytest.raises(UserError, match=r"config.environment.action_mask='info:allowed': must be empty"):
+    with pytest.raises(
+        UserError, match=r"config.environment.action_mask='info:allowed': must be empty"
+    ):
         started(**options)
 
 
@@ -185,7 +212,8 @@ def test_a_continuous_environment_is_played_by_its_bins() -> None:
 
     rewards = [environment.step(action, out)[0] for action in (left, rest, right)]
 
-    np.testing.assert_allclose(rewards, [-0.1, 0, -0.1], atol=1e-6)  # it costs a tenth of the squared force
+    # it costs a tenth of the squared force
+    np.testing.assert_allclose(rewards, [-0.1, 0, -0.1], atol=1e-6)
     assert environment.spec.action_names == ("-1", "0", "1")
 
 
@@ -227,7 +255,9 @@ def test_random_players_take_allowed_actions_alone() -> None:
         environment.step(choose(out), out)  # a closed gate would raise
 
     registry.check(GATES, {key: value for key, value in options.items() if key != "name"})
-    determinism.require(GATES, {key: value for key, value in options.items() if key != "name"}, "a test")
+    determinism.require(
+        GATES, {key: value for key, value in options.items() if key != "name"}, "a test"
+    )
 
 
 def test_logits_of_closed_gates_are_masked() -> None:
@@ -270,5 +300,7 @@ def test_a_mask_has_to_be_a_key() -> None:
 def test_a_field_named_like_the_mask_is_refused_beside_one() -> None:
     name = "gym:ToyMasked-v0"
 
-    with pytest.raises(UserError, match=f"{name}: a field of its observation must not be called action_mask"):
+    with pytest.raises(
+        UserError, match=f"{name}: a field of its observation must not be called action_mask"
+    ):
         registry.spec(**options_of(name, action_mask="info:allowed"))

@@ -85,7 +85,9 @@ def test_arguments_that_do_not_fit_are_refused_in_one_line(kwargs: str, message:
 
 @pytest.mark.parametrize("name", ["Recall-v0", "MiniHack-Room-5x5-v0", "tests.toys:Corridor"])
 def test_an_environment_that_takes_no_arguments_says_so(name: str) -> None:
-    with pytest.raises(UserError, match=rf"environment.kwargs=.*: must be left at {{}}: {name} takes no"):
+    with pytest.raises(
+        UserError, match=rf"environment.kwargs=.*: must be left at {{}}: {name} takes no"
+    ):
         options_of(name, kwargs='{"size": 3}')
 
 
@@ -135,7 +137,9 @@ def test_wrappers_of_gymnasium_need_no_trust(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("MOTIF_JAX_TRUST", "")
     wrappers = "gymnasium.wrappers:TimeAwareObservation"
 
-    environment, out = started("gym:CartPole-v1", **options_of("gym:CartPole-v1", wrappers=wrappers))
+    environment, out = started(
+        "gym:CartPole-v1", **options_of("gym:CartPole-v1", wrappers=wrappers)
+    )
     times = []
     for _ in range(3):
         times.append(out["observation"][-1])
@@ -149,7 +153,9 @@ def test_wrappers_that_only_data_name_are_not_imported(monkeypatch: pytest.Monke
     monkeypatch.setenv("MOTIF_JAX_TRUST", "")
     wrapper = f"{TOYS}:named_by_data_alone"
 
-    with pytest.raises(UserError, match=f"config.environment.wrappers={wrapper}: .*--config.trust={wrapper}"):
+    with pytest.raises(
+        UserError, match=f"config.environment.wrappers={wrapper}: .*--config.trust={wrapper}"
+    ):
         registry.spec(LAKE, wrappers=wrapper)
 
 
@@ -189,12 +195,16 @@ def test_wrappers_that_do_not_fit_are_refused_in_one_line(
 
 
 def test_another_task_than_gymnasiums_has_no_wrappers() -> None:
-    with pytest.raises(UserError, match=r"environment.wrappers=.*Recall-v0 is not one of gymnasium's"):
+    with pytest.raises(
+        UserError, match=r"environment.wrappers=.*Recall-v0 is not one of gymnasium's"
+    ):
         options_of("Recall-v0", wrappers="a:b")
 
 
 class Pictures(gymnasium.Env):
-    """Shows a grey picture of 30 rows and 20 columns in three colours, with the number of the step in all of it."""
+    """Shows a grey picture of 30 rows and 20 columns in three colours, with the number of the step
+    in all of it.
+    """
 
     observation_space = gymnasium.spaces.Box(0, 255, (30, 20, 3), np.uint8)
     action_space = gymnasium.spaces.Discrete(2)

@@ -14,7 +14,9 @@ TOYS = {"modules": "tests.gym_toys"}
 
 
 def test_texts_of_functions_and_classes_and_what_is_cut():
-    environment, out = started("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:praise", text_bytes=20)
+    environment, out = started(
+        "gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:praise", text_bytes=20
+    )
     assert environment.spec.modules[1:] == ("tests.gym_toys",) * 2, "of the game and of its texts"
     assert decoded(out["caption"]) == ""
     for _ in range(2):
@@ -46,7 +48,10 @@ def test_texts_come_from_info_or_a_nested_observation():
     of_nested = captions.make("obs:me.said")
 
     assert of_info(captions.CaptionedStep({"said": "no"}, {"said": "yes"}, None)) == "yes"
-    assert of_nested(captions.CaptionedStep({"me": {"said": "here"}}, {"me": {"said": "no"}}, None)) == "here"
+    assert (
+        of_nested(captions.CaptionedStep({"me": {"said": "here"}}, {"me": {"said": "no"}}, None))
+        == "here"
+    )
     assert of_nested(captions.CaptionedStep({"me": "no"}, {}, None)) is None
 
 

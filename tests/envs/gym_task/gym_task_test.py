@@ -140,7 +140,8 @@ class Stub(gymnasium.Env):
         return 1, 0.5, False, False, self._info.pop(0) if self._info else {}
 
 
-# Every environment that a test registers has a name of its own, because specs are cached by the name.
+# Every environment that a test registers has a name of its own, because specs are cached by the
+# name.
 SERIAL = itertools.count()
 
 
@@ -153,7 +154,12 @@ def stub(**arguments):
 
 def test_info_numbers_become_the_episodes_while_there_is_room():
     many = {f"n{number:02}": number for number in range(40)}
-    final_info = {"is_success": True, "final_info": {"seed": np.float32(2.5)}, "bad": np.nan, "text": "a"}
+    final_info = {
+        "is_success": True,
+        "final_info": {"seed": np.float32(2.5)},
+        "bad": np.nan,
+        "text": "a",
+    }
     environment, out = started(stub(info=[{}, final_info, many, {"n03": 9}]))
     for _ in range(5):
         environment.step(0, out)
@@ -185,7 +191,10 @@ class ThreeSteps(gymnasium.Env):
         self._step += 1
         ended = self._step == 3
         reward = self._given.get("reward", {}).get(self._step, float(self._step))
-        ends = ended and self._ends in ("terminated", "both"), ended and self._ends in ("truncated", "both")
+        ends = (
+            ended and self._ends in ("terminated", "both"),
+            ended and self._ends in ("truncated", "both"),
+        )
         return self._step, reward, *ends, {}
 
 
@@ -220,7 +229,9 @@ def test_a_refused_caption_function_is_shown_the_possible_arguments():
 
 
 def test_the_step_limit_is_a_truncation_for_captions():
-    environment, out = started(three_steps(), text=f"{TOYS['modules']}:by_name", max_episode_steps=1)
+    environment, out = started(
+        three_steps(), text=f"{TOYS['modules']}:by_name", max_episode_steps=1
+    )
     environment.step(0, out)
     assert decoded(out["caption"]) == "0 1.0 False True"
 
@@ -256,7 +267,8 @@ def test_a_refused_reward_is_named_with_its_step():
     environment, out = started(three_steps(reward={2: np.nan}), 7)
     environment.step(0, out)
     with pytest.raises(
-        UserError, match=r"gym:ThreeSteps\d+-v0: its 'reward' is nan at step 2 of the episode with seed 7"
+        UserError,
+        match=r"gym:ThreeSteps\d+-v0: its 'reward' is nan at step 2 of the episode with seed 7",
     ):
         environment.step(0, out)
 
@@ -268,46 +280,74 @@ def test_an_infinite_reward_is_passed_on():
 
 NO_SPACE = "its observation cannot be read"
 NO_KEY = "text=info:said: must be a key of info; none of 200 random steps had it"
-UNTRUSTED = (
-    "a file of data asks for this code from outside the package, .* if you trust it, give --config.trust="
-)
+UNTRUSTED = "a file of data asks for this code from outside the package, .* if you trust it, give --config.trust="
 REFUSED = [
     ({}, {"text_bytes": 257}, "text_bytes=257: must be from 1 to 256"),
     ({}, {"text_bytes": 0}, "text_bytes=0: must be from 1 to 256"),
-    ({}, {"fields": ("smell", "frame", "sound")}, r"name=gym:Stub\d+-v0: it cannot show smell, sound"),
+    (
+        {},
+        {"fields": ("smell", "frame", "sound")},
+        r"name=gym:Stub\d+-v0: it cannot show smell, sound",
+    ),
     ({"actions": spaces.Text(2)}, {}, "its actions cannot be played: a Text cannot be played"),
-    ({"space": spaces.Discrete(4097)}, {}, f"{NO_SPACE}: it has 4,097 discrete values, more than 4,096"),
-    ({"space": spaces.Dict(a=spaces.Sequence(spaces.Discrete(2)))}, {}, f"{NO_SPACE}: a is a Sequence"),
+    (
+        {"space": spaces.Discrete(4097)},
+        {},
+        f"{NO_SPACE}: it has 4,097 discrete values, more than 4,096",
+    ),
+    (
+        {"space": spaces.Dict(a=spaces.Sequence(spaces.Discrete(2)))},
+        {},
+        f"{NO_SPACE}: a is a Sequence",
+    ),
     (
         {"space": spaces.Dict(frame=spaces.Discrete(2), caption=spaces.Discrete(2))},
         {},
         "a field of its observation must not be called caption",
     ),
-    ({}, {"text": "obs:smell"}, "text='obs:smell': must be one of its fields, which are observation"),
+    (
+        {},
+        {"text": "obs:smell"},
+        "text='obs:smell': must be one of its fields, which are observation",
+    ),
     ({}, {"text": "info:said"}, NO_KEY),
     ({"info": [{}] * 200 + [{"said": "a"}]}, {"text": "info:said"}, NO_KEY),
     ({"fails": "no\nway"}, {}, r"name=gym:Stub\d+-v0 cannot be played: RuntimeError: no way$"),
-    ({"fails": "no"}, {"text": "tests.gym_toys:praise"}, "text=tests.gym_toys:praise cannot be played"),
+    (
+        {"fails": "no"},
+        {"text": "tests.gym_toys:praise"},
+        "text=tests.gym_toys:praise cannot be played",
+    ),
     ({"fails": "no"}, {"fields": ("frame",)}, r"its pictures cannot be drawn \(no\)"),
     ({}, {"text": "tests.toys:Corridor"}, "text=tests.toys:Corridor: does not fit here"),
-    ({}, {"text": "tests.gym_toys:no_text"}, "cannot be played: TypeError: expected a text, got int"),
+    (
+        {},
+        {"text": "tests.gym_toys:no_text"},
+        "cannot be played: TypeError: expected a text, got int",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("environment", "options", "message"), REFUSED)
-def test_an_environment_that_cannot_be_played_is_refused(monkeypatch, environment, options, message):
+def test_an_environment_that_cannot_be_played_is_refused(
+    monkeypatch, environment, options, message
+):
     monkeypatch.setenv("MOTIF_JAX_TRUST", ",".join(entry_points.named(options)))
 
     with pytest.raises(UserError, match=rf"^config\.environment\..*{message}"):
         registry.check(stub(**environment), options)
 
 
-@pytest.mark.parametrize("options", [{"modules": "no_such_module"}, {"text": "tests.gym_toys:praise"}])
+@pytest.mark.parametrize(
+    "options", [{"modules": "no_such_module"}, {"text": "tests.gym_toys:praise"}]
+)
 def test_untrusted_code_is_refused_with_the_flag_that_trusts_it(monkeypatch, options):
     monkeypatch.setenv("MOTIF_JAX_TRUST", "")
     ((key, value),) = options.items()
 
-    with pytest.raises(UserError, match=rf"^config\.environment\.{key}={value}: {UNTRUSTED}{value}"):
+    with pytest.raises(
+        UserError, match=rf"^config\.environment\.{key}={value}: {UNTRUSTED}{value}"
+    ):
         registry.check(stub(), options)
 
 
@@ -319,8 +359,12 @@ def test_a_name_that_gymnasium_lacks_is_refused_with_the_remedy():
 
 
 def test_limits_of_texts_and_spaces_are_inclusive():
-    registry.check(stub(info=[{}] * 199 + [{"said": "a"}]), {"text": "info:said", "text_bytes": 256})
-    assert registry.spec(stub(space=spaces.Discrete(4096))).observation["observation"].shape == (4096,)
+    registry.check(
+        stub(info=[{}] * 199 + [{"said": "a"}]), {"text": "info:said", "text_bytes": 256}
+    )
+    assert registry.spec(stub(space=spaces.Discrete(4096))).observation["observation"].shape == (
+        4096,
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,11 @@ class Shown(gymnasium.Env):
     """Shows one observation again and again, and `info` from the first step on."""
 
     def __init__(
-        self, space: gymnasium.Space, value: Any, info: Mapping[Any, Any], render_mode: str | None = None
+        self,
+        space: gymnasium.Space,
+        value: Any,
+        info: Mapping[Any, Any],
+        render_mode: str | None = None,
     ):
         self.observation_space = space
         self.action_space = spaces.Discrete(2)
@@ -35,7 +39,8 @@ class Shown(gymnasium.Env):
         return self._value, 0.5, False, False, dict(self._info)
 
 
-# Every environment that a test registers has a name of its own, because specs are cached by the name.
+# Every environment that a test registers has a name of its own, because specs are cached by the
+# name.
 SERIAL = itertools.count()
 
 
@@ -65,7 +70,9 @@ def showing(space: gymnasium.Space, value: Any, info: Mapping[Any, Any] | None =
         (spaces.Tuple([spaces.Discrete(2)]), (1, 0), "has 2 parts, its space 1"),
     ],
 )
-def test_an_observation_outside_its_space_is_refused(space: gymnasium.Space, value: Any, misfit: str) -> None:
+def test_an_observation_outside_its_space_is_refused(
+    space: gymnasium.Space, value: Any, misfit: str
+) -> None:
     name = showing(space, value)
 
     with pytest.raises(UserError, match=rf"config\.environment\.name={name}: its .*{misfit}"):
@@ -78,14 +85,17 @@ def test_an_observation_outside_its_space_is_refused(space: gymnasium.Space, val
         (spaces.Box(0, 255, (2,), np.uint8), [3, 255]),
         (spaces.Box(0, 255, (2, 2, 3), np.uint8), np.full((2, 2, 3), 255)),
         (spaces.Box(-1, 1, (2,)), [0, 1]),
-        (spaces.Box(-1, 1, (2,)), np.array([2.0, 0.5])),  # beyond its bounds, which numpy does not change
+        # beyond its bounds, which numpy does not change
+        (spaces.Box(-1, 1, (2,)), np.array([2.0, 0.5])),
         (spaces.Discrete(3, start=-1), np.int64(-1)),
         (spaces.Discrete(3), np.array(2)),
         (spaces.MultiDiscrete([2, 3]), (1, 2)),
         (spaces.MultiBinary(2), [True, False]),
     ],
 )
-def test_an_observation_of_another_type_that_numpy_keeps_is_taken(space: gymnasium.Space, value: Any) -> None:
+def test_an_observation_of_another_type_that_numpy_keeps_is_taken(
+    space: gymnasium.Space, value: Any
+) -> None:
     registry.check(showing(space, value))
 
 
@@ -93,7 +103,9 @@ def test_two_fields_of_one_name_are_refused() -> None:
     cell = spaces.Box(0, 1, (1,))
     space = spaces.Dict({"a": spaces.Dict(b=cell), "a.b": cell})
 
-    with pytest.raises(UserError, match=r"two fields of its observation have one name, of a\.b, a\.b"):
+    with pytest.raises(
+        UserError, match=r"two fields of its observation have one name, of a\.b, a\.b"
+    ):
         registry.spec(showing(space, None))
 
 

@@ -80,7 +80,9 @@ def test_stacked_pictures_with_their_channels_first_are_one_picture() -> None:
         ((12, 84, 84), (84, 84, 12)),
     ],
 )
-def test_channels_come_first_where_they_are_few(shape: tuple[int, ...], arranged: tuple[int, ...]) -> None:
+def test_channels_come_first_where_they_are_few(
+    shape: tuple[int, ...], arranged: tuple[int, ...]
+) -> None:
     assert leaf_of(shape).field.shape == arranged
 
 

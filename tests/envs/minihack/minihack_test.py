@@ -56,7 +56,8 @@ def test_episodes_of_recorded_keys_are_the_published_ones(episode):
 ROGUE = "rog-hum-cha-mal"
 CAVEMAN = "cav-hum-neu-mal"
 KNIGHT = "kni-hum-law-fem"
-# MiniHack 1.0.2: pattern of the name between "MiniHack-" and "-v0" -> step limit, number of actions, hero.
+# MiniHack 1.0.2: pattern of the name between "MiniHack-" and "-v0" -> step limit, number of
+# actions, hero.
 RULES = {
     r"Room-.*5x5": (100, 8, ROGUE),
     r"Room-.*15x15": (300, 8, ROGUE),
@@ -92,7 +93,9 @@ def short_name(name):
 @pytest.mark.parametrize("name", LEVELS)
 def test_a_level_has_the_published_limit_actions_and_hero(name):
     level = LEVELS[name]
-    rules = next(rules for pattern, rules in RULES.items() if re.fullmatch(pattern, short_name(name)))
+    rules = next(
+        rules for pattern, rules in RULES.items() if re.fullmatch(pattern, short_name(name))
+    )
 
     assert (level.max_steps, len(level.keys), level.character) == rules
     assert len(set(level.keys)) == len(level.keys)
@@ -115,9 +118,22 @@ def test_only_key_rooms_unlock_doors_by_applying_a_key():
 
 
 def test_autopickup_is_off_in_key_rooms_and_skills():
-    manual = {short_name(name).split("-")[0] for name, level in LEVELS.items() if not level.autopickup}
+    manual = {
+        short_name(name).split("-")[0] for name, level in LEVELS.items() if not level.autopickup
+    }
 
-    skills = {"ClosedDoor", "LockedDoor", "Eat", "Pray", "Sink", "Wield", "Wear", "PutOn", "Zap", "Read"}
+    skills = {
+        "ClosedDoor",
+        "LockedDoor",
+        "Eat",
+        "Pray",
+        "Sink",
+        "Wield",
+        "Wear",
+        "PutOn",
+        "Zap",
+        "Read",
+    }
     assert manual == skills | {"KeyRoom", "Quest"}
     assert not LEVELS["MiniHack-Quest-Hard-v0"].autopickup
     assert LEVELS["MiniHack-Quest-Easy-v0"].autopickup
@@ -218,7 +234,8 @@ def test_every_level_compiles_and_starts():
 
 
 @pytest.mark.parametrize(
-    ("options", "limit"), [({}, 100), ({"max_episode_steps": 10}, 10), ({"max_episode_steps": 5000}, 100)]
+    ("options", "limit"),
+    [({}, 100), ({"max_episode_steps": 10}, 10), ({"max_episode_steps": 5000}, 100)],
 )
 def test_the_step_limit_is_the_levels_or_a_shorter_one(options, limit):
     env = gymnasium.make("motif_jax/MiniHack-Room-5x5-v0", **options)
@@ -259,7 +276,9 @@ def test_the_level_before_stays_after_one_that_does_not_compile(engine):
 def test_a_missing_compiler_is_refused(engine, tmp_path, monkeypatch):
     monkeypatch.setattr(level_engine, "HACKDIR", str(tmp_path))
 
-    assert error_line(engine.load, "x") == "nle's lev_comp does not start: No such file or directory"
+    assert (
+        error_line(engine.load, "x") == "nle's lev_comp does not start: No such file or directory"
+    )
 
 
 def test_a_silently_failing_compiler_is_refused_with_its_exit_code(engine, tmp_path, monkeypatch):
@@ -302,7 +321,9 @@ def test_games_leave_no_descriptors_and_no_files():
     assert tempdirs.hold(folder.parent) is None
 
     def open_files():
-        targets = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+        targets = [
+            os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()
+        ]
         return [target for target in targets if str(folder) in target]
 
     files_before = sorted(folder.iterdir())

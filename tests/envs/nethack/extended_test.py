@@ -1,4 +1,6 @@
-"""The tasks with 28 actions: the published rules on given frames, and what is different when the switch is off."""
+"""The tasks with 28 actions: the published rules on given frames, and what is different when the
+switch is off.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ PUBLISHED = {"oni_extended_steps": True}
 RULES = [pytest.param(None, id="default"), pytest.param(PUBLISHED, id="published")]
 
 
-@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: f"{case['env']}-{case['scenario']}")
+@pytest.mark.parametrize(
+    "case", GOLDEN["cases"], ids=lambda case: f"{case['env']}-{case['scenario']}"
+)
 def test_published_rules(case):
     waiting: list[bool] = []
     steps = [(step["action_index"], step["frames"]) for step in case["steps"]]

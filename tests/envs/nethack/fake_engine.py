@@ -73,9 +73,13 @@ def started_on(engine, name="NetHackScore-v1", **options):
 
 
 def play(env_name, prev, steps, *, start_steps=0, compat=None, max_steps=5000, after=None):
-    """Plays (action, frames) on a fake engine; a list of (reward, end, keys, message, info), one a step."""
+    """Plays (action, frames) on a fake engine; a list of (reward, end, keys, message, info), one a
+    step.
+    """
     engine = FakeEngine(prev)
-    env, out = started_on(engine, env_name, max_episode_steps=max_steps - start_steps, compat=compat)
+    env, out = started_on(
+        engine, env_name, max_episode_steps=max_steps - start_steps, compat=compat
+    )
     results = []
     for action, frames in steps:
         engine.frames = list(frames)

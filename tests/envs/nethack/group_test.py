@@ -50,7 +50,10 @@ def test_a_group_is_so_many_single_games(task, options, kind, least):
             if column not in playing:
                 assert (rewards[column], ends[column]) == (0.0, RUNNING)
                 continue
-            assert singles[column].step(actions[column], rows[column]) == (rewards[column], ends[column])
+            assert singles[column].step(actions[column], rows[column]) == (
+                rewards[column],
+                ends[column],
+            )
             assert group.episode_info(column) == singles[column].episode_info()
             ended[column] = ends[column] != RUNNING
             finished += ended[column]
@@ -60,6 +63,9 @@ def test_a_group_is_so_many_single_games(task, options, kind, least):
     assert finished >= least
     group.close()
     group.close()
-    assert kind is not NetHackGroup or error_line(group.step, [0] * count, [0]) == "the environment is closed"
+    assert (
+        kind is not NetHackGroup
+        or error_line(group.step, [0] * count, [0]) == "the environment is closed"
+    )
     for single in singles:
         single.close()

@@ -15,7 +15,8 @@ from motif_jax.envs.nethack.engine import DLPATH, NetHackEngine
 from motif_jax.envs.nethack.game import END_DEATH, END_LIMIT, Game, game_seeds
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or os.uname().machine != "x86_64", reason="code is shared on x86-64 Linux only"
+    sys.platform != "linux" or os.uname().machine != "x86_64",
+    reason="code is shared on x86-64 Linux only",
 )
 
 
@@ -92,8 +93,12 @@ def test_a_game_finds_nothing_of_what_was_there_before():
         for name in ("record", "logfile", "xlogfile"):
             (engine.folder / name).write_text("best")
         engine.start(*game_seeds(5))
-        assert [array.tobytes() for array in arrays_of(engine)] == [a.tobytes() for a in arrays_of(fresh)]
-        assert [(engine.folder / name).read_text() for name in ("record", "logfile", "xlogfile")] == [""] * 3
+        assert [array.tobytes() for array in arrays_of(engine)] == [
+            a.tobytes() for a in arrays_of(fresh)
+        ]
+        assert [
+            (engine.folder / name).read_text() for name in ("record", "logfile", "xlogfile")
+        ] == [""] * 3
     engine.close()
     fresh.close()
 

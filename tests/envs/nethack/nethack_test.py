@@ -29,7 +29,9 @@ def test_a_game_that_begins_with_a_question_for_a_line():
 
 
 def test_agrees_with_the_gymnasium_class_of_the_engine():
-    """Observations, rewards and end of whole episodes; the kept stairs message and the eat rule aside."""
+    """Observations, rewards and end of whole episodes; the kept stairs message and the eat rule
+    aside.
+    """
     import gymnasium
     import nle  # noqa: F401
 
@@ -47,7 +49,9 @@ def test_agrees_with_the_gymnasium_class_of_the_engine():
             if TASK_KEYS[action] == ord("e") or b"eat" in bytes(expected["message"]):
                 action = 0
             for name in keys:
-                is_shown_longer = name == "message" and b"You descend the stairs." in out[name].tobytes()
+                is_shown_longer = (
+                    name == "message" and b"You descend the stairs." in out[name].tobytes()
+                )
                 assert is_shown_longer or (out[name] == expected[name]).all(), name
             expected, reward, done, _, _ = reference.step(int(action))
             our_reward, end = ours.step(int(action), out)
@@ -100,7 +104,9 @@ def test_engine_constants_are_ours():
 
 
 def test_refused_options_are_one_line(monkeypatch):
-    """An engine may not get past its opening screens, or show prompts for ever; a closed one takes no keys."""
+    """An engine may not get past its opening screens, or show prompts for ever; a closed one takes
+    no keys.
+    """
     unknown = error_line(registry.spec, "NetHackScore-v1", fields=("tty", "inventory", "glyphs"))
     assert (
         unknown
@@ -120,7 +126,10 @@ def test_refused_options_are_one_line(monkeypatch):
     engine = NetHackEngine()
     fake = FakeEngine({})
     monkeypatch.setattr(engine_module, "MAX_OPENING_PROMPTS", 1)
-    assert error_line(engine.start, 3, 4) == "the game of seeds 3, 4 did not get past its opening screens"
+    assert (
+        error_line(engine.start, 3, 4)
+        == "the game of seeds 3, 4 did not get past its opening screens"
+    )
     engine.close()
     env, out = started_on(fake)
     assert error_line(env.step, 23, out) == "action 23 is not one of 0 .. 22"

@@ -19,7 +19,9 @@ def test_published_pictures(golden):
     data = golden("render_and_vector.npz")
     table = tiles.load_tiles()
     np.testing.assert_array_equal(table, data["char_cache"])
-    played = zip(data["tty_chars"], data["tty_colors"], data["blstats"][:, :2], data["obs"], strict=True)
+    played = zip(
+        data["tty_chars"], data["tty_colors"], data["blstats"][:, :2], data["obs"], strict=True
+    )
     synthetic = zip(
         data["syn_tty_chars"], data["syn_tty_colors"], data["syn_xy"], data["syn_obs"], strict=True
     )
@@ -52,16 +54,21 @@ def test_every_place_on_the_map(compat):
         engine.first = {"x": x, "y": y}
         env.reset(0, out)
         for name, array in zip(("window_chars", "window_colors"), padded, strict=True):
-            # The screen's first row is the message; the published windows leave that out of account.
+            # The screen's first row is the message; the published windows leave that out of
+            # account.
             message_rows = 0 if compat else 1
             top = 16 + y - 6 + message_rows
             left = 16 + x - 6
-            np.testing.assert_array_equal(out[name], array[top : top + 12, left : left + 12], f"{x}, {y}")
+            np.testing.assert_array_equal(
+                out[name], array[top : top + 12, left : left + 12], f"{x}, {y}"
+            )
 
 
 def test_status_features(golden):
     data = golden("render_and_vector.npz")
-    np.testing.assert_allclose(scale_status(data["blstats"]), data["vector_obs"], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        scale_status(data["blstats"]), data["vector_obs"], rtol=1e-6, atol=1e-6
+    )
     np.testing.assert_allclose(BLSTATS_SCALE, data["blstat_scale"], rtol=1e-6)
     np.testing.assert_array_equal([-BLSTATS_CLIP, BLSTATS_CLIP], data["blstat_clip"])
     for far in (-(10**6), 10**6):

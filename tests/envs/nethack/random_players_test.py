@@ -42,7 +42,8 @@ def test_a_habit_repeats_the_last_action_at_its_rate(name, repeat):
 def test_weights_are_of_each_action_of_a_group():
     walker = HABITS["walker"].probabilities(28)
 
-    # "more", eight steps, eight runs, up, down, wait, kick, eat, search, cast, drink, pray, pick up, pay.
+    # "more", eight steps, eight runs, up, down, wait, kick, eat, search, cast, drink, pray, pick
+    # up, pay.
     weights = [1, *[6] * 8, *[1] * 8, 0.1, 1, 1, 1, 0.3, 1, 0.3, 0.3, 0.02, 1, 0.1]
     np.testing.assert_allclose(walker, np.array(weights) / sum(weights))
 

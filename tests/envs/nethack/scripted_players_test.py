@@ -106,7 +106,9 @@ def test_actions_depend_only_on_the_seed_and_the_screen():
     env = registry.make("NetHackScore-v1", fields=FIELDS, max_episode_steps=250)
     try:
         episodes = {
-            (name, seed, attempt): [step.action for step in play(env, seed, errand.player(seed, env.spec))]
+            (name, seed, attempt): [
+                step.action for step in play(env, seed, errand.player(seed, env.spec))
+            ]
             for name, errand in ERRANDS.items()
             for seed in (8, 11)
             for attempt in (0, 1)
@@ -136,4 +138,6 @@ def test_a_diver_gets_deeper_than_the_first_level():
 def test_an_environment_without_a_screen_is_refused():
     line = error_line(ERRANDS["diver"].player, 0, registry.spec("NetHackScore-v1"))
 
-    assert line == "scripted players read tty_chars, tty_colors, which this environment does not show"
+    assert (
+        line == "scripted players read tty_chars, tty_colors, which this environment does not show"
+    )

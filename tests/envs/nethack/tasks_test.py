@@ -19,7 +19,9 @@ GOLDEN = load_golden("task_rules.json")
 LIMIT_ENDS = {"timeout_as_terminal": True}
 
 
-@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: f"{case['env']}-{case['scenario']}")
+@pytest.mark.parametrize(
+    "case", GOLDEN["cases"], ids=lambda case: f"{case['env']}-{case['scenario']}"
+)
 def test_published_rules(case):
     check_published(case)
 
@@ -68,7 +70,8 @@ def test_a_hallucinating_hero_has_not_seen_the_oracle_soberly(condition, compat,
 
 
 @pytest.mark.parametrize(
-    ("stop", "prompt", "reward"), [(".", False, 50.0), ("", False, 50.0), (".", True, 50.0), ("", True, 0.0)]
+    ("stop", "prompt", "reward"),
+    [(".", False, 50.0), ("", False, 50.0), (".", True, 50.0), ("", True, 0.0)],
 )
 def test_the_stairs_outlast_a_prompt_by_their_full_stop(stop, prompt, reward):
     shown = {"msg": f"You descend the stairs{stop}", "time": 2, "dlevel": 2}
@@ -84,14 +87,21 @@ def test_oracle_is_seen_from_the_edge_of_the_map():
         for column, row in itertools.product((x - 1, x, x + 1), (y - 1, y, y + 1)):
             if 0 <= column < 79 and 0 <= row < 21:
                 frame = {"x": x, "y": y, "time": 2, "glyphs": [[row, column, ORACLE_GLYPH]]}
-                for compat, is_seen in ((None, True), ({"oracle_patch_edge": True}, 0 not in (x, y))):
+                for compat, is_seen in (
+                    (None, True),
+                    ({"oracle_patch_edge": True}, 0 not in (x, y)),
+                ):
                     (result,) = play("NetHackOracle-v1", {}, [(1, [frame])], compat=compat)
                     assert result[:2] == ((50.0, TERMINATED) if is_seen else (0.0, RUNNING))
 
 
 def test_step_limit_is_a_truncation():
-    for task, (compat, end) in itertools.product(TASKS, ((None, TRUNCATED), (LIMIT_ENDS, TERMINATED))):
-        results = play(task, {}, [(1, [{"time": 2}]), (1, [{"time": 3}])], compat=compat, max_steps=2)
+    for task, (compat, end) in itertools.product(
+        TASKS, ((None, TRUNCATED), (LIMIT_ENDS, TERMINATED))
+    ):
+        results = play(
+            task, {}, [(1, [{"time": 2}]), (1, [{"time": 3}])], compat=compat, max_steps=2
+        )
         assert [result[1] for result in results] == [RUNNING, end]
         assert results[1][4]["end"] == END_LIMIT == -1
 
@@ -124,7 +134,8 @@ def test_scout_counts_the_latest_view_of_each_level():
     ]
     played = play("NetHackScore-v1", first, [(1, [frame]) for frame in rest])
     scouts = [result[4]["scout"] for result in played]
-    # Each is read before its step: first level 5, then 8; second level 4 and 6 on top; back on the first level 7.
+    # Each is read before its step: first level 5, then 8; second level 4 and 6 on top; back on the
+    # first level 7.
     assert scouts == [5, 8, 8 + 4, 8 + 6, 6 + 7, 6 + 7 + 9]
 
 

@@ -23,7 +23,9 @@ def memory() -> GameMemory:
 
 
 def cut_window(memory: GameMemory, game: int, x: int, screen_row: int) -> np.ndarray:
-    """Characters and colours [2, 12, 12] whose cell [6, 6] is column `x` of `screen_row`, 0 beside the screen."""
+    """Characters and colours [2, 12, 12] whose cell [6, 6] is column `x` of `screen_row`, 0 beside
+    the screen.
+    """
     screen = np.stack([memory.tty_chars[game], memory.tty_colors[game].view(np.uint8)])
     padded = np.pad(screen, ((0, 0), (HALF, HALF), (HALF, HALF)))
     return padded[:, screen_row : screen_row + WINDOW, x : x + WINDOW]
@@ -47,9 +49,18 @@ def test_cells_above_and_below_the_screen_are_empty(memory: GameMemory, y: int) 
 
 @pytest.mark.parametrize(
     ("x", "outside"),
-    [(0, slice(0, 6)), (5, slice(0, 1)), (6, None), (74, None), (75, slice(11, 12)), (78, slice(8, 12))],
+    [
+        (0, slice(0, 6)),
+        (5, slice(0, 1)),
+        (6, None),
+        (74, None),
+        (75, slice(11, 12)),
+        (78, slice(8, 12)),
+    ],
 )
-def test_columns_beside_the_screen_are_named(memory: GameMemory, x: int, outside: slice | None) -> None:
+def test_columns_beside_the_screen_are_named(
+    memory: GameMemory, x: int, outside: slice | None
+) -> None:
     planes, columns = ScreenWindows(Buffers(memory, 1)).make(x, 10)
 
     assert columns == outside

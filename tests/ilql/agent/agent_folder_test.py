@@ -1,4 +1,6 @@
-"""An agent's folder: what is written is read; parts that do not belong together, and other damage, are told in one line."""
+"""An agent's folder: what is written is read; parts that do not belong together, and other damage,
+are told in one line.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,17 @@ _INIT = TextAgentNetwork.init
 
 @functools.cache
 def shapes(config: Any, design: Design) -> Any:
-    return jax.eval_shape(_INIT.__get__(TextAgentNetwork(LanguageModel(config), design)), jax.random.key(0))
+    return jax.eval_shape(
+        _INIT.__get__(TextAgentNetwork(LanguageModel(config), design)), jax.random.key(0)
+    )
 
 
 def drawn(config: Any, design: Design, seed: int = 0) -> Callable[[Any], Any]:
     """As `TextAgentNetwork.init`, without a compiled program; no two parts are alike."""
     draws = np.random.default_rng(seed)
-    return lambda key: jax.tree.map(lambda x: draws.normal(size=x.shape).astype("f4"), shapes(config, design))
+    return lambda key: jax.tree.map(
+        lambda x: draws.normal(size=x.shape).astype("f4"), shapes(config, design)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -49,15 +55,26 @@ def _drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "design",
-    [Design(), Design("none", prefix=True), Design("utterance", double_q=False, separate_target=False)],
+    [
+        Design(),
+        Design("none", prefix=True),
+        Design("utterance", double_q=False, separate_target=False),
+    ],
 )
 def test_an_agent_is_read_as_it_was_written(tmp_path: Path, design: Design) -> None:
     for folder in (tmp_path, tmp_path / "agent"):
         text_agents.write(tmp_path, design, settings={"discount": 0.9})
         saved = agent_folder.load(folder)
-        assert (saved.folder, saved.method, saved.task_name) == (tmp_path / "agent", "ilql", "wordle")
+        assert (saved.folder, saved.method, saved.task_name) == (
+            tmp_path / "agent",
+            "ilql",
+            "wordle",
+        )
         assert saved.options == {"num_words": 20}
-        assert (saved.settings, saved.network.design) == ({"longest_action": 6, "discount": 0.9}, design)
+        assert (saved.settings, saved.network.design) == (
+            {"longest_action": 6, "discount": 0.9},
+            design,
+        )
         assert saved.about == agent_folder.describe(folder, "agent")
         wanted = drawn(saved.network.model.config, design)(jax.random.key(0))
         jax.tree.map(np.testing.assert_array_equal, saved.params, wanted)
@@ -70,7 +87,9 @@ def test_a_tasks_vocabulary_has_the_texts_of_its_tokens() -> None:
     vocabulary = agent_folder.vocabulary_of(toy_text.Task({}))
 
     texts = (*string.ascii_lowercase, "<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")
-    assert vocabulary == Vocabulary(32, Letters.delimiters, agent_folder.vocabulary_digest(Letters()), texts)
+    assert vocabulary == Vocabulary(
+        32, Letters.delimiters, agent_folder.vocabulary_digest(Letters()), texts
+    )
 
 
 def test_a_vocabulary_to_be_learned_has_size_and_delimiters() -> None:
@@ -107,7 +126,9 @@ def test_a_description_has_the_folder_and_what_was_written(run: Path) -> None:
 
 
 def test_an_agent_of_another_task_is_refused(run: Path) -> None:
-    message = f"config.key={run}: was trained for the task wordle; give an agent of config.task=reddit"
+    message = (
+        f"config.key={run}: was trained for the task wordle; give an agent of config.task=reddit"
+    )
     with pytest.raises(UserError, match=f"^{message}$"):
         agent_folder.options_for("reddit", run, "key")
 
@@ -150,13 +171,16 @@ def test_a_damaged_description_is_refused(run: Path, values: dict[str, Any], rea
 def test_an_agent_with_other_tokens_is_refused(run: Path) -> None:
     change(run, vocabulary="another")
 
-    with pytest.raises(UserError, match=f"config.key={run}: was trained with other tokens than Wordle has"):
+    with pytest.raises(
+        UserError, match=f"config.key={run}: was trained with other tokens than Wordle has"
+    ):
         agent_folder.load(run, "key")
 
 
 def test_a_folder_without_an_agent_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"must be the run folder of train_text, or an agent's; it has no agent/agent\.json"
+        UserError,
+        match=r"must be the run folder of train_text, or an agent's; it has no agent/agent\.json",
     ):
         agent_folder.find(tmp_path, "key")
 
@@ -176,7 +200,9 @@ def test_missing_heads_are_refused(run: Path, name: str, heads: str) -> None:
     folder = run / "agent" / name
     (folder / "heads.json").unlink()
 
-    with pytest.raises(UserError, match=f"{folder} has heads none of other forms than {heads} of agent.json"):
+    with pytest.raises(
+        UserError, match=f"{folder} has heads none of other forms than {heads} of agent.json"
+    ):
         agent_folder.load(run)
 
 

@@ -61,7 +61,9 @@ def test_rows_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model" / "tokenizer.json"
     path.write_text(path.read_text().replace("word7", "other"))
     for change in (path.unlink, path.exists):
-        with pytest.raises(UserError, match=r"checkpoint=.* rows of tokens, .* a model with the same"):
+        with pytest.raises(
+            UserError, match=r"checkpoint=.* rows of tokens, .* a model with the same"
+        ):
             agent_start.model_config(config, tokens, design)
         change()
 
@@ -78,11 +80,16 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     )
     init = lambda self, key: drawn(self.model.config, self.design, FRESH)(key)  # noqa: E731
     monkeypatch.setattr(TextAgentNetwork, "init", init)
-    return {name: str(text_agents.write(tmp_path / name, design, name)) for name, design in DESIGNS.items()}
+    return {
+        name: str(text_agents.write(tmp_path / name, design, name))
+        for name, design in DESIGNS.items()
+    }
 
 
 class Beginning(NamedTuple):
-    """The initial parameters of an agent, divided and together, and fresh ones of the same design."""
+    """The initial parameters of an agent, divided and together, and fresh ones of the same
+    design.
+    """
 
     start: agent_start.Start
     params: Any
@@ -177,7 +184,9 @@ def test_values_are_copied_with_their_targets_and_heads(runs: dict[str, str]) ->
 
 
 def test_beside_additions_the_target_begins_as_the_values(runs: dict[str, str]) -> None:
-    """Of its base nothing is learned: that of a saved target would stay behind for the whole training."""
+    """Of its base nothing is learned: that of a saved target would stay behind for the whole
+    training.
+    """
     ilql = agent_folder.load(runs["ilql"]).params
 
     start, params, _ = begin("ilql", InitialParameters(value=runs["ilql"]), patterns="*attention*")
@@ -212,7 +221,9 @@ def test_the_trunk_of_chai_is_frozen(runs: dict[str, str]) -> None:
     assert_equal(start.frozen["trunks"], {"values": bc["trunks"]["policy"]})
 
 
-CONDITIONED = "was trained by dt, whose policy is conditioned on a return: must be a run of another method"
+CONDITIONED = (
+    "was trained by dt, whose policy is conditioned on a return: must be a run of another method"
+)
 OTHER_HEADS = "was trained by ilql, and has heads of another kind than config.method asks for"
 
 

@@ -27,7 +27,9 @@ STOP = 5
 
 
 def oracle(z: np.ndarray, q: np.ndarray | None, v: float | None, how: dict[str, Any]) -> np.ndarray:
-    """One state's steered logits [V]: z / temp, top-k, top-p, plus min(w (Q - V), clip); padding is never said."""
+    """One state's steered logits [V]: z / temp, top-k, top-p, plus min(w (Q - V), clip); padding is
+    never said.
+    """
     total = np.where(np.arange(VOCAB) == PAD, -np.inf, 0.0)
     if how.get("logits", True):
         total = (total + z) / how.get("temperature", 1.0)
@@ -71,7 +73,9 @@ def test_steered_logits_are_the_oracles(how: dict[str, Any]) -> None:
     v = rng.normal(size=5)
     outputs = TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(v))
     steered = np.asarray(decodings.steered(outputs, Decoding(**how), PAD))
-    np.testing.assert_allclose(steered, [oracle(*row, how) for row in zip(z, q, v, strict=True)], rtol=2e-5)
+    np.testing.assert_allclose(
+        steered, [oracle(*row, how) for row in zip(z, q, v, strict=True)], rtol=2e-5
+    )
     alone = np.asarray(decodings.steered(TokenOutputs(outputs.logits), Decoding(**how), PAD))
     np.testing.assert_allclose(alone, [oracle(row, None, None, how) for row in z], rtol=2e-5)
 
@@ -83,7 +87,9 @@ RERANK = Decoding(
 
 
 class TokenCandidates(NamedTuple):
-    """Three candidates of four tokens: what a network says of each token, and what the oracle makes of it."""
+    """Three candidates of four tokens: what a network says of each token, and what the oracle makes
+    of it.
+    """
 
     outputs: TokenOutputs
     tokens: np.ndarray  # int [3, 4]
@@ -106,7 +112,9 @@ class TokenCandidates(NamedTuple):
 
     def scored(self) -> tuple[Any, jax.Array]:
         """The facts and whether each token counts, as scores read them: [1, 3, 4]."""
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (self.facts(self.outputs), self.valid))
+        return jax.tree.map(
+            lambda leaf: jnp.asarray(leaf)[None], (self.facts(self.outputs), self.valid)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +125,9 @@ def candidates() -> TokenCandidates:
     q = rng.normal(size=(*shape, VOCAB))
     v = rng.normal(size=shape)
     weighted = {"advantage_weight": 2.0}
-    steered = [[oracle(*x, weighted) for x in zip(*row, strict=True)] for row in zip(z, q, v, strict=True)]
+    steered = [
+        [oracle(*x, weighted) for x in zip(*row, strict=True)] for row in zip(z, q, v, strict=True)
+    ]
     return TokenCandidates(
         outputs=TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(v)),
         tokens=rng.integers(0, PAD, shape),
@@ -139,7 +149,9 @@ def test_facts_of_tokens_are_the_oracles(candidates: TokenCandidates) -> None:
     np.testing.assert_allclose(facts.v, candidates.outputs.v, rtol=1e-5)
     np.testing.assert_allclose(facts.q, candidates.chosen(candidates.outputs.q), rtol=1e-5)
     np.testing.assert_allclose(facts.policy, candidates.chosen(candidates.policy), rtol=1e-5)
-    np.testing.assert_allclose(facts.steered, candidates.chosen(candidates.steered), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        facts.steered, candidates.chosen(candidates.steered), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_facts_name_the_best_tokens_of_policy_and_values(candidates: TokenCandidates) -> None:
@@ -164,7 +176,9 @@ def test_a_summed_score_weighs_advantage_and_log_probability(candidates: TokenCa
     np.testing.assert_allclose(scores, 0.5 * advantage + 0.3 * drawn, rtol=1e-4, atol=1e-5)
 
 
-def test_an_utterance_score_adds_weighted_log_probability_to_its_value(candidates: TokenCandidates) -> None:
+def test_an_utterance_score_adds_weighted_log_probability_to_its_value(
+    candidates: TokenCandidates,
+) -> None:
     values = jnp.asarray(candidates.values)[None]
 
     scores = decodings.utterance_scores(values, *candidates.scored(), RERANK)
@@ -194,7 +208,9 @@ def test_the_divergence_of_beams_is_minus_the_log_probability(candidates: TokenC
 def beams_of(
     table: np.ndarray, start: np.ndarray, width: int, max_tokens: int
 ) -> list[tuple[list[int], float]]:
-    """Beams over texts whose next logits depend on the last token: those that have ended stay among the K."""
+    """Beams over texts whose next logits depend on the last token: those that have ended stay among
+    the K.
+    """
     best_beams: list[tuple[list[int], float]] = [([], 0.0)]
     for _ in range(max_tokens):
         longer_beams = []
@@ -207,7 +223,9 @@ def beams_of(
 
 
 def test_texts_are_written_up_to_their_stop_and_no_further() -> None:
-    """Each token is followed by the next number, and 4 by the stop; the second text has ended before."""
+    """Each token is followed by the next number, and 4 by the stop; the second text has ended
+    before.
+    """
     table = 3.0 * jnp.eye(VOCAB)[jnp.array([1, 2, 3, 4, STOP, 0, 0])]
 
     def step(carry: jax.Array, tokens: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -218,8 +236,13 @@ def test_texts_are_written_up_to_their_stop_and_no_further() -> None:
     greedy = Decoding("greedy").draws
     limits = Limits(4, (STOP, 9))
     write = jax.jit(functools.partial(generation.write, step), static_argnums=(3, 4, 5))
-    texts = write(jnp.zeros((2, 2), jnp.int32), logits, jax.random.key(0), limits, greedy, PAD, ended)
-    assert texts.tokens.tolist() == [[[1, 2, 3, 4], [PAD] * 4], [[3, 4, STOP, PAD], [4, STOP, PAD, PAD]]]
+    texts = write(
+        jnp.zeros((2, 2), jnp.int32), logits, jax.random.key(0), limits, greedy, PAD, ended
+    )
+    assert texts.tokens.tolist() == [
+        [[1, 2, 3, 4], [PAD] * 4],
+        [[3, 4, STOP, PAD], [4, STOP, PAD, PAD]],
+    ]
     lengths = [[4, 0], [3, 2]]
     assert texts.valid.sum(axis=-1).tolist() == texts.carry.tolist() == lengths
     assert texts.ended.tolist() == [[False, True], [True, True]]
@@ -233,14 +256,18 @@ def test_draws_depend_on_a_texts_key_and_place_alone() -> None:
         logits = jnp.zeros((1, len(keys), VOCAB))
         step = lambda carry, tokens, valid: (logits, carry)  # noqa: E731
         how = (Limits(max_tokens, ()), Sampling(), jnp.int32(PAD))
-        return np.asarray(generation.write(step, (), logits, keys[None], *how, before=before).tokens[0])
+        return np.asarray(
+            generation.write(step, (), logits, keys[None], *how, before=before).tokens[0]
+        )
 
     keys = jax.random.split(jax.random.key(1), 3)
     all_texts = write(keys, 8, 0)
     np.testing.assert_array_equal(write(keys[1:2], 8, 0), all_texts[1:2])
     np.testing.assert_array_equal(write(keys, 5, 3), all_texts[:, 3:])
     assert len({tuple(row) for row in all_texts.tolist()}) == 3
-    expected = [jax.random.categorical(jax.random.fold_in(key, 2), jnp.zeros(VOCAB)) for key in keys]
+    expected = [
+        jax.random.categorical(jax.random.fold_in(key, 2), jnp.zeros(VOCAB)) for key in keys
+    ]
     np.testing.assert_array_equal(all_texts[:, 2], expected)
 
 
@@ -261,7 +288,9 @@ def test_beams_are_those_of_a_plain_search() -> None:
     searched = beams.search(step, reorder, jnp.zeros((2, width)), logits, Limits(4, (STOP,)), PAD)
     for row, k in np.ndindex(2, width):
         text, score = beams_of(table, start[row], width, 4)[k]
-        assert np.asarray(searched.tokens[row, k])[np.asarray(searched.valid[row, k])].tolist() == text
+        assert (
+            np.asarray(searched.tokens[row, k])[np.asarray(searched.valid[row, k])].tolist() == text
+        )
         np.testing.assert_allclose(searched.scores[row, k], score, rtol=1e-5)
         assert searched.carry[row, k] == sum(text)
 
@@ -279,7 +308,9 @@ SCORED = [case for case in cases() if "score/w1" in case.arrays]
 @pytest.mark.parametrize("case", SCORED, ids=lambda case: case.name)
 @pytest.mark.parametrize("name", PUBLISHED_SCORES)
 def test_scores_of_actions_are_the_published_ones(name: str, case: Case) -> None:
-    """Those are log-probabilities, ours are logits: equal up to a number for each state. Published, padding may be said."""
+    """Those are log-probabilities, ours are logits: equal up to a number for each state. Published,
+    padding may be said.
+    """
     batch = batch_of(case, Quirks())
     arrays = case.arrays
     places = arrays["batch/action_idxs"]

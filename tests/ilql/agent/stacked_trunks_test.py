@@ -41,7 +41,11 @@ def test_stacked_trunks_give_what_they_give_one_after_the_other(loaded: Any) -> 
         jax.jit(functools.partial(run, StackedModels(model, joint)))(embeddings, trees)
         for joint in (True, False)
     )
-    for leaf, expected in zip(jax.tree.leaves(stacked[1:]), jax.tree.leaves(apart[1:]), strict=True):
-        np.testing.assert_allclose(leaf, expected, atol=1e-5 * float(jnp.abs(expected).max()), rtol=0)
+    for leaf, expected in zip(
+        jax.tree.leaves(stacked[1:]), jax.tree.leaves(apart[1:]), strict=True
+    ):
+        np.testing.assert_allclose(
+            leaf, expected, atol=1e-5 * float(jnp.abs(expected).max()), rtol=0
+        )
     np.testing.assert_array_equal(stacked.cache.valid, apart.cache.valid)
     np.testing.assert_array_equal(stacked.cache.written, [[2 + 0 + 1], [4 + 2 + 1]])

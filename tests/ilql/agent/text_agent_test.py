@@ -1,4 +1,6 @@
-"""An agent's parts: which trunks and heads it has, what runs through them, and what is read of their states."""
+"""An agent's parts: which trunks and heads it has, what runs through them, and what is read of
+their states.
+"""
 
 from __future__ import annotations
 
@@ -60,14 +62,20 @@ def test_a_design_has_its_trunks_and_heads(
 def test_targets_begin_as_copies_of_the_online_parts() -> None:
     params = TextAgentNetwork(MODEL, Design()).init(jax.random.key(1))
     for name in ("q1", "q2"):
-        jax.tree.map(np.testing.assert_array_equal, params["target_heads"][name], params["heads"][name])
-    jax.tree.map(np.testing.assert_array_equal, params["trunks"]["target"], params["trunks"]["values"])
+        jax.tree.map(
+            np.testing.assert_array_equal, params["target_heads"][name], params["heads"][name]
+        )
+    jax.tree.map(
+        np.testing.assert_array_equal, params["trunks"]["target"], params["trunks"]["values"]
+    )
     assert not np.array_equal(
         params["trunks"]["policy"]["embedding"], params["trunks"]["values"]["embedding"]
     )
 
 
-@pytest.mark.parametrize(("q", "outputs"), [("token", recipes.VOCAB), ("utterance", 1), ("mean", 1)])
+@pytest.mark.parametrize(
+    ("q", "outputs"), [("token", recipes.VOCAB), ("utterance", 1), ("mean", 1)]
+)
 def test_qs_are_of_every_token_or_of_one_utterance(q: str, outputs: int) -> None:
     agent, params = agent_of(q=q)
     readout = agent.readouts(params, TOKENS, VALID)
@@ -90,7 +98,9 @@ def test_what_is_read_is_the_heads_of_the_parts_states() -> None:
     for number, name in enumerate(("q1", "q2")):
         q = agent.heads.apply(params["heads"], name, states["values"])
         np.testing.assert_allclose(readout.qs[number], q, rtol=1e-4, atol=1e-5)
-    targets = [agent.heads.apply(params["target_heads"], name, states["target"]) for name in ("q1", "q2")]
+    targets = [
+        agent.heads.apply(params["target_heads"], name, states["target"]) for name in ("q1", "q2")
+    ]
     np.testing.assert_allclose(readout.target_q, np.minimum(*targets), rtol=1e-4, atol=1e-5)
 
 
@@ -114,7 +124,9 @@ def test_a_mean_q_reads_the_states_mean_so_far() -> None:
 def test_the_return_stands_before_the_tokens_as_an_embedding() -> None:
     agent, params = agent_of(prefix=True)
     layer = params["prefix"]
-    expected = np.asarray(RETURNS)[:, None] * np.asarray(layer["kernel"]) + np.asarray(layer["bias"])
+    expected = np.asarray(RETURNS)[:, None] * np.asarray(layer["kernel"]) + np.asarray(
+        layer["bias"]
+    )
     np.testing.assert_allclose(agent.prefix(params, RETURNS), expected, rtol=1e-5)
     states = agent.run(params, TOKENS, VALID, returns=RETURNS)
     assert states["policy"].after.shape[:2] == TOKENS.shape

@@ -1,4 +1,6 @@
-"""Texts that grow in all trunks at once: what is written is what running every text from its start would write."""
+"""Texts that grow in all trunks at once: what is written is what running every text from its start
+would write.
+"""
 
 from __future__ import annotations
 
@@ -75,21 +77,30 @@ def extra(*designs: Design) -> list[Any]:
 
 
 SHARED = Design(separate_policy=False, separate_target=False)
-TURNS = [[[11, 1, 2, 13], [12], [11, 3, 13]], [[4, 13], [5, 6, 7, 13], []], [[1, 13], [2, 13], [3, 13]]]
+TURNS = [
+    [[11, 1, 2, 13], [12], [11, 3, 13]],
+    [[4, 13], [5, 6, 7, 13], []],
+    [[1, 13], [2, 13], [3, 13]],
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("design", [Design(), *extra(SHARED, Design(q="none", v=False, prefix=True))])
+@pytest.mark.parametrize(
+    "design", [Design(), *extra(SHARED, Design(q="none", v=False, prefix=True))]
+)
 def test_greedy_actions_turn_by_turn_are_those_without_a_cache(design: Design) -> None:
     decoder, params = made(design)
-    how = Decoding("greedy", max_tokens=4, advantage_weight=3.0, advantage_clip=1.0, target_return=-2.0)
+    how = Decoding(
+        "greedy", max_tokens=4, advantage_weight=3.0, advantage_clip=1.0, target_return=-2.0
+    )
     # So small that padding is squeezed out and the cache grows on the way.
     session = TextSession(decoder, params, 3, how, MARKS, capacity=12)
     texts: list[list[int]] = [[], [], []]
     for number, turn in enumerate(TURNS):
         texts = [text + more for text, more in zip(texts, turn, strict=True)]
         if number == 1:
-            texts[0] = [*texts[0][:3], 9, *texts[0][3:]]  # what was said is taken back, and said otherwise
+            # what was said is taken back, and said otherwise
+            texts[0] = [*texts[0][:3], 9, *texts[0][3:]]
         rows = np.array([True, number != 1, True])
         session.read(texts)
         written = session.write(keys(number), rows)
@@ -109,7 +120,9 @@ def test_one_beam_is_greedy_and_more_find_likelier_actions() -> None:
     actions = {}
     scores = {}
     for name, kind, width in [("greedy", "greedy", 1), ("one", "beam", 1), ("many", "beam", 4)]:
-        session = TextSession(decoder, params, 3, Decoding(kind, 4, width, advantage_weight=1.0), MARKS)
+        session = TextSession(
+            decoder, params, 3, Decoding(kind, 4, width, advantage_weight=1.0), MARKS
+        )
         session.read(texts)
         written = session.write(keys(0), np.array([True, False, True]))
         actions[name] = written.tokens * written.valid
@@ -121,7 +134,9 @@ def test_one_beam_is_greedy_and_more_find_likelier_actions() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("design", [Design(q="utterance"), *extra(Design(), Design(q="mean", v=False))])
+@pytest.mark.parametrize(
+    "design", [Design(q="utterance"), *extra(Design(), Design(q="mean", v=False))]
+)
 def test_the_best_of_many_samples_continues_with_its_text(design: Design) -> None:
     decoder, params = made(design)
     texts = [[11, 1, 2, 13], [12], [11, 3, 13]]
@@ -139,14 +154,16 @@ def test_the_best_of_many_samples_continues_with_its_text(design: Design) -> Non
             ]  # fmt: skip
             return value + 0.1 * sum(logs)
         ends = [at_the_end(decoder, params, [*text, *action[:i]], 0.0) for i in range(len(action))]
-        return sum(float(end.target_q[token] - end.values) for end, token in zip(ends, action, strict=True))
+        return sum(
+            float(end.target_q[token] - end.values) for end, token in zip(ends, action, strict=True)
+        )
 
     # The candidates are what single samples with the same keys say.
     alone = TextSession(decoder, params, 3 * 8, Decoding("sample", 3, advantage_weight=0.5), MARKS)
     alone.read([text for text in texts for _ in range(8)])
-    sample_keys = jax.vmap(lambda k: jax.vmap(lambda b: jax.random.split(b, 4))(jax.random.split(k, 2)))(
-        keys(5)
-    )
+    sample_keys = jax.vmap(
+        lambda k: jax.vmap(lambda b: jax.random.split(b, 4))(jax.random.split(k, 2))
+    )(keys(5))
     single = alone.write(sample_keys.reshape(-1), np.ones(24, bool))
     for row, text in enumerate(texts):
         options = [single.tokens[i][single.valid[i]].tolist() for i in range(8 * row, 8 * row + 8)]
@@ -171,4 +188,6 @@ def test_a_text_longer_than_the_model_loses_its_beginning() -> None:
     text = np.random.default_rng(0).integers(0, 10, 60).tolist()
     session.read([text])
     written = session.write(keys(0, 1), np.ones(1, bool))
-    assert written.tokens[0][written.valid[0]].tolist() == expected(decoder, params, text[-36:], how)
+    assert written.tokens[0][written.valid[0]].tolist() == expected(
+        decoder, params, text[-36:], how
+    )

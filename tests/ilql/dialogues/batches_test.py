@@ -26,8 +26,13 @@ def dialogues(tmp_path_factory: pytest.TempPathFactory) -> TokensDataset:
     columns = (token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS)
     with TokensWriter(folder, Letters.size, "letters", *columns) as writer:
         for number in range(9):
-            texts = ["".join(draws.choice([*"abcd"], draws.integers(0, 5))) for _ in range(1 + number % 4)]
-            rewards = [None if (index + number) % 2 else float(number) for index in range(len(texts))]
+            texts = [
+                "".join(draws.choice([*"abcd"], draws.integers(0, 5)))
+                for _ in range(1 + number % 4)
+            ]
+            rewards = [
+                None if (index + number) % 2 else float(number) for index in range(len(texts))
+            ]
             dialogue = Dialogue(tuple(texts), tuple(rewards), number % 3 > 0)
             item = items.tokenise(dialogue, Letters(), token_rewards.constant(0.25))
             token_columns.add(writer, item, number)
@@ -36,21 +41,29 @@ def dialogues(tmp_path_factory: pytest.TempPathFactory) -> TokensDataset:
 
 
 def batches_of(dialogues: TokensDataset, layout: ItemLayout, by_length: bool = True) -> ListBatches:
-    return ListBatches(dialogues, CHOSEN, layout, batch_size=2, seed=7, group=2, by_length=by_length)
+    return ListBatches(
+        dialogues, CHOSEN, layout, batch_size=2, seed=7, group=2, by_length=by_length
+    )
 
 
 def rows_of(batch: TextBatch) -> list[tuple[int, ...]]:
     """The tokens of each row that has any, without padding."""
     tokens = batch.tokens.reshape(-1, batch.tokens.shape[-1])
     valid = batch.valid.reshape(tokens.shape)
-    return [tuple(row[mask].tolist()) for row, mask in zip(tokens, valid, strict=True) if mask.any()]
+    return [
+        tuple(row[mask].tolist()) for row, mask in zip(tokens, valid, strict=True) if mask.any()
+    ]
 
 
 @pytest.mark.parametrize("max_len", [None, 9, 4])
-def test_every_chosen_dialogue_comes_once_a_pass(dialogues: TokensDataset, max_len: int | None) -> None:
+def test_every_chosen_dialogue_comes_once_a_pass(
+    dialogues: TokensDataset, max_len: int | None
+) -> None:
     batches = batches_of(dialogues, ItemLayout(PAD, max_len=max_len))
 
-    rows = [row for step in range(batches.steps_per_pass) for row in rows_of(batches.batches(step, 1))]
+    rows = [
+        row for step in range(batches.steps_per_pass) for row in rows_of(batches.batches(step, 1))
+    ]
 
     expected = [tuple(dialogues.item(number)[:max_len].tolist()) for number in CHOSEN]
     assert sorted(rows) == sorted(expected)
@@ -69,7 +82,9 @@ def test_a_measurement_may_be_limited(dialogues: TokensDataset) -> None:
 
 
 @pytest.mark.parametrize("by_utterance", [False, True])
-def test_a_batch_has_the_rewards_of_its_dialogues(dialogues: TokensDataset, by_utterance: bool) -> None:
+def test_a_batch_has_the_rewards_of_its_dialogues(
+    dialogues: TokensDataset, by_utterance: bool
+) -> None:
     for batch in batches_of(dialogues, ItemLayout(PAD, by_utterance)).all_batches(99):
         paid = np.where(batch.action_mask, batch.rewards, 0).sum(axis=1)
         np.testing.assert_allclose(paid, batch.returns, rtol=1e-6)
@@ -127,11 +142,15 @@ LENGTHS = (7, 1, 12, 3, 5, 9, 2, 12, 4, 6, 8)
 
 @pytest.fixture(scope="module")
 def comments(tmp_path_factory: pytest.TempPathFactory) -> TokensDataset:
-    """Comments of unequal lengths, every third of which is liked; the first token tells which it is."""
+    """Comments of unequal lengths, every third of which is liked; the first token tells which it
+    is.
+    """
     folder = tmp_path_factory.mktemp("comments") / "tokens"
     with TokensWriter(folder, 100, "numbers", {}, {"liked": "bool"}) as writer:
         for number, length in enumerate(LENGTHS):
-            writer.add(range(8 * number, 8 * number + length), item_columns={"liked": number % 3 == 0})
+            writer.add(
+                range(8 * number, 8 * number + length), item_columns={"liked": number % 3 == 0}
+            )
         writer.commit()
     return TokensDataset(folder)
 
@@ -142,7 +161,9 @@ def test_comments_keep_their_votes(comments: TokensDataset) -> None:
     votes = {}
     for step in range(batches.steps_per_pass):
         batch = batches.batches(step, 1)
-        for tokens, is_liked, is_row in zip(batch.tokens[0], batch.liked[0], batch.exists[0], strict=True):
+        for tokens, is_liked, is_row in zip(
+            batch.tokens[0], batch.liked[0], batch.exists[0], strict=True
+        ):
             if is_row:
                 votes[int(tokens[0]) // 8] = bool(is_liked)
             else:

@@ -24,7 +24,9 @@ COUNT = 3
 MAX_TOKENS = 5
 MARKS = WordleTokenizer.delimiters
 # Beginnings of dialogues, as tokens.
-BEGINNINGS = [np.asarray(item_of(text, 0.0).tokens[:length], np.int32) for text in TEXTS for length in (1, 4)]
+BEGINNINGS = [
+    np.asarray(item_of(text, 0.0).tokens[:length], np.int32) for text in TEXTS for length in (1, 4)
+]
 
 
 @pytest.fixture
@@ -60,13 +62,17 @@ def test_another_run_finds_candidates_in_the_cache(
     make_proposer: Callable[[str], Proposer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries = make_proposer("shared").of(BEGINNINGS)
-    monkeypatch.setattr(CandidateCache, "add", lambda *_: pytest.fail("candidates were drawn again"))
+    monkeypatch.setattr(
+        CandidateCache, "add", lambda *_: pytest.fail("candidates were drawn again")
+    )
 
     assert_equal(make_proposer("shared").of(BEGINNINGS), entries)
 
 
 @pytest.mark.slow
-def test_candidates_have_different_texts_of_limited_length(make_proposer: Callable[[str], Proposer]) -> None:
+def test_candidates_have_different_texts_of_limited_length(
+    make_proposer: Callable[[str], Proposer],
+) -> None:
     entries = make_proposer("one").of(BEGINNINGS)
 
     assert any(entry.log_probs.std() > 0.1 for entry in entries)
@@ -91,7 +97,9 @@ class Repeated:
 
 
 class TokenSums:
-    """Stands for a proposer: states are the sum of a text's tokens, log-probabilities its negative length."""
+    """Stands for a proposer: states are the sum of a text's tokens, log-probabilities its negative
+    length.
+    """
 
     count = COUNT
     # Tokens of the candidates, with those of the text.
@@ -122,7 +130,9 @@ def with_candidates(sums: bool = False, stopped: Callable[[], bool] = never) -> 
 def test_every_state_that_continues_has_candidates_of_its_text() -> None:
     candidates = with_candidates().batches(1, 2).candidates
 
-    totals = np.cumsum(BATCH.tokens, axis=1)[np.arange(3)[:, None], BATCH.state_positions] * CONTINUES
+    totals = (
+        np.cumsum(BATCH.tokens, axis=1)[np.arange(3)[:, None], BATCH.state_positions] * CONTINUES
+    )
     lengths = (BATCH.state_positions + 1) * CONTINUES
     for step in range(2):
         np.testing.assert_array_equal(candidates.states[step, ..., 0, 0], totals)

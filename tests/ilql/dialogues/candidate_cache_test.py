@@ -105,7 +105,9 @@ def test_a_cache_smaller_than_an_entry_is_refused(tmp_path: Path) -> None:
         CandidateCache(tmp_path, {}, COUNT, WIDTH, mebibytes=0)
 
 
-def test_a_full_disk_loses_the_new_entry_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_loses_the_new_entry_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache = open_cache(tmp_path)
     cache.add(key(1), entry(1))
 

@@ -11,7 +11,13 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.config import DialogueFilter, HeldOutDialogues, InitialParameters, TextConfig
-from motif_jax.ilql.dialogues import dialogue, dialogue_data, parquet, token_rewards
+from motif_jax.ilql.dialogues import (
+    dialogue,
+    dialogue_data,
+    dialogue_source,
+    parquet,
+    token_rewards,
+)
 from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout, StreamBatches
 from motif_jax.ilql.tasks import registry
@@ -34,7 +40,9 @@ from tests.toy_text import Letters, Task
     ],
     ids=str,
 )
-def test_a_filter_chooses_by_return(tmp_path: Path, criteria: dict[str, float], chosen: list[int]) -> None:
+def test_a_filter_chooses_by_return(
+    tmp_path: Path, criteria: dict[str, float], chosen: list[int]
+) -> None:
     with TokensWriter(tmp_path / "tokens", 10, "numbers", {}, {"return": "float64"}) as writer:
         for total in (-3.0, -1.0, -6.0, -1.0, -2.0, -5.0):
             writer.add([1], item_columns={"return": total})
@@ -51,7 +59,9 @@ def batches_of(
     accepts: Callable[[dialogue.Dialogue], bool] | None = None,
 ) -> StreamBatches:
     layout = ItemLayout(Letters.delimiters.pad)
-    return StreamBatches(stream, Letters(), token_rewards.constant(0.0), layout, batch_size, seed, accepts)
+    return StreamBatches(
+        stream, Letters(), token_rewards.constant(0.0), layout, batch_size, seed, accepts
+    )
 
 
 def filtered(cutoff: float, seed: int = 1) -> StreamBatches:
@@ -79,9 +89,11 @@ def test_a_filter_that_no_dialogue_passes_ends_the_run() -> None:
 
 
 def source_of_games(folder: Path, **values: Any) -> tuple[TextConfig, Any]:
-    """The config and the source of a training on games of a stream, which pay -1 a turn but for the last."""
+    """The config and the source of a training on games of a stream, which pay -1 a turn but for the
+    last.
+    """
     config = TextConfig(options=json.dumps({"num_words": 30}), policy="random", **values)
-    return config, dialogue_data.source_of(config)
+    return config, dialogue_source.source_of(config)
 
 
 def write_games(folder: Path) -> list[float]:
@@ -104,10 +116,14 @@ def test_a_filter_leaves_out_rewards_of_tokens(tmp_path: Path) -> None:
     )
     tokenizer = registry.make(source.task, source.options).tokenizer()
 
-    parts = dialogue_data.split_tokens(config, source, tokenizer, tmp_path / "tokens", lambda: False)
+    parts = dialogue_data.split_tokens(
+        config, source, tokenizer, tmp_path / "tokens", lambda: False
+    )
 
     assert parts is not None
-    assert sorted(np.concatenate([part.item_columns["return"] for part in parts.values()])) == returns
+    assert (
+        sorted(np.concatenate([part.item_columns["return"] for part in parts.values()])) == returns
+    )
     train = parts["train"]
     chosen = train.item_columns["return"][dialogue_data.chosen_items(config.filter, train)]
     assert 0 < len(chosen) < train.num_items
@@ -124,7 +140,9 @@ def test_a_filter_leaves_out_rewards_of_tokens(tmp_path: Path) -> None:
 def test_held_out_dialogues_are_filtered_too(
     tmp_path: Path, from_file: bool, criteria: dict[str, float]
 ) -> None:
-    """Else the best parameters are those of the smallest loss on dialogues that are not imitated."""
+    """Else the best parameters are those of the smallest loss on dialogues that are not
+    imitated.
+    """
     values: dict[str, Any] = {"batch_size": 4, "filter": DialogueFilter(**criteria)}
     if from_file:
         write_games(tmp_path)
@@ -140,7 +158,9 @@ def test_held_out_dialogues_are_filtered_too(
 
 
 def groups(rng: np.random.Generator, count: int, first: int) -> dialogue.Dialogues:
-    """A stream of groups of 20 dialogues, each of which is paid a hundred times any number plus the group's."""
+    """A stream of groups of 20 dialogues, each of which is paid a hundred times any number plus the
+    group's.
+    """
     numbers = np.repeat(rng.integers(0, 1000) * 100 + np.arange(first, first + count), 20)
     return dialogue.Dialogues.of(
         dialogue.Dialogue(("ab", "ba"), (None, float(number)), True) for number in numbers
@@ -148,7 +168,9 @@ def groups(rng: np.random.Generator, count: int, first: int) -> dialogue.Dialogu
 
 
 def test_a_batch_is_drawn_from_all_groups_of_a_stream() -> None:
-    """Such as steps of episodes, or games with their branches: the first group alone is more than a batch."""
+    """Such as steps of episodes, or games with their branches: the first group alone is more than a
+    batch.
+    """
     of_steps = [batches_of(groups, 8).batches(step, 1).returns[0] % 100 for step in range(6)]
 
     assert all(len(of_step) == 8 and len(set(of_step)) > 2 for of_step in of_steps)
@@ -173,7 +195,7 @@ def test_digests_of_a_stream_follow_its_files(tmp_path: Path, changed: str) -> N
     )
 
     def digests() -> dict[str, str]:
-        source = dialogue_data.source_of(config)
+        source = dialogue_source.source_of(config)
         data = dialogue_data.open_data(config, source, tmp_path, ItemLayout(0), lambda: False)
         assert data is not None
         return dict(data.digests)
@@ -220,14 +242,16 @@ def test_utterances_that_are_all_cut_are_refused(max_len: int | None, message: s
 
 
 def splitter(tmp_path: Path, share: float, groups: list[Any]) -> Callable[..., Any]:
-    """(folder, stopped) -> the two parts of dialogues with these groups, which are paid their numbers."""
+    """(folder, stopped) -> the two parts of dialogues with these groups, which are paid their
+    numbers.
+    """
     dialogues = []
     for number, group in enumerate(groups):
         meta = {} if group is None else {"group": group}
         dialogues.append(dialogue.Dialogue(("a",), (float(number),), True, meta))
     parquet.write(tmp_path / "d.parquet", [dialogue.Dialogues.of(dialogues)], {})
     config = TextConfig(data=str(tmp_path / "d.parquet"), held_out=HeldOutDialogues(share=share))
-    source = dialogue_data.source_of(config)
+    source = dialogue_source.source_of(config)
 
     def split(folder: str, stopped: Callable[[], bool] = lambda: False) -> Any:
         return dialogue_data.split_tokens(config, source, Letters(), tmp_path / folder, stopped)
@@ -239,7 +263,9 @@ def splitter(tmp_path: Path, share: float, groups: list[Any]) -> Callable[..., A
 def test_saved_dialogues_are_not_tokenised_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: int, lost: int
 ) -> None:
-    """Of 40, of which the last 10 are held out: a first run is asked to stop after those that are saved, or killed later."""
+    """Of 40, of which the last 10 are held out: a first run is asked to stop after those that are
+    saved, or killed later.
+    """
     monkeypatch.setattr(tokenised, "GROUP_ITEMS", 2)
     monkeypatch.setattr(tokenised, "SAVE_EVERY_GROUPS", 2)
     split = splitter(tmp_path, 0.25, [None] * 40)
@@ -252,7 +278,9 @@ def test_saved_dialogues_are_not_tokenised_again(
 
     assert len(items) == 40 - saved
     undisturbed = split("undisturbed")
-    assert [part.manifest for part in parts.values()] == [part.manifest for part in undisturbed.values()]
+    assert [part.manifest for part in parts.values()] == [
+        part.manifest for part in undisturbed.values()
+    ]
 
 
 def test_dialogues_of_a_group_are_held_out_together(tmp_path: Path) -> None:
@@ -296,7 +324,7 @@ def test_a_part_by_another_tokenizer_is_refused(tmp_path: Path) -> None:
 def test_a_user_s_file_is_the_data_of_its_task(tmp_path: Path) -> None:
     (tmp_path / "dialogues.parquet").touch()
 
-    source = dialogue_data.source_of(TextConfig(task="dialogues", data=str(tmp_path)))
+    source = dialogue_source.source_of(TextConfig(task="dialogues", data=str(tmp_path)))
 
     assert source.options["data"] == str(source.path) == str(tmp_path / "dialogues.parquet")
 
@@ -322,7 +350,7 @@ def test_a_run_inherits_the_tokenizer_of_its_initial_run(
     if options:
         values["options"] = options
 
-    source = dialogue_data.source_of(TextConfig(**values))
+    source = dialogue_source.source_of(TextConfig(**values))
 
     assert source.options["tokenizer"] in (tokenizer, str(tmp_path / tokenizer))
 
@@ -332,12 +360,16 @@ def test_a_run_inherits_the_tokenizer_of_its_initial_run(
     [("wordle", {}), ("wordle", {"wordle": "x", "compat": {}}), ("a:b", {"options": "[1]"})],
     ids=["nothing", "text", "list"],
 )
-def test_a_description_without_a_task_is_refused(tmp_path: Path, task: str, entries: dict[str, Any]) -> None:
+def test_a_description_without_a_task_is_refused(
+    tmp_path: Path, task: str, entries: dict[str, Any]
+) -> None:
     (tmp_path / "dialogues.parquet").touch()
     (tmp_path / "dialogues.json").write_text(json.dumps({"config": {"task": task, **entries}}))
 
-    with pytest.raises(UserError, match=r"dialogues\.json is damaged \(config has no options of the task"):
-        dialogue_data.source_of(TextConfig(data=str(tmp_path), task=task))
+    with pytest.raises(
+        UserError, match=r"dialogues\.json is damaged \(config has no options of the task"
+    ):
+        dialogue_source.source_of(TextConfig(data=str(tmp_path), task=task))
 
 
 def test_data_that_changed_after_they_were_tokenised_are_refused(tmp_path: Path) -> None:
@@ -352,19 +384,28 @@ def test_data_that_moved_are_the_same(tmp_path: Path) -> None:
     splitter(tmp_path, 0.25, [None] * 20)("tokens")
     (tmp_path / "d.parquet").rename(tmp_path / "moved.parquet")
     config = TextConfig(data=str(tmp_path / "moved.parquet"), held_out=HeldOutDialogues(share=0.25))
-    source = dialogue_data.source_of(config)
+    source = dialogue_source.source_of(config)
 
-    parts = dialogue_data.split_tokens(config, source, Letters(), tmp_path / "tokens", lambda: False)
+    parts = dialogue_data.split_tokens(
+        config, source, Letters(), tmp_path / "tokens", lambda: False
+    )
 
     assert parts is not None
 
 
 def test_a_share_is_not_one_less_by_rounding() -> None:
-    assert [dialogue.share_of(100, share) for share in (0.29, 0.58, 0.57, 0.999)] == [29, 58, 57, 99]
+    assert [dialogue.share_of(100, share) for share in (0.29, 0.58, 0.57, 0.999)] == [
+        29,
+        58,
+        57,
+        99,
+    ]
 
 
 def test_a_large_reward_leaves_other_dialogues_their_returns() -> None:
     rewards = (1e18, 0.5, 0.1)
-    dialogues = dialogue.Dialogues.of(dialogue.Dialogue(("a",), (reward,), True) for reward in rewards)
+    dialogues = dialogue.Dialogues.of(
+        dialogue.Dialogue(("a",), (reward,), True) for reward in rewards
+    )
 
     assert dialogues.returns().tolist() == list(rewards)

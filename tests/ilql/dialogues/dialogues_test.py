@@ -101,7 +101,9 @@ WHOLE_TABLE = {
     ],
 )
 def test_columns_that_are_no_dialogues_are_refused(tmp_path, change, words):
-    table = {name: values for name, values in {**WHOLE_TABLE, **change}.items() if values is not None}
+    table = {
+        name: values for name, values in {**WHOLE_TABLE, **change}.items() if values is not None
+    }
     pq.write_table(pa.table(table), tmp_path / "d.parquet")
     with pytest.raises(UserError, match=rf"d\.parquet:? {words}"):
         parquet.read(tmp_path / "d.parquet")
@@ -149,15 +151,26 @@ ITEMS = [items.tokenise(dialogue, Letters(), PAID) for dialogue in PLAYED]
 
 def test_tokens_of_dialogues_and_the_same_from_a_disk(tmp_path):
     first, second, silent = ([array.tolist() for array in item] for item in ITEMS)
-    assert first[:4] == [[27, 0, 1, 29, 2, 30, 30, 3, 29, 31], [3, 4, 5, 9], [3, 4, 5], [1.0, -0.5, 3.5]]
+    assert first[:4] == [
+        [27, 0, 1, 29, 2, 30, 30, 3, 29, 31],
+        [3, 4, 5, 9],
+        [3, 4, 5],
+        [1.0, -0.5, 3.5],
+    ]
     assert first[4:] == [[0, 0, 0, 1], [3, 5, 9], [5, 6], [0.5, 3.5], [0, 0, 1]]
-    assert second[:3] == [[28, 3, 2, 30, 1, 29, 0, 1, 3, 30], [0, 1, 2, 5, 6, 7, 8, 9], [0, 1, 2, 5, 6, 7, 8]]
+    assert second[:3] == [
+        [28, 3, 2, 30, 1, 29, 0, 1, 3, 30],
+        [0, 1, 2, 5, 6, 7, 8, 9],
+        [0, 1, 2, 5, 6, 7, 8],
+    ]
     assert second[3:5] == [[2.5, 1.0, 3.0, 0.5, 0.5, 2.5, -1.0], [0] * 8]
     assert second[5:] == [[0, 5, 9], [3, 9], [6.5, 2.5], [0, 0, 0]]
     assert silent == [[27, 0, 29, 31], [3], [], [], [1], [3], [], [], [1]]
     assert dialogue_text(PLAYED[0]) == "<s>ab</s>c</a></a>d</s></eod>"
     # The last action was cut off, the one before it is the tokenizer's and no action.
-    cut = [array.tolist() for array in items.tokenise(PLAYED[1], Letters(), PAID, [np.array([7, 8])])]
+    cut = [
+        array.tolist() for array in items.tokenise(PLAYED[1], Letters(), PAID, [np.array([7, 8])])
+    ]
     assert cut[:4] == [[28, 3, 2, 30, 1, 29, 7, 8, 30], [5, 6, 8], [5, 6], [0.5, -1.0]]
     assert cut[4:] == [[0] * 3, [5, 8], [7], [-0.5], [0, 0]]
     for number, (order, longest) in enumerate((([2], 0), ([2, 0], 2), ([1, 2, 0], 4), ([0, 1], 4))):
@@ -168,9 +181,13 @@ def test_tokens_of_dialogues_and_the_same_from_a_disk(tmp_path):
             writer.commit()
         dataset = TokensDataset(tmp_path / str(number))
         assert token_columns.longest_action(dataset) == longest
-        assert dataset.item_columns["return"].tolist() == [item_number + 0.5 for item_number in order]
+        assert dataset.item_columns["return"].tolist() == [
+            item_number + 0.5 for item_number in order
+        ]
         for index, item_number in enumerate(order):
-            for array, wanted in zip(token_columns.item_of(dataset, index), ITEMS[item_number], strict=True):
+            for array, wanted in zip(
+                token_columns.item_of(dataset, index), ITEMS[item_number], strict=True
+            ):
                 np.testing.assert_array_equal(array, wanted, strict=True)
 
 

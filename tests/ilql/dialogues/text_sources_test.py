@@ -46,7 +46,9 @@ def test_parts_of_other_files_are_not_mixed(tmp_path: Path) -> None:
         return collected.collect(plan, tmp_path, {}, 1, StopsAfter(stops_after), inputs=inputs)
 
     assert not collect_with("digest 1", stops_after=1)
-    with pytest.raises(UserError, match=r"words changed since the first dialogues in .* were drawn"):
+    with pytest.raises(
+        UserError, match=r"words changed since the first dialogues in .* were drawn"
+    ):
         collect_with("digest 2")
     assert collect_with("digest 1")
 
@@ -62,7 +64,10 @@ def test_collected_dialogues_are_games_of_the_policy(tmp_path: Path) -> None:
     assert len(dialogues) == 11
     for dialogue in dialogues:
         word, *letters = dialogue.texts
-        assert dialogue.rewards == (None, *[float(a == b) for a, b in zip(letters, word[::-1], strict=True)])
+        assert dialogue.rewards == (
+            None,
+            *[float(a == b) for a, b in zip(letters, word[::-1], strict=True)],
+        )
         assert dialogue.terminal
     # Half of the letters are right on purpose, a third of the others by chance.
     returns = [dialogue.total for dialogue in dialogues]

@@ -12,7 +12,9 @@ def rows_of(*returns_and_q: tuple[float, float]) -> list[dict[str, float]]:
 
 
 def test_neighbours_with_other_returns_are_compared_by_q() -> None:
-    """Of the four pairs of neighbours one has equal returns; of the others Q orders the first and the last as they are."""
+    """Of the four pairs of neighbours one has equal returns; of the others Q orders the first and
+    the last as they are.
+    """
     rows = rows_of((1.0, 0.0), (2.0, 1.0), (2.0, 5.0), (0.0, 3.0), (1.0, 2.0))
 
     assert recorded_texts.ranking(rows) == {"accuracy": pytest.approx(2 / 3), "pairs": 3}

@@ -1,4 +1,6 @@
-"""The page of games token by token: colours of guesses, numbers below tokens, and how it looks in a real browser."""
+"""The page of games token by token: colours of guesses, numbers below tokens, and how it looks in a
+real browser.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ def test_guesses_of_a_game_without_tokens_are_shown_whole() -> None:
 
 
 def test_games_without_success_or_divergence_are_shown() -> None:
-    policy_alone = PLAN | {"values": False, "decode": {"kind": "sample", "advantages": False, "logits": True}}
+    policy_alone = PLAN | {
+        "values": False,
+        "decode": {"kind": "sample", "advantages": False, "logits": True},
+    }
     lost = game(2, True) | {"success": 0.0}
     other = game(3, False) | {"success": None}
     del lost["divergence"]

@@ -1,4 +1,6 @@
-"""Episodes of texts: each follows from its seed alone, and what an agent wrote becomes a batch to learn from."""
+"""Episodes of texts: each follows from its seed alone, and what an agent wrote becomes a batch to
+learn from.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,21 @@ DIALOGUES = [
 ]
 TOKEN_REWARD = 0.125
 GPT2 = model_config.parse(
-    {"model_type": "gpt2", "vocab_size": 32, "n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2}
+    {
+        "model_type": "gpt2",
+        "vocab_size": 32,
+        "n_positions": 16,
+        "n_embd": 8,
+        "n_layer": 1,
+        "n_head": 2,
+    }
 )
 
 
 def written(dialogue: Dialogue, number: int) -> PlayedText:
-    """An episode whose actions an agent wrote; token k of episode n has the log-probability -(10 n + k)."""
+    """An episode whose actions an agent wrote; token k of episode n has the log-probability -(10 n
+    + k).
+    """
     actions = []
     position = 0
     for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True):
@@ -48,7 +59,9 @@ def written(dialogue: Dialogue, number: int) -> PlayedText:
         tokens = np.array([*TOKENIZER.encode(text), ACTION_END], np.int32)
         policy = -np.float32(10 * number + position + np.arange(len(tokens)))
         zeros = np.zeros(len(tokens), np.float32)
-        facts = TokenFacts(steered=zeros, policy=policy, q=zeros, v=zeros, by_policy=tokens, by_values=tokens)
+        facts = TokenFacts(
+            steered=zeros, policy=policy, q=zeros, v=zeros, by_policy=tokens, by_values=tokens
+        )
         actions.append(TextAction(text, tokens, facts))
         position += len(tokens)
     return PlayedText(number, dialogue, tuple(actions))
@@ -104,7 +117,8 @@ def test_tokens_behind_the_longest_length_are_cut_off() -> None:
     cut = batch_of(9)
 
     np.testing.assert_array_equal(cut.dialogues.tokens, uncut.dialogues.tokens[:, :9])
-    # "abc</s>" comes first; then two tokens of the first action fit, and of the second dialogue eight.
+    # "abc</s>" comes first; then two tokens of the first action fit, and of the second dialogue
+    # eight.
     assert cut.dialogues.action_mask.sum(1).tolist() == [2, 8, 2]
     np.testing.assert_array_equal(cut.log_probs[1], uncut.log_probs[1, :8])
 

@@ -220,7 +220,13 @@ def test_an_episode_that_a_limit_cuts_says_so() -> None:
 
 
 def network_of(positions: int | None, design: Design | None = None) -> TextAgentNetwork:
-    sizes = {"vocab_size": 32, "n_embd": 8, "n_layer": 1, "n_head": 1, "n_positions": positions or 16}
+    sizes = {
+        "vocab_size": 32,
+        "n_embd": 8,
+        "n_layer": 1,
+        "n_head": 1,
+        "n_positions": positions or 16,
+    }
     config = parse({"model_type": "gpt2", **sizes, "bos_token_id": None, "eos_token_id": None})
     if positions is None:
         config = dataclasses.replace(config, max_length=None)
@@ -236,7 +242,9 @@ def test_more_tokens_than_the_model_has_positions_are_refused() -> None:
     with pytest.raises(UserError) as error:
         AgentDecoder(network_of(8)).check(Decoding("sample", 7))
 
-    assert str(error.value) == ("config.decode.max_tokens=7: must be at most 6, the model has 8 positions")
+    assert str(error.value) == (
+        "config.decode.max_tokens=7: must be at most 6, the model has 8 positions"
+    )
 
 
 def test_values_alone_decode_only_agents_with_values_of_tokens() -> None:
@@ -245,7 +253,10 @@ def test_values_alone_decode_only_agents_with_values_of_tokens() -> None:
     with pytest.raises(UserError) as error:
         decoder.check(Decoding("sample", 7, logits=False))
 
-    assert str(error.value) == "config.decode.logits=False: must be True, the agent has no values of tokens"
+    assert (
+        str(error.value)
+        == "config.decode.logits=False: must be True, the agent has no values of tokens"
+    )
 
 
 TASK = registry.make(TOY, {"length": 4})

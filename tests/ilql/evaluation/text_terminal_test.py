@@ -55,7 +55,9 @@ class HostileActor:
     def act(self, observations: Sequence[Any], indices: Sequence[int]) -> list[TextAction]:
         ranks = np.zeros(2, np.int32)
         policy = np.array([-1.25, -2.0])
-        facts: Any = TokenFacts(policy, policy, np.array([3.0, 1.0]), np.array([0.5, 1.5]), ranks, ranks)
+        facts: Any = TokenFacts(
+            policy, policy, np.array([3.0, 1.0]), np.array([0.5, 1.5]), ranks, ranks
+        )
         return [TextAction(HOSTILE, facts=facts)]
 
 
@@ -116,11 +118,15 @@ def test_a_person_and_an_agent_play_the_same_game() -> None:
     assert [dialogue["texts"] for dialogue in dialogues] == [[HOSTILE, "me"], [HOSTILE, HOSTILE]]
 
 
-@pytest.mark.parametrize(("typed", "texts"), [("\n/end\n", [HOSTILE]), ("hello\n/end\n", ["hello", HOSTILE])])
+@pytest.mark.parametrize(
+    ("typed", "texts"), [("\n/end\n", [HOSTILE]), ("hello\n/end\n", ["hello", HOSTILE])]
+)
 def test_a_person_answers_an_agent_until_the_end(typed: str, texts: list[str]) -> None:
     screen, dialogues = play("answer", typed)
 
-    assert screen.startswith("\ngame 3\nsay something, or nothing for it to begin; /end ends the game\n")
+    assert screen.startswith(
+        "\ngame 3\nsay something, or nothing for it to begin; /end ends the game\n"
+    )
     rewards = [None] * (len(texts) - 1) + [0.0]
     assert dialogues == [{"texts": texts, "rewards": rewards, "return": None}]
 

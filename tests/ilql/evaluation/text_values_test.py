@@ -1,4 +1,6 @@
-"""An agent's values on recorded dialogues: what it reads, and how actions, runs of tokens and pairs are ranked."""
+"""An agent's values on recorded dialogues: what it reads, and how actions, runs of tokens and pairs
+are ranked.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.items import tokenise
 from motif_jax.ilql.dialogues.token_rewards import constant
 from motif_jax.ilql.evaluation import recorded_texts, text_values
-from motif_jax.ilql.evaluation.text_values import ActionValues, Pair, RankedUtterance, ValuedDialogue
+from motif_jax.ilql.evaluation.text_values import (
+    ActionValues,
+    Pair,
+    RankedUtterance,
+    ValuedDialogue,
+)
 from motif_jax.lm.config import parse
 from motif_jax.lm.model import LanguageModel
 from tests import text_agents, toy_text
@@ -31,8 +38,12 @@ WITHOUT_ACTIONS = Dialogue(("c",), (None,), True)
 TWO_ACTIONS = Dialogue(("abc", "a", "b", "bca"), (None, 1.0, None, 3.0), True)
 
 
-def valued(dialogue: Dialogue, advantages: list[float], q: list[float] | None = None) -> ValuedDialogue:
-    """A dialogue whose tokens, `</a>` included, have these advantages (target Q - V) over a V of 1."""
+def valued(
+    dialogue: Dialogue, advantages: list[float], q: list[float] | None = None
+) -> ValuedDialogue:
+    """A dialogue whose tokens, `</a>` included, have these advantages (target Q - V) over a V of
+    1.
+    """
     item = tokenise(dialogue, TOKENIZER, constant(0.0))
     assert len(advantages) == len(item.action_indices)
     v = np.ones(len(advantages), np.float32)
@@ -76,11 +87,17 @@ def test_utterances_are_ranked_by_their_mean_advantage() -> None:
         (2, [("ca", 5, 21 / 5), ("bc", 1, 4.0), ("bb", 1, -3.0)]),
     ],
 )
-def test_runs_of_tokens_are_ranked_within_actions(n: int, expected: list[tuple[str, int, float]]) -> None:
+def test_runs_of_tokens_are_ranked_within_actions(
+    n: int, expected: list[tuple[str, int, float]]
+) -> None:
     ranked = text_values.n_grams(VALUED, TOKENIZER, n)
 
-    assert [(one.text, one.times) for one in ranked] == [(text, times) for text, times, _ in expected]
-    np.testing.assert_allclose([one.advantage for one in ranked], [mean for *_, mean in expected], rtol=1e-6)
+    assert [(one.text, one.times) for one in ranked] == [
+        (text, times) for text, times, _ in expected
+    ]
+    np.testing.assert_allclose(
+        [one.advantage for one in ranked], [mean for *_, mean in expected], rtol=1e-6
+    )
 
 
 def test_pairs_are_an_expert_and_others_of_its_group() -> None:
@@ -108,7 +125,9 @@ def test_pairs_are_an_expert_and_others_of_its_group() -> None:
 
 
 def test_accuracy_counts_from_the_end_of_an_action() -> None:
-    """Q of the expert's tokens 1, 2, 3; of one other 3, 2, 1; of a shorter one 0, 5. The target Qs are their negatives."""
+    """Q of the expert's tokens 1, 2, 3; of one other 3, 2, 1; of a shorter one 0, 5. The target Qs
+    are their negatives.
+    """
     two_letters = Dialogue(("ca",), (1.0,), True)
     expert = valued(two_letters, [-2, -3, -4], q=[1, 2, 3])
     other = valued(two_letters, [-4, -3, -2], q=[3, 2, 1])
@@ -130,7 +149,13 @@ def test_accuracy_counts_from_the_end_of_an_action() -> None:
 
 
 def network_of(positions: int | None) -> TextAgentNetwork:
-    sizes = {"vocab_size": 32, "n_embd": 8, "n_layer": 1, "n_head": 1, "n_positions": positions or 16}
+    sizes = {
+        "vocab_size": 32,
+        "n_embd": 8,
+        "n_layer": 1,
+        "n_head": 1,
+        "n_positions": positions or 16,
+    }
     config = parse({"model_type": "gpt2", **sizes, "bos_token_id": None, "eos_token_id": None})
     if positions is None:
         config = dataclasses.replace(config, max_length=None)
@@ -213,11 +238,18 @@ def test_values_are_those_of_each_dialogue_alone(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_row_has_a_dialogues_means_and_the_shown_tokens(tmp_path: Path) -> None:
     saved = saved_agent(tmp_path)
-    (values, _) = (one.values for one in text_values.values_of(saved, Dialogues.of([ENDED, RUNNING])))
+    (values, _) = (
+        one.values for one in text_values.values_of(saved, Dialogues.of([ENDED, RUNNING]))
+    )
 
     first, second = recorded_texts.rows(saved, ALL, [0, 1], shown=1)
 
-    assert (first["index"], first["return"], first["length"], first["tokens_said"]) == (0, 0.5, 2, 6)
+    assert (first["index"], first["return"], first["length"], first["tokens_said"]) == (
+        0,
+        0.5,
+        2,
+        6,
+    )
     assert first["policy_loss"] == pytest.approx(-values.log_probs.mean())
     assert first["q"] == pytest.approx(values.q.mean())
     assert first["v"] == pytest.approx(values.v.mean())

@@ -45,14 +45,20 @@ def test_random_states_are_between_minus_one_and_one() -> None:
 
 
 def head_output(layers: Any, state: np.ndarray) -> np.ndarray:
-    hidden = np.maximum(state @ np.asarray(layers["hidden_0"]["kernel"]) + layers["hidden_0"]["bias"], 0)
+    hidden = np.maximum(
+        state @ np.asarray(layers["hidden_0"]["kernel"]) + layers["hidden_0"]["bias"], 0
+    )
     return (hidden @ np.asarray(layers["output"]["kernel"]) + layers["output"]["bias"])[..., 0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("published", [False, True])
-def test_the_loss_is_the_published_one(objective: Objective, batch: TextBatch, published: bool) -> None:
-    """An utterance at a time. The first dialogue is unfinished: its last state has candidates too, in the published code none."""
+def test_the_loss_is_the_published_one(
+    objective: Objective, batch: TextBatch, published: bool
+) -> None:
+    """An utterance at a time. The first dialogue is unfinished: its last state has candidates too,
+    in the published code none.
+    """
     objective = dataclasses.replace(objective, chai_scores=published, zero_after_last=published)
     learned, frozen, part = parameters(objective, batch)
     frozen = {"trunks": learned.pop("trunks"), "target": {"heads": frozen["target"]["heads"]}}
@@ -60,7 +66,9 @@ def test_the_loss_is_the_published_one(objective: Objective, batch: TextBatch, p
     terms = objective.terms({**learned, "trunks": {}}, frozen, part, None)
 
     trunk = frozen["trunks"]["values"]
-    states = np.asarray(objective.agent.model.prefill(trunk, batch.tokens, batch.valid)[0].after, np.float64)
+    states = np.asarray(
+        objective.agent.model.prefill(trunk, batch.tokens, batch.valid)[0].after, np.float64
+    )
     seeds = jnp.arange(3, dtype=jnp.uint32)
     random_states = np.asarray(chai.random_states(seeds, 2, COUNT, WIDTH), np.float64)
     candidates = np.asarray(batch.candidates.states, np.float64)

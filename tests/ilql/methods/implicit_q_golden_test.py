@@ -31,7 +31,9 @@ def estimates_of(case, arrays, batch, settings):
         estimates = [ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q)) for q in qs]
     else:
         tokens = implicit_q.action_tokens(batch)
-        estimates = [implicit_q.action_q(q, tokens, settings, True, "dm_loss" in case.loss) for q in qs]
+        estimates = [
+            implicit_q.action_q(q, tokens, settings, True, "dm_loss" in case.loss) for q in qs
+        ]
         if case.kind == "CQLModel":
             next_values = implicit_q.values_of_next_action(implicit_q.next_value(target, "best"))
         target = implicit_q.chosen(target, tokens)
@@ -39,7 +41,9 @@ def estimates_of(case, arrays, batch, settings):
     positions = jnp.minimum(batch.action_token_positions, log_probs.shape[1] - 1)
     action_log_probs = jnp.take_along_axis(log_probs, positions, axis=1)
     advantages = target - arrays["v"][:, :-1]
-    return Estimates(arrays["v"], estimates, target, next_values, action_log_probs, log_probs, advantages)
+    return Estimates(
+        arrays["v"], estimates, target, next_values, action_log_probs, log_probs, advantages
+    )
 
 
 def terms_of(case, arrays):
@@ -61,7 +65,10 @@ def test_batches_are_the_published_ones(case: Case) -> None:
     np.testing.assert_array_equal(batch.valid, golden["attn_mask"] > 0)
     np.testing.assert_array_equal(batch.action_token_positions, golden["action_idxs"])
     used = case.group("used") or golden
-    for name, ours in (("state_idxs", batch.state_positions), ("action_idxs", batch.action_positions)):
+    for name, ours in (
+        ("state_idxs", batch.state_positions),
+        ("action_idxs", batch.action_positions),
+    ):
         np.testing.assert_array_equal(ours, used[name])
     np.testing.assert_array_equal(batch.terminals, used["terminals"])
     np.testing.assert_allclose(batch.rewards, used["rewards"], rtol=1e-7)
@@ -71,7 +78,9 @@ def test_batches_are_the_published_ones(case: Case) -> None:
 
 @by_case
 def test_utterances_are_the_published_ones(case: Case) -> None:
-    """Published, a cut dialogue keeps states behind its last action and behind its last token, where nothing can be read."""
+    """Published, a cut dialogue keeps states behind its last action and behind its last token,
+    where nothing can be read.
+    """
     batch = batch_of(case, utterance=True)
     for name, ours in (
         ("u_state_idxs", batch.state_positions),
@@ -102,7 +111,9 @@ def test_losses_gradients_and_weights_are_the_published_ones(case: Case) -> None
     np.testing.assert_allclose(weights, case.arrays["out/weights"], rtol=1e-4, atol=1e-6)
     live = batch_of(case).action_mask
     if "out/selected_target_q" in case.arrays:
-        np.testing.assert_allclose(target_q[live], case.arrays["out/selected_target_q"][live], rtol=1e-6)
+        np.testing.assert_allclose(
+            target_q[live], case.arrays["out/selected_target_q"][live], rtol=1e-6
+        )
     if "total" in case.loss:
         total = terms.v + terms.q + terms.policy + 1e-4 * terms.conservative
         np.testing.assert_allclose(total, case.loss["total"], rtol=1e-5)
@@ -112,24 +123,32 @@ def test_losses_gradients_and_weights_are_the_published_ones(case: Case) -> None
         np.testing.assert_allclose(getattr(terms, ours), case.loss[name], rtol=1e-5, err_msg=name)
         one = jax.tree.map(jnp.zeros_like, terms)._replace(**{ours: jnp.ones(())})
         for key, gradient in back(one)[0].items():
-            wanted = case.arrays.get(f"grad/{name}/{key}", np.zeros(gradient.shape)).reshape(gradient.shape)
+            wanted = case.arrays.get(f"grad/{name}/{key}", np.zeros(gradient.shape)).reshape(
+                gradient.shape
+            )
             assert np.linalg.norm(gradient - wanted) <= 1e-4 * np.linalg.norm(wanted), (name, key)
 
 
 def test_returns_to_go_are_the_published_ones() -> None:
     case = next(case for case in cases() if "out/downstream_rewards" in case.arrays)
-    returns = implicit_q.returns_to_go(jnp.asarray(batch_of(case).rewards), settings_of(case).discount)
+    returns = implicit_q.returns_to_go(
+        jnp.asarray(batch_of(case).rewards), settings_of(case).discount
+    )
     np.testing.assert_allclose(returns, case.arrays["out/downstream_rewards"], rtol=1e-5)
 
 
 @by_case
 def test_published_positions_do_not_depend_on_padding(case: Case) -> None:
-    """The longest unfinished game of its own micro-batch has no more than its actions, as in the golden arrays."""
+    """The longest unfinished game of its own micro-batch has no more than its actions, as in the
+    golden arrays.
+    """
     golden = batch_of(case)
     quirks = golden_ilql.PUBLISHED
     items = golden_ilql.items_of(case, quirks)
     other = [golden_ilql.item_of("<a>" + "aaaaa</a><b><b><b><b><b></s>" * 6, 0.0)] * len(items)
-    plan = ItemLayout(WordleTokenizer.delimiters.pad, case.utterance, quirks=quirks, micro_batches=2)
+    plan = ItemLayout(
+        WordleTokenizer.delimiters.pad, case.utterance, quirks=quirks, micro_batches=2
+    )
     batch = plan.batch([*other, *items], 100, 40, 8)
     width = golden.action_mask.shape[1]
     np.testing.assert_array_equal(batch.action_mask[len(items) :, :width], golden.action_mask)
@@ -137,7 +156,9 @@ def test_published_positions_do_not_depend_on_padding(case: Case) -> None:
 
 
 def test_states_of_utterances_are_cut_at_the_longest_text() -> None:
-    """24 tokens are two whole guesses and their colours; those behind are left out, or published stand at the last token."""
+    """24 tokens are two whole guesses and their colours; those behind are left out, or published
+    stand at the last token.
+    """
     text = "".join(f"{word}</a><b><b><b><b><b></s>" for word in ("aaaaa", "bbbbb", "ccccc"))
     item = golden_ilql.item_of("<a>" + text, 0.0)
     for quirks, states, actions in (

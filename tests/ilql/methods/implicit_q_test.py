@@ -18,7 +18,11 @@ EXP_Q = np.exp(np.array([[1.0, 3.0], [0.0, -2.0]]))
 
 @pytest.mark.parametrize(
     ("kind", "values"),
-    [("best", [3.0, 0.0]), ("soft", np.log(EXP_Q.sum(axis=1))), ("prior", np.log(EXP_Q @ [0.25, 0.75]))],
+    [
+        ("best", [3.0, 0.0]),
+        ("soft", np.log(EXP_Q.sum(axis=1))),
+        ("prior", np.log(EXP_Q @ [0.25, 0.75])),
+    ],
     ids=["best", "soft", "prior"],
 )
 def test_a_next_value_is_the_maximum_or_a_logsumexp(kind: str, values: np.ndarray) -> None:
@@ -59,7 +63,9 @@ def test_an_expectile_weighs_errors_by_their_sign() -> None:
 
 @pytest.mark.slow
 def test_an_expectile_regression_ends_at_the_expectile() -> None:
-    """Where the gradient is 0, the weighted errors above and below are equal (Newey and Powell 1987)."""
+    """Where the gradient is 0, the weighted errors above and below are equal (Newey and Powell
+    1987).
+    """
     targets = jnp.array([0.0, 1.0, 2.0, 7.0])
     expectile = 0.8
 
@@ -101,7 +107,9 @@ POSITIONS = np.array([[1, 3, 4], [0, 2, 6]], np.int32)
 
 
 def by_hand_batch() -> implicit_q.TextBatch:
-    """Two dialogues of seven tokens with three actions: one token that is none's, one action that does not count, padding."""
+    """Two dialogues of seven tokens with three actions: one token that is none's, one action that
+    does not count, padding.
+    """
     draws = np.random.default_rng(5)
     return implicit_q.TextBatch(
         tokens=draws.integers(0, 4, (2, 7)).astype(np.int32),
@@ -119,7 +127,9 @@ def by_hand_batch() -> implicit_q.TextBatch:
 
 
 class Outputs(NamedTuple):
-    """What two Qs, their targets, V and the policy's log-probabilities are at the positions of `by_hand_batch`."""
+    """What two Qs, their targets, V and the policy's log-probabilities are at the positions of
+    `by_hand_batch`.
+    """
 
     qs: np.ndarray  # [2, B, K, V]
     targets: np.ndarray  # [2, B, K, V]
@@ -142,7 +152,9 @@ def estimates_by_hand(
     target = implicit_q.chosen(
         implicit_q.target_of(list(map(jnp.asarray, outputs.targets)), settings), tokens
     )
-    log_probs = jnp.take_along_axis(jnp.asarray(outputs.log_probs), jnp.minimum(POSITIONS, 5), axis=1)
+    log_probs = jnp.take_along_axis(
+        jnp.asarray(outputs.log_probs), jnp.minimum(POSITIONS, 5), axis=1
+    )
     return Estimates(
         jnp.asarray(outputs.values),
         rows,
@@ -190,8 +202,12 @@ def loops(
                 sums["q"] += q_loss_by_hand(row[tokens[k]] - aim, huber)
                 scaled = row / settings.cql_temperature
                 sums["conservative"] += np.log(np.exp(scaled).sum()) - scaled[tokens[k]]
-                sums["margin"] += sum(max(0, other - row[tokens[k]] + settings.margin) ** 2 for other in row)
-            error = (returns[k] if settings.monte_carlo else targets[k]) - outputs.values[dialogue, k]
+                sums["margin"] += sum(
+                    max(0, other - row[tokens[k]] + settings.margin) ** 2 for other in row
+                )
+            error = (returns[k] if settings.monte_carlo else targets[k]) - outputs.values[
+                dialogue, k
+            ]
             sums["v"] += (settings.expectile if error >= 0 else 1 - settings.expectile) * error**2
         for number, position in enumerate(POSITIONS[dialogue]):
             if (
@@ -207,7 +223,9 @@ def loops(
                 if batch.policy_mask[dialogue, number]
             }
             for position in range(int(batch.valid[dialogue].sum()) - 1):
-                weight = acting.get(position, min(settings.context_weight, settings.most_weight or np.inf))
+                weight = acting.get(
+                    position, min(settings.context_weight, settings.most_weight or np.inf)
+                )
                 sums["policy"] -= weight * outputs.log_probs[dialogue, position]
     return sums
 
@@ -231,7 +249,9 @@ def weight_by_hand(advantage: float, settings: ImplicitQSettings) -> float:
 CLIPPED = ImplicitQSettings(
     beta=0.5, most_weight=1.2, expectile=0.8, cql_temperature=2.0, margin=0.3, q_min=-0.4, q_max=0.9
 )
-SIGNS = ImplicitQSettings(beta=0.7, exponential=False, monte_carlo=True, discount=0.9, all_tokens=True)
+SIGNS = ImplicitQSettings(
+    beta=0.7, exponential=False, monte_carlo=True, discount=0.9, all_tokens=True
+)
 CONTEXT = ImplicitQSettings(context_weight=0.4, beta=0.3, most_weight=1.1)
 by_settings = pytest.mark.parametrize(
     ("settings", "huber"),
@@ -255,7 +275,9 @@ def test_losses_are_those_of_plain_loops(settings: ImplicitQSettings, huber: boo
     [(ImplicitQSettings(), 5), (SIGNS, 11), (CONTEXT, 11)],
     ids=["actions", "all", "context"],
 )
-def test_means_are_over_live_actions_and_the_policys_tokens(settings: ImplicitQSettings, policy: int) -> None:
+def test_means_are_over_live_actions_and_the_policys_tokens(
+    settings: ImplicitQSettings, policy: int
+) -> None:
     assert implicit_q.counts(by_hand_batch(), settings) == (5, policy)
 
 

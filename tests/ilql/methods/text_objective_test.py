@@ -1,4 +1,6 @@
-"""The terms that each method minimises, against plain numpy written from the paper; dropout, detached parts, additions."""
+"""The terms that each method minimises, against plain numpy written from the paper; dropout,
+detached parts, additions.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def objective_of(method: str, dropout: float = 0.0, **changes: Any) -> Objective
     tokens = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
     config = init_model.make("gpt2", init_model.Sizes(8, 1, 2, max_length=48), VOCABULARY, tokens)
     design = changes.pop("design", text_agent.Design(rule.q, prefix=rule.prefix))
-    agent = text_agent.TextAgentNetwork(LanguageModel(init_model.with_dropout(config, dropout)), design)
+    agent = text_agent.TextAgentNetwork(
+        LanguageModel(init_model.with_dropout(config, dropout)), design
+    )
     settings = implicit_q.ImplicitQSettings(GAMMA, TAU, **changes.pop("settings", {}))
     weights = implicit_q.Weights(**changes.pop("weights", {"conservative": 0.1}))
     return Objective(agent, rule, settings, weights, dropout=dropout > 0, **changes)
@@ -47,11 +51,15 @@ def batch_of(by_utterance: bool = False) -> implicit_q.TextBatch:
 
 
 def parameters(objective: Objective, batch: implicit_q.TextBatch) -> tuple[Any, Any, CountedBatch]:
-    """Trained and frozen parameters, in which online and target parts are not alike, and the batch as one part."""
+    """Trained and frozen parameters, in which online and target parts are not alike, and the batch
+    as one part.
+    """
     params = objective.agent.init(jax.random.key(1))
     other = objective.agent.init(jax.random.key(2))
     learned = {name: params[name] for name in ("heads", "prefix") if name in params}
-    learned["trunks"] = {name: trunk for name, trunk in params["trunks"].items() if name != "target"}
+    learned["trunks"] = {
+        name: trunk for name, trunk in params["trunks"].items() if name != "target"
+    }
     target = {}
     if objective.agent.design.qs:
         target = {"trunks": {"target": other["trunks"]["values"]}, "heads": other["target_heads"]}
@@ -84,9 +92,13 @@ def next_value(method: str, target_q: np.ndarray, log_pi: np.ndarray, v: float) 
 def published_terms(
     method: str, objective: Objective, learned: Any, frozen: Any, batch: implicit_q.TextBatch
 ) -> dict[str, float]:
-    """The terms of a method in plain numpy, a dialogue and an action at a time, from the outputs at every position."""
+    """The terms of a method in plain numpy, a dialogue and an action at a time, from the outputs at
+    every position.
+    """
     returns = jnp.asarray([-2.0, -1.0, -1.0])
-    readout = objective.agent.readouts(agent_params(learned, frozen), batch.tokens, batch.valid, returns)
+    readout = objective.agent.readouts(
+        agent_params(learned, frozen), batch.tokens, batch.valid, returns
+    )
     log_pis = np.asarray(jax.nn.log_softmax(readout.logits), np.float64)
     has_values = readout.values is not None
     if has_values:
@@ -119,7 +131,10 @@ def published_terms(
                 is_end = next_state == states[-1] and text.endswith("</eod>")
                 if not is_end:
                     bellman_target += GAMMA * next_value(
-                        method, target_q[row, next_state], log_pis[row, next_state], v[row, next_state]
+                        method,
+                        target_q[row, next_state],
+                        log_pis[row, next_state],
+                        v[row, next_state],
                     )
                 if adds_log_pi:
                     bellman_target += log_pi
@@ -138,7 +153,11 @@ def published_terms(
 
     terms = {"policy": policy / actions}
     if has_values:
-        terms |= {"q": q_loss / actions, "v": v_loss / actions, "conservative": conservative / actions}
+        terms |= {
+            "q": q_loss / actions,
+            "v": v_loss / actions,
+            "conservative": conservative / actions,
+        }
     return terms
 
 
@@ -166,7 +185,9 @@ def test_an_unfinished_dialogue_of_cql_bootstraps_from_zeros_as_published() -> N
     learned, frozen, part = parameters(objective, batch_of())
 
     terms = objective.terms(learned, frozen, part, None)
-    published = dataclasses.replace(objective, zero_after_last=True).terms(learned, frozen, part, None)
+    published = dataclasses.replace(objective, zero_after_last=True).terms(
+        learned, frozen, part, None
+    )
 
     assert abs(terms.q - published.q) > 1e-4 * terms.q
     np.testing.assert_allclose(terms.conservative, published.conservative, rtol=1e-6)
@@ -175,13 +196,19 @@ def test_an_unfinished_dialogue_of_cql_bootstraps_from_zeros_as_published() -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("residual", [extra(False), True], ids=["trunks", "heads"])
 def test_dropout_stays_out_of_targets_and_weights(residual: bool) -> None:
-    """Heads of the other form have dropout of their own, also on trunks from which nothing comes that could be left out."""
+    """Heads of the other form have dropout of their own, also on trunks from which nothing comes
+    that could be left out.
+    """
     objective = objective_of("ilql", dropout=0.5, chunk=4)
     design = dataclasses.replace(objective.agent.design, residual=residual)
-    objective = dataclasses.replace(objective, agent=dataclasses.replace(objective.agent, design=design))
+    objective = dataclasses.replace(
+        objective, agent=dataclasses.replace(objective.agent, design=design)
+    )
     learned, frozen, part = parameters(objective, batch_of())
     if residual:
-        zeros = {name: jax.tree.map(jnp.zeros_like, trunk) for name, trunk in learned["trunks"].items()}
+        zeros = {
+            name: jax.tree.map(jnp.zeros_like, trunk) for name, trunk in learned["trunks"].items()
+        }
         learned = {**learned, "trunks": zeros}
         frozen["target"]["trunks"] = {"target": zeros["values"]}
     live = np.asarray(part.batch.action_mask, bool)
@@ -208,7 +235,9 @@ def test_dropout_stays_out_of_targets_and_weights(residual: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("part", "trunk"), [("v", "values"), ("q", "values"), ("policy", "policy")])
+@pytest.mark.parametrize(
+    ("part", "trunk"), [("v", "values"), ("q", "values"), ("policy", "policy")]
+)
 def test_a_detached_part_learns_and_its_trunk_does_not(part: str, trunk: str) -> None:
     """The policy's last layer is the table of embeddings, which goes on learning."""
     weights = {"q": 0.0, "v": 0.0, "policy": 0.0, part: 1.0}
@@ -247,7 +276,9 @@ def test_low_rank_additions_equal_their_merged_weights() -> None:
     frozen = {"trunks": {"policy": trunk}}
     added = objective.terms({"additions": {"policy": additions}}, frozen, part, None)
 
-    of_merged = plain.terms({"trunks": {"policy": lora.merged(trunk, additions, spec)}}, {}, part, None)
+    of_merged = plain.terms(
+        {"trunks": {"policy": lora.merged(trunk, additions, spec)}}, {}, part, None
+    )
     of_base = plain.terms(frozen, {}, part, None)
     np.testing.assert_allclose(added.policy, of_merged.policy, rtol=1e-4)
     assert abs(added.policy - of_base.policy) > 1e-2
@@ -272,7 +303,9 @@ def test_an_utterance_is_valued_at_its_last_token() -> None:
         estimates.target_q, at(readout.target_q, batch.action_positions), rtol=1e-5, atol=1e-6
     )
     for estimate, q in zip(estimates.qs, readout.qs, strict=True):
-        np.testing.assert_allclose(estimate.chosen, at(q, batch.action_positions), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            estimate.chosen, at(q, batch.action_positions), rtol=1e-5, atol=1e-6
+        )
 
 
 ALL_TERMS = {"q": 0.7, "v": 0.6, "policy": 0.9, "conservative": 0.1, "margin": 0.3}
@@ -286,10 +319,13 @@ def test_chunks_of_positions_do_not_change_the_loss(method: str) -> None:
     in_chunks = dataclasses.replace(at_once, chunk=5)
 
     measured, expected = (
-        jax.jit(objective.measured)(learned, frozen, part, None) for objective in (in_chunks, at_once)
+        jax.jit(objective.measured)(learned, frozen, part, None)
+        for objective in (in_chunks, at_once)
     )
 
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), measured, expected)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), measured, expected
+    )
 
 
 @pytest.mark.slow

@@ -24,7 +24,9 @@ def task(**options):
 
 
 def replay(seed, actions, **options):
-    """The text fields of the observations before each action and after the last, and how the episode ended."""
+    """The text fields of the observations before each action and after the last, and how the
+    episode ended.
+    """
     environment, out = started(LEVEL, seed, **options)
 
     def texts():
@@ -44,7 +46,9 @@ def games():
 
 
 def actions_of(game):
-    return [text for text, reward in zip(game.texts, game.rewards, strict=True) if reward is not None]
+    return [
+        text for text, reward in zip(game.texts, game.rewards, strict=True) if reward is not None
+    ]
 
 
 def test_a_games_text_is_the_prompt_of_endless_windows(games):
@@ -67,7 +71,9 @@ def test_no_action_is_asked_for_after_the_end(games):
 
 
 def test_a_game_with_a_reward_is_a_success(games):
-    assert [task().outcome(game)["success"] for game in games] == [float(game.total > 0) for game in games]
+    assert [task().outcome(game)["success"] for game in games] == [
+        float(game.total > 0) for game in games
+    ]
 
 
 OBSERVATIONS = 3
@@ -85,7 +91,9 @@ def test_a_step_is_prompt_action_and_next_observation(games, steps):
     for game, (_, group) in zip(games, groups, strict=True):
         of_game = list(group)
         actions = [step.texts[1] for step in of_game]
-        observations, _ = replay(game.meta["seed"], actions, fields=("prompt",), observations=OBSERVATIONS)
+        observations, _ = replay(
+            game.meta["seed"], actions, fields=("prompt",), observations=OBSERVATIONS
+        )
 
         for number, step in enumerate(of_game):
             assert step.texts[0] == observations[number]["prompt"]
@@ -107,7 +115,9 @@ def test_steps_are_read_as_a_corpus_of_prompts_and_texts(steps, tmp_path):
     items = corpus.read(corpus.find(str(tmp_path)), "line")
 
     read = [(item.prompt, item.text, tuple(item.parts)) for item in items]
-    assert read == [(step.texts[0], step.texts[1] + step.texts[2], step.texts[1:]) for step in steps]
+    assert read == [
+        (step.texts[0], step.texts[1] + step.texts[2], step.texts[1:]) for step in steps
+    ]
 
 
 @pytest.fixture

@@ -18,7 +18,9 @@ KEY = "k"  # of the config, for errors
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bpe")
-    byte_pairs.save(folder, byte_pairs.train(["is the dog red?", "yes it is"] * 3, "gpt2", 300), "gpt2")
+    byte_pairs.save(
+        folder, byte_pairs.train(["is the dog red?", "yes it is"] * 3, "gpt2", 300), "gpt2"
+    )
     return folder
 
 

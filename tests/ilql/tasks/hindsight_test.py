@@ -41,7 +41,8 @@ LEFT = "blue key 1 step left"
         ((AHEAD, FAR), []),
         ((AHEAD, FAR, AHEAD), [("blue key", [1])]),
         ((FAR, AHEAD, AHEAD, LEFT, AHEAD), [("blue key", [0]), ("blue key", [3])]),
-        # Steps that changed nothing and steps that were undone are left out: the last step from each view counts.
+        # Steps that changed nothing and steps that were undone are left out: the last step from
+        # each view counts.
         ((FAR, FAR, LEFT, FAR, AHEAD), [("blue key", [3])]),
         ((LEFT, FAR, LEFT, FAR, AHEAD), [("blue key", [2, 3])]),
         (("wall 1 step forward", "red door 1 step forward"), []),
@@ -84,7 +85,9 @@ class Walk(TextEnvironment):
 
     def step(self, action: str) -> Outcome:
         self._step += 1
-        return Outcome(Prompted(self._prompts[self._step]), 0.0, self._step == len(self._prompts) - 1)
+        return Outcome(
+            Prompted(self._prompts[self._step]), 0.0, self._step == len(self._prompts) - 1
+        )
 
 
 PROMPTS = prompts_of("wall 1 step left", FAR, AHEAD)
@@ -92,7 +95,9 @@ PROMPTS = prompts_of("wall 1 step left", FAR, AHEAD)
 
 def relabelled(seed: int) -> list[Dialogue]:
     """The dialogues of two walks, groups 7 and 8."""
-    stream = hindsight.hindsight_of(Walk(PROMPTS), FunctionPolicy(lambda observation, rng: "turn left"))
+    stream = hindsight.hindsight_of(
+        Walk(PROMPTS), FunctionPolicy(lambda observation, rng: "turn left")
+    )
     return list(stream(seeds.rng(seed), 2, 7))
 
 
@@ -100,7 +105,9 @@ def test_a_mission_names_the_object_that_was_reached() -> None:
     first, second, *_ = relabelled(seed=0)
 
     article = first.texts[0].partition("go to ")[2].split()[0]
-    before, after = (prompt.replace("the red ball", f"{article} blue key") for prompt in PROMPTS[:2])
+    before, after = (
+        prompt.replace("the red ball", f"{article} blue key") for prompt in PROMPTS[:2]
+    )
     # The object was not in sight yet, so nothing is said of it.
     assert first == Dialogue((before, "turn left"), (None, 0.0), False, {"group": 7})
     texts = (after, "turn left", " \n Goal:\n2 steps forward, ")

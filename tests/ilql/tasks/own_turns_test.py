@@ -23,12 +23,16 @@ from tests.chat_families import CHATML, FAMILIES, Family
 TALK = Dialogue(("late?", "I look.", "and now?", "It came."), (None, 0.0, None, 1.0), False)
 PATIENT = Dialogue(("late?", "I look.", "and now?"), (None, 0.0, None), False)
 # The agent begins, and speaks twice in turn; so does the other side.
-UNEVEN = Dialogue(("hello", "still there?", "yes", "here", "fine"), (0.0, 0.0, None, None, 1.0), True)
+UNEVEN = Dialogue(
+    ("hello", "still there?", "yes", "here", "fine"), (0.0, 0.0, None, None, 1.0), True
+)
 
 
 def messages_of(dialogue: Dialogue) -> list[dict[str, str]]:
     roles = ["user" if reward is None else "assistant" for reward in dialogue.rewards]
-    return [{"role": role, "content": text} for role, text in zip(roles, dialogue.texts, strict=True)]
+    return [
+        {"role": role, "content": text} for role, text in zip(roles, dialogue.texts, strict=True)
+    ]
 
 
 def tokenizer_of(folder: Path, name: str = "chatml") -> FileTokenizer:
@@ -41,7 +45,11 @@ def item_of(dialogue: Dialogue, tokenizer: FileTokenizer) -> TokenItem:
 
 def tokens_of_text(folder: Path, text: str) -> list[int]:
     """The tokens of a rendered text, whose special tokens the template wrote."""
-    return Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text, add_special_tokens=False).ids
+    return (
+        Tokenizer.from_file(str(folder / "tokenizer.json"))
+        .encode(text, add_special_tokens=False)
+        .ids
+    )
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -93,13 +101,17 @@ def test_an_agent_that_speaks_again_reads_its_next_opening(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("dialogue", [TALK, PATIENT, UNEVEN])
-def test_actions_are_the_agents_texts_and_ends(tmp_path: Path, name: str, dialogue: Dialogue) -> None:
+def test_actions_are_the_agents_texts_and_ends(
+    tmp_path: Path, name: str, dialogue: Dialogue
+) -> None:
     tokenizer = tokenizer_of(tmp_path, name)
 
     item = item_of(dialogue, tokenizer)
 
     spoken = [
-        text for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True) if reward is not None
+        text
+        for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True)
+        if reward is not None
     ]
     end = tokenizer.decode([tokenizer.delimiters.action_end])
     assert tokenizer.decode(item.tokens[item.action_indices + 1].tolist()) == "".join(
@@ -109,19 +121,27 @@ def test_actions_are_the_agents_texts_and_ends(tmp_path: Path, name: str, dialog
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("dialogue", [TALK, PATIENT, UNEVEN])
-def test_utterances_are_read_back_from_tokens(tmp_path: Path, name: str, dialogue: Dialogue) -> None:
+def test_utterances_are_read_back_from_tokens(
+    tmp_path: Path, name: str, dialogue: Dialogue
+) -> None:
     tokenizer = tokenizer_of(tmp_path, name)
 
     parts = utterances(item_of(dialogue, tokenizer), tokenizer)
 
     assert tuple(tokenizer.decode(tokens) for tokens, _ in parts) == dialogue.texts
-    assert [is_action for _, is_action in parts] == [reward is not None for reward in dialogue.rewards]
+    assert [is_action for _, is_action in parts] == [
+        reward is not None for reward in dialogue.rewards
+    ]
 
 
 @pytest.mark.parametrize("name", ["headers", "instructions"])
-def test_a_text_begins_once_where_template_and_tokenizer_begin_it(tmp_path: Path, name: str) -> None:
+def test_a_text_begins_once_where_template_and_tokenizer_begin_it(
+    tmp_path: Path, name: str
+) -> None:
     family = FAMILIES[name]
-    tokenizer = FileTokenizer("k", str(chat_families.write(tmp_path, family, adds_bos=True)), turns="own")
+    tokenizer = FileTokenizer(
+        "k", str(chat_families.write(tmp_path, family, adds_bos=True)), turns="own"
+    )
 
     text = tokenizer.decode(item_of(TALK, tokenizer).tokens.tolist())
 
@@ -164,7 +184,9 @@ UNUSABLE = {
         ("<unk>", "</s>"),
     ),
     "the second answer begins otherwise than the first": Family(
-        CHATML.replace("message['content']", "('<think>' if loop.last else '') + message['content']"),
+        CHATML.replace(
+            "message['content']", "('<think>' if loop.last else '') + message['content']"
+        ),
         ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
     ),
     "refuses the conversation": Family("{{ raise_exception('no talk') }}", ("<unk>",)),
@@ -220,17 +242,23 @@ def test_a_system_message_has_the_turn_that_the_template_writes(tmp_path: Path, 
 
 
 def test_messages_that_have_no_turn_in_the_template_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="writes no system message apart: put it into the user's first"):
+    with pytest.raises(
+        ValueError, match="writes no system message apart: put it into the user's first"
+    ):
         item_of(dialogue_of(WITH_SYSTEM), tokenizer_of(tmp_path / "a", "instructions"))
 
     later = [*WITH_SYSTEM[1:], {"role": "tool", "content": "12"}, WITH_SYSTEM[0]]
-    with pytest.raises(ValueError, match="messages of system and tool behind the first have no turns"):
+    with pytest.raises(
+        ValueError, match="messages of system and tool behind the first have no turns"
+    ):
         item_of(dialogue_of(later), tokenizer_of(tmp_path / "b"))
 
 
 def test_learned_tokens_have_no_turns_of_their_own() -> None:
     assert own_turns.choose("auto", "") == own_turns.Choice("new", "")
-    with pytest.raises(UserError, match="tokens that are learned from the dialogues have no chat template"):
+    with pytest.raises(
+        UserError, match="tokens that are learned from the dialogues have no chat template"
+    ):
         own_turns.choose("own", "")
 
 

@@ -45,13 +45,18 @@ def test_every_variant_fits_its_task():
     ],
 )
 def test_an_option_outside_its_range_is_refused(task, option, value):
-    with pytest.raises(UserError, match=rf"^config\.{task}\.{option}={re.escape(repr(value))}: must be "):
+    with pytest.raises(
+        UserError, match=rf"^config\.{task}\.{option}={re.escape(repr(value))}: must be "
+    ):
         registry.make(task, {option: value})
 
 
 def test_a_game_is_identified_without_an_agent_s_files(tmp_path):
     def drawn(run, **options):
-        files = {"scores": tmp_path / run / "scores.json", "tokenizer": tmp_path / run / "tokenizer.json"}
+        files = {
+            "scores": tmp_path / run / "scores.json",
+            "tokenizer": tmp_path / run / "tokenizer.json",
+        }
         for path in files.values():
             path.parent.mkdir(exist_ok=True)
             path.write_text("{}" if path.name == "scores.json" else run)
@@ -126,7 +131,10 @@ def test_dialogues_without_a_file_are_refused(tmp_path):
             "tests.toy_text:NoSuchClass",
             "no such class (module 'tests.toy_text' has no attribute 'NoSuchClass')",
         ),
-        ("tests.toy_text:Task", "must be a subclass of motif_jax.ilql.tasks.contract.TextEnvironment"),
+        (
+            "tests.toy_text:Task",
+            "must be a subclass of motif_jax.ilql.tasks.contract.TextEnvironment",
+        ),
     ],
 )
 def test_an_environment_that_is_none_is_refused(monkeypatch, environment, message):
@@ -150,5 +158,7 @@ def test_options_may_be_empty():
 
 def test_an_unknown_task_is_refused_with_all_names():
     names = "wordle, visdial, babyai_text, reddit, dialogues"
-    with pytest.raises(UserError, match=f"config.task=chess: must be one of {names}, or module:Class"):
+    with pytest.raises(
+        UserError, match=f"config.task=chess: must be one of {names}, or module:Class"
+    ):
         registry.load("chess")

@@ -17,7 +17,9 @@ SPELLED = f"close the tag by {' or '.join(DELIMITER_TEXTS)} here"
 
 
 def unigram(byte_fallback: bool = False) -> Tokenizer:
-    """Its vocabulary has control tokens with the best score of all, as SentencePiece writes them."""
+    """Its vocabulary has control tokens with the best score of all, as SentencePiece writes
+    them.
+    """
     pieces = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0), ("<a>", -2.0)]
     pieces += [(f"<0x{byte:02X}>", -9.0) for byte in range(256) if byte_fallback]
     pieces += [(letter, -3.0) for letter in LETTERS]
@@ -30,11 +32,15 @@ def unigram(byte_fallback: bool = False) -> Tokenizer:
 
 def with_plain_marks(normalized: bool) -> Tokenizer:
     """Byte pairs whose delimiters are added tokens that are not special."""
-    alphabet = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    alphabet = {
+        letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))
+    }
     backend = Tokenizer(BPE(alphabet, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    backend.add_tokens([AddedToken(text, normalized=normalized) for text in (*DELIMITER_TEXTS, "<think>")])
+    backend.add_tokens(
+        [AddedToken(text, normalized=normalized) for text in (*DELIMITER_TEXTS, "<think>")]
+    )
     return backend
 
 
@@ -50,7 +56,9 @@ def with_merged_marks() -> Tokenizer:
 
 def whole_words(kind: Callable[..., object]) -> Tokenizer:
     words = ["[UNK]", "<s>", "</s>", "<a>", "close", "the", "tag", "by", "or", "here"]
-    backend = Tokenizer(kind({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
+    backend = Tokenizer(
+        kind({word: number for number, word in enumerate(words)}, unk_token="[UNK]")
+    )
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return backend
 

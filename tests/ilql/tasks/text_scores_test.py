@@ -84,7 +84,9 @@ def test_a_scorer_that_cannot_play_is_refused(options: dict[str, Any], message: 
 @pytest.fixture
 def lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model of upvotes that gives the length of a text."""
-    monkeypatch.setattr(text_scorer, "TextScorer", lambda folder: lambda texts: [len(text) for text in texts])
+    monkeypatch.setattr(
+        text_scorer, "TextScorer", lambda folder: lambda texts: [len(text) for text in texts]
+    )
 
 
 @pytest.mark.usefixtures("lengths")

@@ -29,7 +29,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def scaled_file(path: Path, divisors: np.ndarray, theta: float, head_width: int) -> Path:
-    """A file without weights but for the embedding, and with the divisors of its rotary frequencies."""
+    """A file without weights but for the embedding, and with the divisors of its rotary
+    frequencies.
+    """
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(2)
     writer.add_embedding_length(4 * head_width)
@@ -93,7 +95,10 @@ def test_ends_of_turns_without_a_key_are_found_by_text(
 
 
 def test_special_tokens_outside_the_table_are_left_out(tmp_path: Path, folder: Path) -> None:
-    outside = {"tokenizer.ggml.padding_token_id": 4294967295, "tokenizer.ggml.eot_token_id": 100_000}
+    outside = {
+        "tokenizer.ggml.padding_token_id": 4294967295,
+        "tokenizer.ggml.eot_token_id": 100_000,
+    }
 
     values = config_values(gguf_writing.write(folder, tmp_path / "model.gguf", outside))
 

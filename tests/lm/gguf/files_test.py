@@ -1,4 +1,6 @@
-"""Headers of GGUF files: metadata of every type, and files that are damaged, cut off or no GGUF files."""
+"""Headers of GGUF files: metadata of every type, and files that are damaged, cut off or no GGUF
+files.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,18 @@ def test_tensors_are_where_the_header_says(written: Path) -> None:
     tensor = files.read(written).tensors["weight"]
 
     assert (tensor.shape, tensor.type.name, tensor.row_bytes) == ((2, 3), "F32", 12)
-    np.testing.assert_array_equal(np.fromfile(written, np.float32, 6, offset=tensor.start), np.arange(6))
+    np.testing.assert_array_equal(
+        np.fromfile(written, np.float32, 6, offset=tensor.start), np.arange(6)
+    )
 
 
 @pytest.mark.parametrize("length", [20, 60, 150, 300])
 def test_header_that_is_cut_off_is_one_line(written: Path, length: int) -> None:
     written.write_bytes(written.read_bytes()[:length])
 
-    with pytest.raises(UserError, match=r"model\.gguf is damaged or cut off: its header cannot be read"):
+    with pytest.raises(
+        UserError, match=r"model\.gguf is damaged or cut off: its header cannot be read"
+    ):
         files.read(written)
 
 
@@ -59,7 +65,9 @@ def test_tensor_that_is_cut_off_is_named(written: Path) -> None:
     # Behind the tensor's 24 bytes the file is filled up to a multiple of 32.
     written.write_bytes(written.read_bytes()[:-16])
 
-    with pytest.raises(UserError, match="is cut off: tensor weight extends past the end of the file"):
+    with pytest.raises(
+        UserError, match="is cut off: tensor weight extends past the end of the file"
+    ):
         files.read(written)
 
 
@@ -80,7 +88,11 @@ def test_version_that_is_not_read_is_named(written: Path) -> None:
 
 
 def test_part_of_a_model_asks_for_the_others(tmp_path: Path) -> None:
-    path = gguf_writing.only_metadata(tmp_path / "model-00001-of-00003.gguf", "llama", {"split.count": 3})
+    path = gguf_writing.only_metadata(
+        tmp_path / "model-00001-of-00003.gguf", "llama", {"split.count": 3}
+    )
 
-    with pytest.raises(UserError, match="is one of 3 parts: join them with llama-gguf-split --merge"):
+    with pytest.raises(
+        UserError, match="is one of 3 parts: join them with llama-gguf-split --merge"
+    ):
         files.read(path)

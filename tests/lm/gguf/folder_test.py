@@ -1,4 +1,6 @@
-"""A GGUF file stands for a model's folder: the same parameters, tokens, scores and chat template."""
+"""A GGUF file stands for a model's folder: the same parameters, tokens, scores and chat
+template.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ def test_scores_and_texts_are_those_of_the_folder(tmp_path: Path, judge: Path) -
 
     scores = from_file.score(PROMPTS, [" A", " B"])
     np.testing.assert_allclose(scores, from_folder.score(PROMPTS, [" A", " B"]), rtol=1e-5)
-    assert from_file.generate(PROMPTS, max_new_tokens=8) == from_folder.generate(PROMPTS, max_new_tokens=8)
+    assert from_file.generate(PROMPTS, max_new_tokens=8) == from_folder.generate(
+        PROMPTS, max_new_tokens=8
+    )
 
 
 def test_chat_template_is_that_of_the_folder(tmp_path: Path, judge: Path) -> None:
@@ -135,7 +139,9 @@ def test_digest_is_that_of_the_files_content(tmp_path: Path, judge: Path) -> Non
     file = gguf_writing.write(judge, tmp_path / "model.gguf")
     copy = tmp_path / "copy.gguf"
     copy.write_bytes(file.read_bytes())
-    other = gguf_writing.write(made_up_judge.write(tmp_path / "other", seed=1), tmp_path / "other.gguf")
+    other = gguf_writing.write(
+        made_up_judge.write(tmp_path / "other", seed=1), tmp_path / "other.gguf"
+    )
 
     assert weights.digest(fetch(copy)) == weights.digest(fetch(file))
     assert weights.digest(fetch(other)) != weights.digest(fetch(file))
@@ -146,7 +152,9 @@ def test_a_missing_file_is_named_with_its_key(tmp_path: Path) -> None:
         fetch(tmp_path / "none.gguf", "model")
 
 
-def test_missing_package_is_named(tmp_path: Path, judge: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named(
+    tmp_path: Path, judge: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = gguf_writing.write(judge, tmp_path / "model.gguf")
     monkeypatch.setitem(sys.modules, "gguf", None)
 
@@ -157,6 +165,8 @@ def test_missing_package_is_named(tmp_path: Path, judge: Path, monkeypatch: pyte
 def test_refused_file_leaves_nothing_behind(tmp_path: Path) -> None:
     file = gguf_writing.only_metadata(tmp_path / "model.gguf", "phi3", {})
 
-    with pytest.raises(UserError, match=r"general\.architecture is 'phi3', must be one of llama, qwen2"):
+    with pytest.raises(
+        UserError, match=r"general\.architecture is 'phi3', must be one of llama, qwen2"
+    ):
         gguf_folder.folder_of(file)
     assert not list((tmp_path / "cache").rglob("*.tmp"))

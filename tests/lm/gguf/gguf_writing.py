@@ -13,7 +13,9 @@ from tokenizers import Tokenizer
 
 from motif_jax.lm.checkpoint_files import SINGLE
 
-gguf = pytest.importorskip("gguf", reason="the package gguf is not there: pip install 'motif-jax[gguf]'")
+gguf = pytest.importorskip(
+    "gguf", reason="the package gguf is not there: pip install 'motif-jax[gguf]'"
+)
 
 LLAMA = {
     "input_layernorm": "attn_norm",
@@ -56,13 +58,17 @@ def stored_name(architecture: str, name: str) -> str:
 
 
 def neighbours(tensor: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of a head's two halves in turns: 0, n / 2, 1, n / 2 + 1, ..., as llama.cpp turns Llama's queries and keys."""
+    """Rows of a head's two halves in turns: 0, n / 2, 1, n / 2 + 1, ..., as llama.cpp turns Llama's
+    queries and keys.
+    """
     halves = tensor.reshape(heads, 2, tensor.shape[0] // heads // 2, *tensor.shape[1:])
     return halves.swapaxes(1, 2).reshape(tensor.shape)
 
 
 def write(folder: Path, path: Path, more: dict[str, Any] | None = None, dtype: str = "F32") -> Path:
-    """Writes the checkpoint in `folder` as a GGUF file; `more` are further metadata, `dtype` is that of the matrices."""
+    """Writes the checkpoint in `folder` as a GGUF file; `more` are further metadata, `dtype` is
+    that of the matrices.
+    """
     values = json.loads((folder / "config.json").read_text())
     architecture = values["model_type"].removesuffix("_text")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +109,9 @@ def write(folder: Path, path: Path, more: dict[str, Any] | None = None, dtype: s
             tensor = neighbours(tensor, values["num_key_value_heads"])
         if architecture == "gemma3" and name.endswith("norm.weight"):
             tensor = tensor + 1
-        add_tensor(writer, stored_name(architecture, name), tensor, dtype if tensor.ndim > 1 else "F32")
+        add_tensor(
+            writer, stored_name(architecture, name), tensor, dtype if tensor.ndim > 1 else "F32"
+        )
     return finished(writer, path)
 
 
@@ -114,7 +122,9 @@ def add_tensor(writer: Any, name: str, tensor: np.ndarray, dtype: str) -> None:
 
 
 def add_byte_pairs(writer: Any, backend: Tokenizer, words: str | None = "gpt-2") -> None:
-    """Adds a tokenizer of byte pairs of bytes; `words` None: without the name of how words are cut, as old files."""
+    """Adds a tokenizer of byte pairs of bytes; `words` None: without the name of how words are cut,
+    as old files.
+    """
     values = json.loads(backend.to_str())
     vocabulary = backend.get_vocab(with_added_tokens=True)
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)

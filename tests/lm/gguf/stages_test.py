@@ -33,7 +33,9 @@ def test_annotate_labels_as_with_the_folder(tmp_path: Path, models: dict[str, st
 
     for name, model in models.items():
         stores = {"store_dir": str(tmp_path / f"store_{name}"), "name": name}
-        run_stage("annotate", tmp_path / f"run_{name}", "", **values, **stores, **{"model.model": model})
+        run_stage(
+            "annotate", tmp_path / f"run_{name}", "", **values, **stores, **{"model.model": model}
+        )
 
     of_folder = np.load(dataset / "annotations" / "folder" / "probabilities.npy")
     of_file = np.load(dataset / "annotations" / "file" / "probabilities.npy")

@@ -1,4 +1,6 @@
-"""Tensors of GGUF files: every type is unpacked as llama.cpp's own package does, whatever the part that is read."""
+"""Tensors of GGUF files: every type is unpacked as llama.cpp's own package does, whatever the part
+that is read.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,17 @@ def packed_file(path: Path, kind: str) -> tuple[Path, np.ndarray]:
     """A file with one tensor of packed numbers by chance, and its numbers by the package."""
     quantisation = gguf.GGMLQuantizationType[kind]
     row_bytes = gguf.quants.quant_shape_to_byte_shape(SHAPE, quantisation)[-1]
-    # Small bytes, since the scales among them are halves of 16 bits, and large ones may be infinite.
+    # Small bytes, since the scales among them are halves of 16 bits, and large ones may be
+    # infinite.
     packed = np.random.default_rng(0).integers(0, 100, (SHAPE[0], row_bytes)).astype(np.uint8)
     writer = gguf.GGUFWriter(path, "qwen2")
     writer.add_tensor("token_embd.weight", packed, raw_dtype=quantisation)
     return gguf_writing.finished(writer, path), gguf.dequantize(packed, quantisation).reshape(SHAPE)
 
 
-def file_of(folder: Path, architecture: str, stored: str, numbers: np.ndarray, heads: int = 1) -> Path:
+def file_of(
+    folder: Path, architecture: str, stored: str, numbers: np.ndarray, heads: int = 1
+) -> Path:
     """A file with one tensor by llama.cpp's name, float32."""
     path = folder / "model.gguf"
     writer = gguf.GGUFWriter(path, architecture)
@@ -49,7 +54,9 @@ def file_of(folder: Path, architecture: str, stored: str, numbers: np.ndarray, h
 
 
 @pytest.mark.parametrize("kind", tensors.TYPES)
-def test_numbers_are_those_of_the_package(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_are_those_of_the_package(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, expected = packed_file(tmp_path / "model.gguf", kind)
     # Rows are read in parts of four.
     monkeypatch.setattr(tensors, "NUMBERS_AT_ONCE", 4 * SHAPE[1])
@@ -118,7 +125,9 @@ def test_rows_of_llamas_queries_come_in_halves_of_a_head(tmp_path: Path) -> None
     query = tensors_of_file.find("model.layers.0.self_attn.q_proj.weight")
 
     assert query.ravel().tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
-    assert tensors_of_file.rows("model.layers.0.self_attn.q_proj.weight", 1, 4).ravel().tolist() == [2, 1, 3]
+    assert tensors_of_file.rows(
+        "model.layers.0.self_attn.q_proj.weight", 1, 4
+    ).ravel().tolist() == [2, 1, 3]
 
 
 def test_rows_of_qwens_queries_stay_in_their_order(tmp_path: Path) -> None:
@@ -143,5 +152,7 @@ def test_type_that_is_not_read_is_named(tmp_path: Path) -> None:
     writer.add_tensor("token_embd.weight", packed, raw_dtype=gguf.GGMLQuantizationType.IQ4_XS)
     path = gguf_writing.finished(writer, tmp_path / "model.gguf")
 
-    with pytest.raises(UserError, match="has tensors of type IQ4_XS, which are not read: take a file of F16"):
+    with pytest.raises(
+        UserError, match="has tensors of type IQ4_XS, which are not read: take a file of F16"
+    ):
         GgufTensors(path)

@@ -1,4 +1,6 @@
-"""Tokenizers from the metadata of GGUF files: words as each model cuts them, SentencePiece's merges, special tokens."""
+"""Tokenizers from the metadata of GGUF files: words as each model cuts them, SentencePiece's
+merges, special tokens.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,18 @@ SPECIAL = ("<pad>", "<eos>", "<bos>", "<unk>")
 
 
 def byte_pair_file(
-    path: Path, words: str | None, backend: Tokenizer | None = None, architecture: str = "llama", **more: Any
+    path: Path,
+    words: str | None,
+    backend: Tokenizer | None = None,
+    architecture: str = "llama",
+    **more: Any,
 ) -> Path:
     writer = gguf.GGUFWriter(path, architecture)
     gguf_writing.add_byte_pairs(writer, backend or made_up_judge.tokenizer(), words)
     for key, value in more.items():
-        (writer.add_bool if isinstance(value, bool) else writer.add_uint32)(f"tokenizer.ggml.{key}", value)
+        (writer.add_bool if isinstance(value, bool) else writer.add_uint32)(
+            f"tokenizer.ggml.{key}", value
+        )
     return gguf_writing.finished(writer, path)
 
 
@@ -58,11 +66,15 @@ def pieces_file(path: Path, architecture: str, **more: Any) -> Path:
 
 
 def merged(text: str) -> list[str]:
-    """SentencePiece's algorithm: the neighbours whose piece has the best score become one, until none are a piece."""
+    """SentencePiece's algorithm: the neighbours whose piece has the best score become one, until
+    none are a piece.
+    """
     parts = list(text)
     while True:
         joined = ["".join(pair) for pair in itertools.pairwise(parts)]
-        candidates = [(PIECES[piece], -index) for index, piece in enumerate(joined) if piece in PIECES]
+        candidates = [
+            (PIECES[piece], -index) for index, piece in enumerate(joined) if piece in PIECES
+        ]
         if not candidates:
             return parts
         index = -max(candidates)[1]
@@ -91,10 +103,14 @@ def test_tokens_are_those_of_the_tokenizer(tmp_path: Path) -> None:
         ("gpt-2", "x\n\n  y", ["x", "\n\n ", " y"]),
     ],
 )
-def test_words_are_cut_as_the_model_cuts_them(tmp_path: Path, words: str, text: str, cut: list[str]) -> None:
+def test_words_are_cut_as_the_model_cuts_them(
+    tmp_path: Path, words: str, text: str, cut: list[str]
+) -> None:
     backend = tokenizer.build(byte_pair_file(tmp_path / "model.gguf", words))
 
-    assert [text[start:stop] for _, (start, stop) in backend.pre_tokenizer.pre_tokenize_str(text)] == cut
+    assert [
+        text[start:stop] for _, (start, stop) in backend.pre_tokenizer.pre_tokenize_str(text)
+    ] == cut
 
 
 def test_an_old_file_of_qwen_is_cut_as_qwen_cuts(tmp_path: Path) -> None:
@@ -108,7 +124,9 @@ def test_an_old_file_of_qwen_is_cut_as_qwen_cuts(tmp_path: Path) -> None:
 def test_an_old_file_of_another_model_is_refused(tmp_path: Path) -> None:
     path = byte_pair_file(tmp_path / "model.gguf", None)
 
-    with pytest.raises(UserError, match=r"tokenizer\.ggml\.pre is missing.* take a newer file of this model"):
+    with pytest.raises(
+        UserError, match=r"tokenizer\.ggml\.pre is missing.* take a newer file of this model"
+    ):
         tokenizer.build(path)
 
 
@@ -128,7 +146,8 @@ def test_special_tokens_are_whole_and_left_out_of_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "begun"), [({}, False), ({"add_bos_token": True}, True), ({"add_bos_token": False}, False)]
+    ("asked", "begun"),
+    [({}, False), ({"add_bos_token": True}, True), ({"add_bos_token": False}, False)],
 )
 def test_beginning_token_is_added_where_the_file_asks(
     tmp_path: Path, asked: dict[str, bool], begun: bool
@@ -145,7 +164,9 @@ def test_beginning_token_is_added_where_the_file_asks(
 def test_words_of_an_unknown_kind_are_named(tmp_path: Path) -> None:
     path = byte_pair_file(tmp_path / "model.gguf", "poro-chat")
 
-    with pytest.raises(UserError, match=r"tokenizer\.ggml\.pre is 'poro-chat', must be one of gpt-2"):
+    with pytest.raises(
+        UserError, match=r"tokenizer\.ggml\.pre is 'poro-chat', must be one of gpt-2"
+    ):
         tokenizer.build(path)
 
 
@@ -159,7 +180,9 @@ def test_pieces_are_merged_as_sentence_piece_does(tmp_path: Path, text: str) -> 
 
 @pytest.mark.parametrize("text", ["abc", "a bca", "  cabab  c", "b   a"])
 def test_gemma_begins_without_a_blank(tmp_path: Path, text: str) -> None:
-    backend = tokenizer.build(pieces_file(tmp_path / "model.gguf", "gemma3", add_space_prefix=False))
+    backend = tokenizer.build(
+        pieces_file(tmp_path / "model.gguf", "gemma3", add_space_prefix=False)
+    )
 
     assert backend.encode(text).tokens == ["<bos>", *merged(text.replace(" ", "▁"))]
     assert backend.decode(backend.encode(text).ids) == text
@@ -167,7 +190,9 @@ def test_gemma_begins_without_a_blank(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[turn]abc", "[turn] abc", "<bos>abc[turn]ca<eos>"])
 def test_a_mark_stands_before_each_text_after_a_whole_token(tmp_path: Path, text: str) -> None:
-    """As llama.cpp has it: each text between whole tokens gets a blank in front, one that begins with a blank as well."""
+    """As llama.cpp has it: each text between whole tokens gets a blank in front, one that begins
+    with a blank as well.
+    """
     backend = tokenizer.build(pieces_file(tmp_path / "model.gguf", "llama"))
     expected = []
     for part in re.split(r"(\[turn\]|<bos>|<eos>)", text):
@@ -193,9 +218,13 @@ def test_end_token_is_added_where_the_file_asks(tmp_path: Path) -> None:
 
 
 def test_file_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
-    path = gguf_writing.only_metadata(tmp_path / "model.gguf", "llama", {"tokenizer.ggml.model": "bert"})
+    path = gguf_writing.only_metadata(
+        tmp_path / "model.gguf", "llama", {"tokenizer.ggml.model": "bert"}
+    )
 
-    with pytest.raises(UserError, match=r"tokenizer\.ggml\.model is 'bert', must be one of gpt2, llama"):
+    with pytest.raises(
+        UserError, match=r"tokenizer\.ggml\.model is 'bert', must be one of gpt2, llama"
+    ):
         tokenizer.build(path)
 
 

@@ -1,4 +1,6 @@
-"""Tokens on disk: what is written is read, whatever kills the writer; orders are functions of seed and step."""
+"""Tokens on disk: what is written is read, whatever kills the writer; orders are functions of seed
+and step.
+"""
 
 from __future__ import annotations
 
@@ -113,9 +115,13 @@ def test_a_writer_of_another_source_begins_anew(tmp_path):
             writer.save()
 
 
-@pytest.mark.parametrize("name", ["tokens", "offsets", "token_columns/reward", "item_columns/prompt"])
+@pytest.mark.parametrize(
+    "name", ["tokens", "offsets", "token_columns/reward", "item_columns/prompt"]
+)
 def test_a_killed_writers_damaged_files_are_refused_and_left_unchanged(tmp_path, name):
-    """A file that is shorter than its saved rows would be filled up with zeros, and these be sealed with digests."""
+    """A file that is shorter than its saved rows would be filled up with zeros, and these be sealed
+    with digests.
+    """
     arguments = (tmp_path / "d", 1000, "a tokenizer", *COLUMNS.values())
     with TokensWriter(*arguments) as writer:
         for item in ITEMS:
@@ -127,7 +133,9 @@ def test_a_killed_writers_damaged_files_are_refused_and_left_unchanged(tmp_path,
     for damaged in (intact[:-1], path.read_bytes()):
         path.write_bytes(damaged)
         before = {file: file.read_bytes() for file in (tmp_path / "d.part").rglob("*.npy")}
-        with pytest.raises(UserError, match=rf"{name}\.npy .*: remove .*d\.part, it is made again$"):
+        with pytest.raises(
+            UserError, match=rf"{name}\.npy .*: remove .*d\.part, it is made again$"
+        ):
             TokensWriter(*arguments)
         assert {file: file.read_bytes() for file in (tmp_path / "d.part").rglob("*.npy")} == before
     path.write_bytes(intact)
@@ -146,13 +154,18 @@ def test_changed_tokens_of_equal_size_have_another_digest(tmp_path):
         TokensDataset(tmp_path / "d").check_digests()
 
 
-INVALID = r"tokens\.json is damaged \(counts, dtypes or digests are invalid\): write the dataset again$"
+INVALID = (
+    r"tokens\.json is damaged \(counts, dtypes or digests are invalid\): write the dataset again$"
+)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"items": 5}, r"offsets\.npy is int64 \[5\], tokens\.json says <i8 \[6\]: write the dataset again$"),
+        (
+            {"items": 5},
+            r"offsets\.npy is int64 \[5\], tokens\.json says <i8 \[6\]: write the dataset again$",
+        ),
         (
             {"dtypes": {"tokens": "<i4"}},
             r"tokens\.npy is uint16 \[8\], tokens\.json says <i4 \[8\]: write .* again$",
@@ -207,7 +220,10 @@ def test_windows_of_a_step_depend_on_seed_and_step_alone():
     expected = order.starts(3)
     np.testing.assert_array_equal(again.starts(3), expected)
     assert order.starts(0).tolist() != TokenWindows(103, 10, 4, seed=4).starts(0).tolist()
-    passes = [np.concatenate([order.starts(5 * number + step) for step in range(5)]) for number in range(2)]
+    passes = [
+        np.concatenate([order.starts(5 * number + step) for step in range(5)])
+        for number in range(2)
+    ]
     assert passes[0].tolist() != passes[1].tolist()
 
 
@@ -263,7 +279,9 @@ def test_buckets_give_most_items_their_narrowest_width():
     order = Buckets(lengths, WIDTHS, 4, seed=1, group=1)
     rows = rows_of_pass(order, 0)
     wider = sum(
-        int((lengths[row.items[row.items >= 0]] <= row.width // 2).sum()) for row in rows if row.width > 8
+        int((lengths[row.items[row.items >= 0]] <= row.width // 2).sum())
+        for row in rows
+        if row.width > 8
     )
     # Of each bucket but the widest fewer than a group's items move on.
     assert wider <= 2 * 3
@@ -284,12 +302,18 @@ def test_what_is_no_item_is_refused(tmp_path):
         for tokens in ([10], [-1], [[1]]):
             with pytest.raises(ValueError, match="0 to 9"):
                 writer.add(tokens, {"reward": [0]}, {"prompt": 0})
-        for columns in (({}, {"prompt": 0}), ({"reward": [0]}, {}), ({"reward": [0, 0]}, {"prompt": 0})):
+        for columns in (
+            ({}, {"prompt": 0}),
+            ({"reward": [0]}, {}),
+            ({"reward": [0, 0]}, {"prompt": 0}),
+        ):
             with pytest.raises(ValueError, match="item_columns/prompt, token_columns/reward"):
                 writer.add([9], *columns)
         writer.add([0, 9], {"reward": [0, 0]}, {"prompt": 0})
         writer.save()
     progress = tmp_path / "d.part" / "progress.json"
     progress.write_text(progress.read_text().replace('"items": 1', '"items": -1'))
-    with pytest.raises(UserError, match=r"damaged \(items or tokens are not counts\): remove .*d\.part"):
+    with pytest.raises(
+        UserError, match=r"damaged \(items or tokens are not counts\): remove .*d\.part"
+    ):
         TokensWriter(tmp_path / "d", 10, "a tokenizer", **COLUMNS)

@@ -16,7 +16,13 @@ from motif_jax.motif.annotation.questions import QuestionHasher, caption_questio
 from motif_jax.motif.annotation.shards import labels_of_pairs
 from motif_jax.motif.annotation.store import StoredAnswer
 
-CAPTIONS = [("kill", "wall"), ("wall", "kill"), ("gold", "gold"), ("gold", "wall"), ("kill", "wall")]
+CAPTIONS = [
+    ("kill", "wall"),
+    ("wall", "kill"),
+    ("gold", "gold"),
+    ("gold", "wall"),
+    ("kill", "wall"),
+]
 # What was asked -> the probabilities of the first caption, the second, a tie.
 PROBABILITIES = {
     ("kill", "wall"): (0.9, 0.1, 0.0),
@@ -32,7 +38,9 @@ def answered(
     questions = caption_questions(CAPTIONS, len(CAPTIONS), QuestionHasher({}), orders)
     answers = [probabilities[question.items] for question in questions.questions]
     stored = [StoredAnswer(int(np.argmax(p)), p) if p else StoredAnswer(UNKNOWN) for p in answers]
-    return judged_pairs(CAPTIONS, questions, stored, labels_of_pairs(questions, stored), reference_labels)
+    return judged_pairs(
+        CAPTIONS, questions, stored, labels_of_pairs(questions, stored), reference_labels
+    )
 
 
 def test_pairs_are_listed_once_without_reverses_and_equal_captions() -> None:
@@ -56,7 +64,8 @@ def test_orders_agree_where_they_have_the_same_winner() -> None:
 
 
 def test_a_pair_that_was_asked_reversed_is_turned() -> None:
-    # Of each pair one order is drawn: in both cases the probabilities are those of "kill" and of "gold".
+    # Of each pair one order is drawn: in both cases the probabilities are those of "kill" and of
+    # "gold".
     kill, gold = answered("once")
     assert kill.orders_agree is None
     assert sum(map(math.isfinite, (kill.shown_first, kill.shown_second))) == 1
@@ -73,7 +82,11 @@ def test_a_dataset_with_both_orders_is_shown_unchanged() -> None:
 
     kill, gold = answered("given", biased)
 
-    assert (kill.shown_first, kill.shown_second, kill.orders_agree) == (0.9, pytest.approx(0.1), False)
+    assert (kill.shown_first, kill.shown_second, kill.orders_agree) == (
+        0.9,
+        pytest.approx(0.1),
+        False,
+    )
     # Of this pair only one order stands in the dataset.
     assert math.isnan(gold.shown_second)
     assert gold.orders_agree is None
@@ -83,7 +96,13 @@ def test_pairs_that_neither_annotator_knows_are_no_agreement() -> None:
     unknown = {**PROBABILITIES, ("gold", "wall"): None, ("wall", "gold"): None}
     reference_labels = np.array([FIRST, SECOND, TIE, UNKNOWN, FIRST])
     pairs = answered(probabilities=unknown, reference_labels=reference_labels)
-    figures = {"answers": 2, "unknown_share": 0.0, "first_share": 0.5, "tie_share": 0.0, "advice": ""}
+    figures = {
+        "answers": 2,
+        "unknown_share": 0.0,
+        "first_share": 0.5,
+        "tie_share": 0.0,
+        "advice": "",
+    }
 
     page = answers_page.render(pairs, JudgeSummary("judge", figures, [], "?", "reference"))
 
@@ -135,12 +154,16 @@ def test_another_annotators_verdict_stands_beside_and_differences_can_be_searche
 
 
 def test_captions_stand_in_the_judges_order() -> None:
-    assert rows(page(answered()), "ranked") == [["kill", "0.80", "3"], ["(no message)", "0.20", "4"]]
+    assert rows(page(answered()), "ranked") == [
+        ["kill", "0.80", "3"],
+        ["(no message)", "0.20", "4"],
+    ]
 
 
 def test_texts_of_games_and_models_are_shown_as_texts() -> None:
     probabilities = {
-        tuple(text.replace("kill", "<b>kill") for text in items): p for items, p in PROBABILITIES.items()
+        tuple(text.replace("kill", "<b>kill") for text in items): p
+        for items, p in PROBABILITIES.items()
     }
     captions = [tuple(text.replace("kill", "<b>kill") for text in pair) for pair in CAPTIONS]
     questions = caption_questions(captions, len(captions), QuestionHasher({}), "both")
@@ -178,7 +201,9 @@ def test_a_judge_without_answers_has_no_shares() -> None:
     )
 
 
-def test_without_matplotlib_the_page_says_that_it_has_no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_page_says_that_it_has_no_charts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     html = page(answered())
     assert "no charts: matplotlib is not installed" in html

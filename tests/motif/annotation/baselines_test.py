@@ -23,7 +23,9 @@ def folder(tmp_path):
 
 def labels(config, folder, num=4):
     annotator = make_annotator(config, dataset=PairsDataset.open(folder))
-    answers = dict(annotator.annotate([Question(f"{config.annotator}{i}", pair=i) for i in range(num)]))
+    answers = dict(
+        annotator.annotate([Question(f"{config.annotator}{i}", pair=i) for i in range(num)])
+    )
     return [answers[i].label for i in range(num)]
 
 
@@ -37,7 +39,9 @@ def test_the_larger_number_is_preferred(folder):
 
 
 def test_random_is_fair_and_repeatable(folder):
-    first, again, other = (labels(config_of("random", folder, seed), folder, 4000) for seed in (1, 1, 2))
+    first, again, other = (
+        labels(config_of("random", folder, seed), folder, 4000) for seed in (1, 1, 2)
+    )
     assert first == again != other
     assert set(first) == {FIRST, SECOND}
     assert 0.45 < np.mean(first) < 0.55
@@ -56,11 +60,15 @@ def test_an_array_without_numbers_or_that_is_missing_is_named(folder, name, need
     array = np.load(folder / file).astype(np.float32)
     array.reshape(4, -1)[2, -1] = np.nan
     np.save(folder / file, array)
-    message = rf"config.annotator={name}: .*{file} must be finite, but pair 2 has a number that is not"
+    message = (
+        rf"config.annotator={name}: .*{file} must be finite, but pair 2 has a number that is not"
+    )
     with pytest.raises(UserError, match=message):
         check_annotator(config_of(name, folder))
     (folder / file).unlink()
-    with pytest.raises(UserError, match=rf"config.annotator={name} needs {need}: .*{file} is missing"):
+    with pytest.raises(
+        UserError, match=rf"config.annotator={name} needs {need}: .*{file} is missing"
+    ):
         check_annotator(config_of(name, folder))
     check_annotator(config_of("random", folder))
 
@@ -68,7 +76,9 @@ def test_an_array_without_numbers_or_that_is_missing_is_named(folder, name, need
 @pytest.mark.parametrize("name", ["score", "return", "random"])
 def test_keys_of_questions_about_texts_are_refused(folder, name):
     def check(**values):
-        check_annotator(annotation_config({"annotator": name, "dataset_dir": str(folder), **values}))
+        check_annotator(
+            annotation_config({"annotator": name, "dataset_dir": str(folder), **values})
+        )
 
     with pytest.raises(
         UserError, match=f"config.goal='gold': must be left at 'defaultgoal': the annotator {name}"
@@ -82,6 +92,8 @@ def test_keys_of_questions_about_texts_are_refused(folder, name):
         check(orders=orders)
 
 
-@pytest.mark.parametrize(("first", "second", "label"), [(2.0, 1.0, FIRST), (-1, 0, SECOND), (0.5, 0.5, TIE)])
+@pytest.mark.parametrize(
+    ("first", "second", "label"), [(2.0, 1.0, FIRST), (-1, 0, SECOND), (0.5, 0.5, TIE)]
+)
 def test_the_greater_number_wins(first, second, label):
     assert label_by_numbers(first, second) == label

@@ -23,7 +23,10 @@ class Biased(Annotator):
         for position, question in reversed(list(enumerate(questions))):
             first, second = (len(item) for item in question.items)
             share = (first + 3) / (first + second + 3)
-            yield position, Answer(FIRST if share > 0.5 else SECOND, (share, 1 - share, 0.0), (10, 1, 5))
+            yield (
+                position,
+                Answer(FIRST if share > 0.5 else SECOND, (share, 1 - share, 0.0), (10, 1, 5)),
+            )
 
 
 def test_the_bias_of_one_order_cancels() -> None:
@@ -59,7 +62,8 @@ def test_two_ties_are_a_tie_whatever_their_probabilities() -> None:
 
 
 @pytest.mark.parametrize(
-    ("forward", "reverse", "mass"), [(0.9, 0.5, 0.7), (None, 0.5, 0.5), (0.9, None, 0.9), (None, None, None)]
+    ("forward", "reverse", "mass"),
+    [(0.9, 0.5, 0.7), (None, 0.5, 0.5), (0.9, None, 0.9), (None, None, None)],
 )
 def test_the_mass_is_the_mean_of_known_masses(
     forward: float | None, reverse: float | None, mass: float | None

@@ -1,4 +1,6 @@
-"""Requests to a server, as they are sent, and what is said of replies that are none; each from a socket that is really there."""
+"""Requests to a server, as they are sent, and what is said of replies that are none; each from a
+socket that is really there.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ REPLY = b'{"choices": []}'
 
 
 class Listener(socketserver.TCPServer):
-    """Takes one connection after the other, keeps what it reads of a request, and answers by `behave(connection)`."""
+    """Takes one connection after the other, keeps what it reads of a request, and answers by
+    `behave(connection)`.
+    """
 
     def __init__(self, behave):
         super().__init__(("127.0.0.1", 0), None)
@@ -86,7 +90,9 @@ def complete(url, timeout_seconds=100.0, request=None, times=1):
     """The last of the replies."""
 
     async def work():
-        async with contextlib.aclosing(ChatClient(url, "sk-1", timeout_seconds, concurrency=1)) as client:
+        async with contextlib.aclosing(
+            ChatClient(url, "sk-1", timeout_seconds, concurrency=1)
+        ) as client:
             return [await client.complete(request or {"model": "m"}) for _ in range(times)][-1]
 
     return asyncio.run(work())
@@ -98,10 +104,15 @@ def test_a_request_as_it_is_sent(listen):
     assert complete(f"http://{server.address}/v1/", request=request) == {"choices": []}
     first, headers, body = server.requests[0]
     assert (first, body) == ("POST /v1/chat/completions HTTP/1.1", request)
-    assert (headers["authorization"], headers["content-type"]) == ("Bearer sk-1", "application/json")
+    assert (headers["authorization"], headers["content-type"]) == (
+        "Bearer sk-1",
+        "application/json",
+    )
     assert headers["accept-encoding"] == "identity", "an unpacked reply may have any size"
     complete(f"http://me:word@{server.address}/v1")
-    assert server.requests[1][1]["authorization"] == "Basic " + base64.b64encode(b"me:word").decode()
+    assert (
+        server.requests[1][1]["authorization"] == "Basic " + base64.b64encode(b"me:word").decode()
+    )
 
 
 def test_the_environments_proxy_is_used_unless_no_proxy_excludes_it(listen, monkeypatch):
@@ -118,7 +129,9 @@ def test_the_environments_proxy_is_used_unless_no_proxy_excludes_it(listen, monk
 
 def test_a_connection_that_was_closed_meanwhile_is_no_fault(listen):
     def answer_once(connection):
-        connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(REPLY)}\r\n\r\n".encode() + REPLY)
+        connection.sendall(
+            f"HTTP/1.1 200 OK\r\nContent-Length: {len(REPLY)}\r\n\r\n".encode() + REPLY
+        )
         read_request(connection)  # and is gone without a word
 
     assert complete(f"http://{listen(answer_once).address}/v1", times=3) == {"choices": []}
@@ -137,7 +150,9 @@ def test_a_proxy_that_refuses_is_named_without_its_password(listen, monkeypatch)
     status = "407 Proxy Authentication Required"
     proxy = listen(answer(b"", status))
     monkeypatch.setenv("https_proxy", f"http://me:word@{proxy.address}")
-    with pytest.raises(StatusError, match=rf"^the proxy http://{proxy.address} answers with HTTP {status}$"):
+    with pytest.raises(
+        StatusError, match=rf"^the proxy http://{proxy.address} answers with HTTP {status}$"
+    ):
         complete("https://judge.invalid/v1")
 
 
@@ -190,7 +205,14 @@ def test_a_reply_that_drips_in_is_not_waited_for(listen):
 
 def test_what_is_an_address():
     assert all(map(is_address, ("http://judge:8000/v1", "http://me:word@[::1]:80")))
-    others = ["", "judge:8000/v1", "ftp://judge/v1", "http://", "http://my..host/v1", "http://[::1/v1"]
+    others = [
+        "",
+        "judge:8000/v1",
+        "ftp://judge/v1",
+        "http://",
+        "http://my..host/v1",
+        "http://[::1/v1",
+    ]
     assert not any(map(is_address, [*others, "http://judge:port/v1", "http://judge:0/v1"]))
 
 

@@ -1,4 +1,6 @@
-"""What annotators by language models share: labels of log-probabilities, and what is said to be sent back."""
+"""What annotators by language models share: labels of log-probabilities, and what is said to be
+sent back.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
-from motif_jax.motif.annotation.annotator import Annotator, Question, make_annotator, with_annotator_defaults
+from motif_jax.motif.annotation.annotator import (
+    Annotator,
+    Question,
+    make_annotator,
+    with_annotator_defaults,
+)
 from motif_jax.motif.annotation.chat import check_chat, json_option, without_surrogates
 from tests.reward_fixtures import annotation_config
 
@@ -29,7 +36,10 @@ def openai(**values):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"sampling.top_k": 0}, r"config\.sampling\.top_k=0: must be at least 1, or -1 for no limit"),
+        (
+            {"sampling.top_k": 0},
+            r"config\.sampling\.top_k=0: must be at least 1, or -1 for no limit",
+        ),
         (
             {"goal": "fame"},
             r"config\.goal=fame: must be one of defaultgoal, zeroknowledge, combat, gold, stairs",
@@ -188,7 +198,9 @@ class OllamaHandler(BaseHTTPRequestHandler):
         length = int(self.headers["Content-Length"])
         self.server.requests.append({"path": self.path, **json.loads(self.rfile.read(length))})
         text = self.server.texts.pop(0)
-        reply = json.dumps({"message": {"role": "assistant", "content": text}, "done_reason": "stop"})
+        reply = json.dumps(
+            {"message": {"role": "assistant", "content": text}, "done_reason": "stop"}
+        )
         self.send_response(200)
         self.end_headers()
         self.wfile.write(reply.encode())
@@ -199,7 +211,9 @@ class OllamaHandler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def ollama() -> Iterator[OllamaServer]:
-    server = OllamaServer(['("best_description": "2")', "I cannot say.", '("best_description": "1")'])
+    server = OllamaServer(
+        ['("best_description": "2")', "I cannot say.", '("best_description": "1")']
+    )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server
@@ -216,7 +230,9 @@ def documented_judge(port: int, monkeypatch: pytest.MonkeyPatch) -> Annotator:
     scope: dict[str, Any] = {}
     exec(example, scope)
     monkeypatch.setenv("OLLAMA_HOST", f"http://127.0.0.1:{port}")
-    config = with_annotator_defaults(annotation_config({"options": json.dumps({"model": "llama3.2"})}))
+    config = with_annotator_defaults(
+        annotation_config({"options": json.dumps({"model": "llama3.2"})})
+    )
     judge: Annotator = scope["Ollama"](config, PAIR, None)
     return judge
 
@@ -235,10 +251,14 @@ def test_the_documented_judge_asks_a_second_time_without_a_verdict(
     assert [len(request["messages"]) for request in ollama.requests] == [2, 2, 4]
 
 
-def test_the_documented_judge_names_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documented_judge_names_a_server_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     judge = documented_judge(1, monkeypatch)
 
-    with pytest.raises(UserError, match=r"127\.0\.0\.1:1/api/chat: .* start the server, or set OLLAMA_HOST"):
+    with pytest.raises(
+        UserError, match=r"127\.0\.0\.1:1/api/chat: .* start the server, or set OLLAMA_HOST"
+    ):
         dict(judge.annotate([Question("a" * 32, ("x", "y"))]))
 
 

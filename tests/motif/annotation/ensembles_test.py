@@ -25,7 +25,9 @@ LABELS = {
 
 @pytest.fixture
 def votes(tmp_path):
-    return [ensembles.read_votes(tmp_path, name, np.array(row, np.int8)) for name, row in LABELS.items()]
+    return [
+        ensembles.read_votes(tmp_path, name, np.array(row, np.int8)) for name, row in LABELS.items()
+    ]
 
 
 def test_votes_have_the_manifests_goal_and_the_files_probabilities(votes, tmp_path):
@@ -47,7 +49,9 @@ def test_a_majority_counts_labels_and_a_mean_probabilities(votes):
     merged = ensembles.combine(votes, "majority")
     assert merged.labels.tolist() == [0, 1, 1, 2, 3]
     np.testing.assert_allclose(merged.probabilities[1], [1 / 3, 2 / 3, 0], rtol=1e-6)
-    assert ensembles.combine(votes[::2], "majority").labels.tolist() == [0, 2, 2, 2, 3], "a draw is a tie"
+    assert ensembles.combine(votes[::2], "majority").labels.tolist() == [0, 2, 2, 2, 3], (
+        "a draw is a tie"
+    )
     unsure = ensembles.Votes("unsure", "gold", votes[0].labels, np.tile([[0.1, 0.8, 0.1]], (5, 1)))
     three = [votes[0], votes[2], unsure]
     assert [ensembles.combine(three, method).labels[1] for method in ("majority", "mean")] == [0, 1]
@@ -73,7 +77,9 @@ def test_agreement_with_an_annotation_of_unknowns_is_no_number(votes):
 
 def test_tables_are_of_each_goal_and_across_goals(votes):
     text = ensembles.tables(votes)
-    assert [line for line in text.splitlines() if "goal" in line.split()[:2] or "across" in line] == [
+    assert [
+        line for line in text.splitlines() if "goal" in line.split()[:2] or "across" in line
+    ] == [
         "goal gold",
         "no goal",
         "across goals",
@@ -113,8 +119,12 @@ def test_a_killed_merge_continues_whatever_it_had_written(votes, tmp_path, monke
     assert allowed > 2
     np.testing.assert_array_equal(np.load(annotation.preference_path), merged.labels)
     assert not annotation.manifests()
-    written = [json.loads(path.read_text()) for path in (annotation.ensemble_path, annotation.summary_path)]
+    written = [
+        json.loads(path.read_text()) for path in (annotation.ensemble_path, annotation.summary_path)
+    ]
     counts = {"pairs": 5, "first": 1, "second": 2, "tie": 1, "unknown": 1}
     assert written == [{"sources": {"names": ["a"]}}, counts]
-    with pytest.raises(UserError, match=r"all.npy exists already and was made from other labels: choose"):
+    with pytest.raises(
+        UserError, match=r"all.npy exists already and was made from other labels: choose"
+    ):
         ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["b"]}, restart=False)

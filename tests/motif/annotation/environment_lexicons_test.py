@@ -25,7 +25,12 @@ def test_minihacks_lexicon_pays_for_progress_alone(repository):
     }
     assert [lexicon.event(sentences(text)[-1]) for text in paid.values()] == list(paid)
     assert min(map(worth, paid.values())) >= 2
-    again_and_again = ("", "It's a wall.", "You see here a key named The Master Key of Thievery.", "WHAMM!")
+    again_and_again = (
+        "",
+        "It's a wall.",
+        "You see here a key named The Master Key of Thievery.",
+        "WHAMM!",
+    )
     assert {worth(text) for text in again_and_again} == {0.0}
     assert worth("The giant rat bites!") < 0
 

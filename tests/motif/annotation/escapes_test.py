@@ -10,7 +10,9 @@ from motif_jax.motif.annotation.parsing import AnswerParser
 from motif_jax.motif.annotation.prompts import load_prompt, prompt_path
 
 PARSE = AnswerParser(load_prompt(prompt_path("default", ""), "defaultgoal", "analysis").answer)
-SINGLE_FORM = load_prompt(prompt_path("default", "", SINGLE), "defaultgoal", "analysis", SINGLE).answer
+SINGLE_FORM = load_prompt(
+    prompt_path("default", "", SINGLE), "defaultgoal", "analysis", SINGLE
+).answer
 
 SECONDS = {
     "Markdown": r'("best\_description": "2")',

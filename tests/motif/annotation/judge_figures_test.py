@@ -45,7 +45,9 @@ def test_answers_without_probabilities_of_their_own_have_no_log_odds() -> None:
 
 
 def test_a_model_that_is_certain_has_log_odds() -> None:
-    """It has a mass, which tells its probabilities from those that shards have for answers without."""
+    """It has a mass, which tells its probabilities from those that shards have for answers
+    without.
+    """
     answers = [StoredAnswer(FIRST, (1.0, 0.0, 0.0), mass=0.9)] * 2 + [soft(0.75)]
     assert judge_figures.median_log_odds(answers) == pytest.approx(math.log(1e9))
 
@@ -79,7 +81,8 @@ def test_a_correction_leaves_answers_without_probabilities() -> None:
 
 def test_certain_probabilities_can_be_corrected() -> None:
     assert all(
-        np.isfinite(answer.probabilities).all() for answer in judge_figures.corrected([soft(1.0), soft(0.0)])
+        np.isfinite(answer.probabilities).all()
+        for answer in judge_figures.corrected([soft(1.0), soft(0.0)])
     )
 
 
@@ -146,7 +149,9 @@ def test_consistency_needs_both_orders() -> None:
     answers = {("a", "b"): FIRST, ("b", "a"): SECOND, ("c", "d"): FIRST, ("d", "c"): FIRST}
     stored = [StoredAnswer(answers[question.items]) for question in both.questions]
     assert judge_figures.consistency(both, stored) == 0.5
-    assert judge_figures.consistency(caption_questions(pairs, 3, hasher, "once"), stored[:2]) is None
+    assert (
+        judge_figures.consistency(caption_questions(pairs, 3, hasher, "once"), stored[:2]) is None
+    )
 
 
 def test_a_share_of_no_pairs_is_not_a_number() -> None:

@@ -32,7 +32,9 @@ def test_each_file_has_different_pairs(name: str, count: int) -> None:
 
 
 def figures(*first_shares: float):
-    answers = [StoredAnswer(FIRST if p > 0.5 else SECOND, (p, 1 - p, 0.0), mass=0.9) for p in first_shares]
+    answers = [
+        StoredAnswer(FIRST if p > 0.5 else SECOND, (p, 1 - p, 0.0), mass=0.9) for p in first_shares
+    ]
     return judge_probes.probe_figures(PAIRS, answers)
 
 
@@ -54,11 +56,15 @@ def test_a_judge_that_says_first_can_be_right_on_average() -> None:
         probe_figures["right_both_orders"],
         probe_figures["first_share"],
     ) == (0.5, 1.0, 1.0)
-    assert judge_probes.verdict(probe_figures).startswith("It always answers first: ask both orders")
+    assert judge_probes.verdict(probe_figures).startswith(
+        "It always answers first: ask both orders"
+    )
 
 
 def test_ties_that_lean_to_the_right_side_are_not_right() -> None:
-    """As `annotate` labels them: the lexicon calls a small difference a tie, and its probabilities lean all the same."""
+    """As `annotate` labels them: the lexicon calls a small difference a tie, and its probabilities
+    lean all the same.
+    """
     leaning = [StoredAnswer(TIE, (p, 0.8 - p, 0.2)) for p in (0.5, 0.5, 0.3, 0.3)]
     probe_figures = judge_probes.probe_figures(PAIRS, leaning)
     assert probe_figures["right_both_orders"] == 0.0
@@ -97,8 +103,14 @@ def test_right_answers_are_a_share_of_all_questions() -> None:
     ("right", "sentence"),
     [
         (0.9, "Its labels are of use, in one order too."),
-        (0.89, "Its labels are of some use, 89% are right: a larger model would be right more often."),
-        (0.7, "Its labels are of some use, 70% are right: a larger model would be right more often."),
+        (
+            0.89,
+            "Its labels are of some use, 89% are right: a larger model would be right more often.",
+        ),
+        (
+            0.7,
+            "Its labels are of some use, 70% are right: a larger model would be right more often.",
+        ),
         (0.69, "Its labels are of no use, 69% are right: take a larger model, or another prompt."),
     ],
 )
@@ -110,7 +122,9 @@ def test_a_judge_by_position_is_named() -> None:
     probe_figures = figures(0.9, 0.9, 0.9, 0.9)
     assert probe_figures["right_both_orders"] == 0.0
     assert probe_figures["wrong"][0] == {"better": "kill", "worse": "wall"}
-    assert judge_probes.verdict(probe_figures).startswith("It always answers first: its labels are of no use")
+    assert judge_probes.verdict(probe_figures).startswith(
+        "It always answers first: its labels are of no use"
+    )
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '[{"better": "a"}]', '[{"better": "a", "worse": 1}]'])
@@ -122,7 +136,9 @@ def test_a_file_of_another_form_is_refused(tmp_path, text) -> None:
 
 
 def test_a_name_that_is_no_file_is_refused() -> None:
-    with pytest.raises(UserError, match=r"config\.probe_pairs=chess: must be one of crafter, minigrid"):
+    with pytest.raises(
+        UserError, match=r"config\.probe_pairs=chess: must be one of crafter, minigrid"
+    ):
         judge_probes.read("chess")
 
 
@@ -130,18 +146,23 @@ def test_help_names_all_that_is_built_in() -> None:
     """The pairs, prompts, lexicons and their goals: people find them by `--help` alone."""
     keys = section_keys(AnnotationConfig)
     pairs = {
-        path.stem.removeprefix("judge_") for path in resources.path("configs/probes").glob("judge_*.json")
+        path.stem.removeprefix("judge_")
+        for path in resources.path("configs/probes").glob("judge_*.json")
     }
     named = {
         "probe_pairs": pairs,
         "prompt.version": {path.stem for path in prompts.prompt_files()},
-        "lexicon.file": {path.name for path in Path(lexicon.__file__).with_name("lexicons").glob("*.yaml")},
+        "lexicon.file": {
+            path.name for path in Path(lexicon.__file__).with_name("lexicons").glob("*.yaml")
+        },
         "goal": {goal for path in prompts.prompt_files() for goal in prompts.goals_of(path)},
     }
     for key, names in named.items():
         section, _, name = key.rpartition(".")
         key_help = (keys[section] if section else keys)[name].help
-        assert [name for name in names if not re.search(rf"\b{re.escape(name)}\b", key_help)] == [], key
+        assert [
+            name for name in names if not re.search(rf"\b{re.escape(name)}\b", key_help)
+        ] == [], key
 
 
 def test_ones_own_file_is_read(tmp_path) -> None:

@@ -21,7 +21,9 @@ def test_average_of_both_orders():
         ([NAN] * 3, [1, 0, 0], 1),  # one order unknown: the other counts
         ([NAN] * 3, [NAN] * 3, 3),
     ):
-        mean = L.mean_probabilities(np.array([[forward], [np.array(reverse, float)[L.TURNED[:3]]]], float))
+        mean = L.mean_probabilities(
+            np.array([[forward], [np.array(reverse, float)[L.TURNED[:3]]]], float)
+        )
         assert L.most_probable(mean)[0] == label
         assert np.isnan(mean).all() or mean.sum() == pytest.approx(1)
 
@@ -34,13 +36,19 @@ def test_cohen_kappa_by_hand():
 
 def test_position_bias():
     forward, reverse = np.array([[0, 0, 1, 2, 0, 3], [1, 0, 0, 2, 0, 1]])
-    assert L.position_bias(forward, reverse) == {"pairs": 5, "consistent": 3 / 5, "first_share": 6 / 8}
+    assert L.position_bias(forward, reverse) == {
+        "pairs": 5,
+        "consistent": 3 / 5,
+        "first_share": 6 / 8,
+    }
     assert all(map(math.isnan, list(L.position_bias(forward[:0], reverse[:0]).values())[1:]))
 
 
 def test_answers_that_agree_keep_their_label():
     """A tie within an annotator's margin leans to a side by its probabilities."""
     labels = np.array([[TIE, TIE, UNKNOWN, FIRST], [TIE, UNKNOWN, UNKNOWN, SECOND]], np.int8)
-    leaning = np.array([[0.4, 0.2, 0.4 - 1e-3], [0.5, 0.2, 0.3], [np.nan] * 3, [0.2, 0.5, 0.3]], np.float32)
+    leaning = np.array(
+        [[0.4, 0.2, 0.4 - 1e-3], [0.5, 0.2, 0.3], [np.nan] * 3, [0.2, 0.5, 0.3]], np.float32
+    )
 
     assert L.agreed(labels, leaning).tolist() == [TIE, TIE, UNKNOWN, SECOND]

@@ -77,7 +77,8 @@ def test_messages_tell_their_event(lexicon):
     assert {text: lexicon.event(text) for text in TOLD} == TOLD
 
 
-# What each narrow goal is about; everything else is worth no more than silence, so that only this pays an agent.
+# What each narrow goal is about; everything else is worth no more than silence, so that only this
+# pays an agent.
 ABOUT = {
     "combat": "kill hit miss monster_flees level_gained",
     "gold": "gold_taken gold_seen gold_earned",
@@ -88,9 +89,13 @@ ABOUT = {
 def test_goals_rank_sensibly_and_narrow_ones_pay_nothing_else(lexicon):
     for goal in ("zeroknowledge", "defaultgoal", *ABOUT):
         worth = LexiconJudge(lexicon, goal).worth
-        assert worth("You die...") < worth("The jackal bites!") < worth("") <= worth("The door opens.")
+        assert (
+            worth("You die...") < worth("The jackal bites!") < worth("") <= worth("The door opens.")
+        )
     for goal, about in ABOUT.items():
-        prized = {event.name for event in lexicon.events if event.weights[goal] > 0} - {"saved_from_death"}
+        prized = {event.name for event in lexicon.events if event.weights[goal] > 0} - {
+            "saved_from_death"
+        }
         assert (prized, lexicon.unmatched[goal], lexicon.blank[goal]) == (set(about.split()), 0, 0)
 
 
@@ -132,7 +137,9 @@ def test_preference_margin():
     assert preference(-1000.0, 0.25, 0.15).probabilities == pytest.approx((0.0, 1.0, 0.0))
     first = 1 / (1 + np.exp(-0.25 / 0.15))
     second = 1 / (1 + np.exp(0.75 / 0.15))
-    assert preference(0.5, 0.25, 0.15).probabilities == pytest.approx((first, second, 1 - first - second))
+    assert preference(0.5, 0.25, 0.15).probabilities == pytest.approx(
+        (first, second, 1 - first - second)
+    )
 
 
 def small(**changes):
@@ -194,7 +201,10 @@ def test_the_identity_of_a_lexicon_follows_its_content(annotator_of):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"messages": False}, r"config\.captions\.messages=False: must be True, the lexicon reads messages"),
+        (
+            {"messages": False},
+            r"config\.captions\.messages=False: must be True, the lexicon reads messages",
+        ),
         ({"goal": "lose"}, r"config\.goal=lose: must be one of win"),
     ],
 )
@@ -204,9 +214,7 @@ def test_a_goal_or_caption_that_a_lexicon_lacks_is_refused(annotator_of, values,
 
 
 EVENT = small()["events"][0]
-TOP = (
-    "the top must have the keys blank, events, goals, margin, name, scale, unmatched, and may have threshold"
-)
+TOP = "the top must have the keys blank, events, goals, margin, name, scale, unmatched, and may have threshold"
 TREES = [
     ("just text", TOP),
     (small(more=1), TOP),
@@ -227,11 +235,26 @@ TREES = [
     (small(blank={}), "blank must name each goal once: win"),
     (small(unmatched={"win": 1, "lose": 1}), "unmatched must name each goal once: win"),
     (small(events=[EVENT, EVENT]), "event hello is there twice"),
-    (small(events=[EVENT, {"event": "x"}]), "entry 2 of events must have the keys event, weights, patterns"),
-    (small(events=[{**EVENT, "patterns": ["(unclosed"]}]), r"event hello: '\(unclosed' is not a regular"),
-    (small(events=[{**EVENT, "patterns": "Hello"}]), "event hello: patterns must be a list of texts"),
-    (small(events=[{**EVENT, "patterns": ["a", 1]}]), "event hello: patterns must be a list of texts"),
-    (small(events=[EVENT, {**EVENT, "event": "x", "patterns": []}]), "event x: patterns must be a list of"),
+    (
+        small(events=[EVENT, {"event": "x"}]),
+        "entry 2 of events must have the keys event, weights, patterns",
+    ),
+    (
+        small(events=[{**EVENT, "patterns": ["(unclosed"]}]),
+        r"event hello: '\(unclosed' is not a regular",
+    ),
+    (
+        small(events=[{**EVENT, "patterns": "Hello"}]),
+        "event hello: patterns must be a list of texts",
+    ),
+    (
+        small(events=[{**EVENT, "patterns": ["a", 1]}]),
+        "event hello: patterns must be a list of texts",
+    ),
+    (
+        small(events=[EVENT, {**EVENT, "event": "x", "patterns": []}]),
+        "event x: patterns must be a list of",
+    ),
     (
         small(events=[{**EVENT, "weights": {"win": "much"}}]),
         "event hello: weights: win is 'much', not a number",
@@ -271,7 +294,9 @@ def test_most_of_what_the_game_really_says_is_known(lexicon):
     for seed in range(20):
         env.reset(seed, out)
         for action in itertools.islice(HABITS[next(players)].actions(seed), 1500):
-            counts.update((lexicon.event(text), text) for text in sentences(decode_message(out["message"])))
+            counts.update(
+                (lexicon.event(text), text) for text in sentences(decode_message(out["message"]))
+            )
             if env.step(action, out)[1] != RUNNING:
                 break
     env.close()

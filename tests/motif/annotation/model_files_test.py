@@ -18,7 +18,9 @@ def folder(tmp_path):
     (folder / "tokenizer.json").write_text("{}")
     weight = {"dtype": "U8", "shape": [3 << 20], "data_offsets": [0, 3 << 20]}
     header = json.dumps({"weight": weight}).encode()
-    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(3 << 20))
+    (folder / "model.safetensors").write_bytes(
+        len(header).to_bytes(8, "little") + header + bytes(3 << 20)
+    )
     return folder
 
 
@@ -26,7 +28,9 @@ def test_fingerprint_follows_the_content_and_not_the_place(folder, tmp_path):
     before = model_files.revision(str(folder), None)
     moved = folder.rename(tmp_path / "moved")
     assert model_files.revision(str(moved), None) == before
-    (moved / "model.safetensors").write_bytes((moved / "model.safetensors").read_bytes()[:-1] + b"x")
+    (moved / "model.safetensors").write_bytes(
+        (moved / "model.safetensors").read_bytes()[:-1] + b"x"
+    )
     changed = model_files.revision(str(moved), None)
     (moved / "tokenizer.json").write_text('{"a": 1}')
     assert len({before, changed, model_files.revision(str(moved), None)}) == 3

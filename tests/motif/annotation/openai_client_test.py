@@ -1,4 +1,6 @@
-"""What one question to a server becomes: the key is never shown or kept, and nothing that a server says is more than an answer."""
+"""What one question to a server becomes: the key is never shown or kept, and nothing that a server
+says is more than an answer.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def test_an_analysis_is_sampled_with_a_seed(server):
 
 
 @pytest.mark.parametrize(
-    ("values", "absent"), [({"openai.send_seed": False}, "seed"), ({"openai.send_top_k": False}, "top_k")]
+    ("values", "absent"),
+    [({"openai.send_seed": False}, "seed"), ({"openai.send_top_k": False}, "top_k")],
 )
 def test_fields_that_a_server_does_not_know_are_left_out(server, values, absent):
     assert absent not in request_of(server, **values)
@@ -116,7 +119,9 @@ TWO = '("best_description": "2")'
 )
 def test_a_cut_answer_has_no_verdict_and_is_asked_again(server, reason):
     answer = pair_asked(
-        server, reply(f"If it were {ONE} then", finish_reason=reason), reply(TWO, finish_reason="stop")
+        server,
+        reply(f"If it were {ONE} then", finish_reason=reason),
+        reply(TWO, finish_reason="stop"),
     )
     assert (answer.label, answer.cut, answer.retried) == (SECOND, 1, True)
 
@@ -153,7 +158,9 @@ def test_an_empty_answer_is_not_sent_back(server, content):
     assert answer.label == FIRST
     assert [turn["role"] for turn in again["messages"]] == ["system", "user"]
     assert all(turn["content"].strip() for turn in again["messages"])
-    assert again["messages"][-1]["content"].startswith(server.requests[0]["messages"][-1]["content"].rstrip())
+    assert again["messages"][-1]["content"].startswith(
+        server.requests[0]["messages"][-1]["content"].rstrip()
+    )
 
 
 def test_reasoning_is_not_sent_back(server):
@@ -169,9 +176,15 @@ def test_parts_of_an_answer_are_joined_without_those_that_reason(server):
 
 @pytest.mark.parametrize("mode", ["analysis", "verdict", "soft"])
 def test_fields_that_are_none_are_not_sent(server, mode):
-    choice = {"content": "1"} if mode != "soft" else {"content": "1", "logprobs": {"content": SURE_OF_ONE}}
+    choice = (
+        {"content": "1"}
+        if mode != "soft"
+        else {"content": "1", "logprobs": {"content": SURE_OF_ONE}}
+    )
     pair_asked(
-        server, reply(**choice), **{"answer.mode": mode, "sampling.temperature": None, "sampling.top_p": None}
+        server,
+        reply(**choice),
+        **{"answer.mode": mode, "sampling.temperature": None, "sampling.top_p": None},
     )
     assert not {"temperature", "top_p"} & server.requests[0].keys()
 

@@ -1,4 +1,6 @@
-"""Faults of servers: which are tried again, which leave a question without an answer, which end the run, and that none shows the key."""
+"""Faults of servers: which are tried again, which leave a question without an answer, which end the
+run, and that none shows the key.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def test_the_fifth_failure_ends_the_annotation(tried, server):
 
 
 def test_a_server_that_asks_to_wait_gets_its_pause(tried, server):
-    annotator, answers = tried((429, "", {"retry-after": "8"}), (429, "", {"retry-after": "30"}), WELL)
+    annotator, answers = tried(
+        (429, "", {"retry-after": "8"}), (429, "", {"retry-after": "30"}), WELL
+    )
     assert len(answers) == 1
     assert sum(server.pauses) == pytest.approx(38, abs=0.01)
     assert annotator.quiet_seconds() == 0
@@ -137,15 +141,22 @@ def test_a_verdicts_small_limit_is_not_what_is_too_large(tried, server):
 REFUSALS = [(status, "flagged by moderation") for status in (400, 403, 422)]
 
 
-@pytest.mark.parametrize("refusal", [(200, reply("?", finish_reason="content_filter")), *REFUSALS], ids=str)
+@pytest.mark.parametrize(
+    "refusal", [(200, reply("?", finish_reason="content_filter")), *REFUSALS], ids=str
+)
 def test_a_question_that_the_filter_refuses_has_no_answer(tried, refusal):
     annotator, answers = tried(refusal)
-    assert (answers[0].label, answers[0].note) == (UNKNOWN, "refused by the server's content filter")
+    assert (answers[0].label, answers[0].note) == (
+        UNKNOWN,
+        "refused by the server's content filter",
+    )
     assert annotator.summary()["refused"] == 1
 
 
 def test_a_server_that_refuses_every_question_ends_the_annotation(tried):
-    with pytest.raises(ServerError, match=r"refused all 32 questions by its content filter \(flagged"):
+    with pytest.raises(
+        ServerError, match=r"refused all 32 questions by its content filter \(flagged"
+    ):
         tried(*REFUSALS * 14, questions=40)
 
 
@@ -169,8 +180,16 @@ def test_a_server_that_has_answered_may_refuse_the_rest(tried):
             r"redirects requests to another address: set config\.openai\.base_url .* \(HTTP 301\)",
         ),
         ((300, ""), "", r"redirects requests to another address"),
-        ((401, "who?"), "", r"refuses the key of the environment variable OPENAI_API_KEY \(who\?\)"),
-        ((403, "no"), "", r"refuses the request, or the key of the environment variable OPENAI_API_KEY"),
+        (
+            (401, "who?"),
+            "",
+            r"refuses the key of the environment variable OPENAI_API_KEY \(who\?\)",
+        ),
+        (
+            (403, "no"),
+            "",
+            r"refuses the request, or the key of the environment variable OPENAI_API_KEY",
+        ),
         ((404, "no judge"), "", r"does not know config\.openai\.model=judge \(no judge\)"),
         ((404, "content filter"), "", r"config\.openai\.base_url commonly ends in /v1"),
         ((400, "a\nb" + "x" * 300), "", r"refuses the request with HTTP 400 \(a bx{100,200}\)"),
@@ -200,14 +219,23 @@ def test_a_servers_fault_is_one_line_with_a_remedy(ask, fault, kind, words):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"openai.base_url": "judge:8000/v1"}, r"config\.openai\.base_url=.*: must be a URL such as"),
+        (
+            {"openai.base_url": "judge:8000/v1"},
+            r"config\.openai\.base_url=.*: must be a URL such as",
+        ),
         ({"openai.model": ""}, r"config\.openai\.model='': must be the model's name on the server"),
         (
             {"openai.extra_body": '{"model": "other"}'},
             r"config\.openai\.extra_body=.*without model and messages",
         ),
-        ({"openai.extra_body": "[1]"}, r"config\.openai\.extra_body='\[1\]': must be a JSON object"),
-        ({"openai.key_variable": "TWO_LINES"}, r"variable TWO_LINES holds characters that no key can have"),
+        (
+            {"openai.extra_body": "[1]"},
+            r"config\.openai\.extra_body='\[1\]': must be a JSON object",
+        ),
+        (
+            {"openai.key_variable": "TWO_LINES"},
+            r"variable TWO_LINES holds characters that no key can have",
+        ),
         ({"sampling.top_k": 0}, r"config\.sampling\.top_k=0: must be at least 1, or -1"),
     ],
 )
@@ -244,7 +272,9 @@ def test_no_part_of_the_key_is_shown(ask, fault):
     for before in (*("x" * offset for offset in OFFSETS), "\n" * 9990):
         with pytest.raises(ServerError) as caught:
             ask(*FAULTS[fault](before + KEY))
-        assert not [part for part in parts if part in str(caught.value) + caught.value.cause], len(before)
+        assert not [part for part in parts if part in str(caught.value) + caught.value.cause], len(
+            before
+        )
 
 
 def test_no_key_is_kept_with_a_conversation(ask):

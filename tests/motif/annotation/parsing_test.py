@@ -14,7 +14,9 @@ from motif_jax.motif.annotation.prompts import load_prompt, prompt_path
 # The forms that models are really asked for: the verdict stands in quotation marks.
 FORM = load_prompt(prompt_path("default", ""), "defaultgoal", "analysis").answer
 REWORDED = load_prompt(prompt_path("reworded", ""), "defaultgoal", "analysis").answer
-SINGLE_FORM = load_prompt(prompt_path("default", "", SINGLE), "defaultgoal", "analysis", SINGLE).answer
+SINGLE_FORM = load_prompt(
+    prompt_path("default", "", SINGLE), "defaultgoal", "analysis", SINGLE
+).answer
 BARE = make_form('("best_description": {verdict})', ("1", "2", "None"))
 PUBLISHED = AnswerParser(FORM, first_match=True)
 PARSE = AnswerParser(FORM)
@@ -79,7 +81,8 @@ def test_bad_forms():
 )  # fmt: skip
 @pytest.mark.parametrize("head", ["", "best_description", "best_description: is "])
 def test_no_text_makes_it_hang(unit, head):
-    # Quadratic time would take minutes at this size, linear time well under a second; the bound is generous.
+    # Quadratic time would take minutes at this size, linear time well under a second; the bound is
+    # generous.
     text = head + unit * (400_000 // len(unit))
     start = time.process_time()
     PARSE(text)
@@ -105,7 +108,9 @@ ANSWERED = [
 
 def test_the_last_line_with_a_verdict_or_a_token_anywhere():
     for form, text, *labels in ANSWERED:
-        assert [AnswerParser(form, anywhere=anywhere)(text) for anywhere in (False, True)] == labels, text
+        assert [
+            AnswerParser(form, anywhere=anywhere)(text) for anywhere in (False, True)
+        ] == labels, text
 
 
 def test_a_users_form_has_words_of_json() -> None:
@@ -113,7 +118,9 @@ def test_a_users_form_has_words_of_json() -> None:
     parse = AnswerParser(make_form("grade: {verdict}", ("bad", "fair", "good"), grades))
     assert [parse(text) for text in ("grade: good", "grade: null", "null")] == [2, UNKNOWN, UNKNOWN]
 
-    swapped = Form("swapped", ("item",), ("yes", "no"), undecided=UNKNOWN, json_labels=(("true", 0),))
+    swapped = Form(
+        "swapped", ("item",), ("yes", "no"), undecided=UNKNOWN, json_labels=(("true", 0),)
+    )
     parse = AnswerParser(make_form("good: {verdict}", ("Yes", "No"), swapped))
     assert [parse(text) for text in ("good: true", "good: false", "good: no")] == [0, UNKNOWN, 1]
 
@@ -123,13 +130,17 @@ def test_a_refusal_quotes_a_last_verdict_without_tie() -> None:
     text = "I cannot choose grade: good"
     tie = AnswerParser(make_form("grade: {verdict}", ("bad", "fair", "good")))
     assert tie(text) == TIE
-    assert AnswerParser(make_form("grade: {verdict}", ("bad", "fair", "good"), grades))(text) == UNKNOWN
+    assert (
+        AnswerParser(make_form("grade: {verdict}", ("bad", "fair", "good"), grades))(text)
+        == UNKNOWN
+    )
 
 
 @pytest.mark.parametrize("count", [1, 4, 5])
 def test_a_form_has_a_column_for_each_verdict(count) -> None:
     verdicts = tuple("abcde")[:count]
     with pytest.raises(
-        UserError, match=f"the form grades has {count} verdicts: must be 2 or 3, as label 3 is unknown"
+        UserError,
+        match=f"the form grades has {count} verdicts: must be 2 or 3, as label 3 is unknown",
     ):
         Form("grades", ("item",), verdicts, undecided=UNKNOWN)

@@ -14,7 +14,13 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FORMS, NO, PAIR, SINGLE, YES
 from motif_jax.motif.annotation import prompts
 from motif_jax.motif.annotation.parsing import AnswerParser
-from motif_jax.motif.annotation.prompts import MODES, label_name, load_prompt, model_tag, prompt_path
+from motif_jax.motif.annotation.prompts import (
+    MODES,
+    label_name,
+    load_prompt,
+    model_tag,
+    prompt_path,
+)
 from tests.conftest import REPOSITORY
 
 GOALS = ("defaultgoal", "zeroknowledge", "combat", "gold", "stairs")
@@ -89,8 +95,12 @@ def test_a_question_is_understood_by_its_prompt_alone(form, version, goal, mode)
     prompt = published(form)[version, goal, mode]
     items = items_of(form)
     text = prompt.conversation(*items)[-1]["content"]
-    every = {key: other.items_of(text) for key, other in published(form).items() if key[2] != "soft"}
-    understood = {key: items_or_none for key, items_or_none in every.items() if items_or_none is not None}
+    every = {
+        key: other.items_of(text) for key, other in published(form).items() if key[2] != "soft"
+    }
+    understood = {
+        key: items_or_none for key, items_or_none in every.items() if items_or_none is not None
+    }
     assert understood == {(version, goal, "verdict" if mode == "soft" else mode): items}
     assert prompt.items_of(text + "!") is None
 
@@ -126,16 +136,32 @@ CHANGES = {
         lambda tree: tree.update(answer="1"),
         r"the answer form '1' must hold \{verdict\} exactly once",
     ),
-    "retry is a list": (PAIR, lambda tree: tree.update(retry=[1]), "the field retry must be a text"),
+    "retry is a list": (
+        PAIR,
+        lambda tree: tree.update(retry=[1]),
+        "the field retry must be a text",
+    ),
     "retry is blank": (PAIR, lambda tree: tree.update(retry=" "), "the field retry must be a text"),
-    "system is a list": (PAIR, lambda tree: tree.update(system=[]), "the field system must be a text"),
+    "system is a list": (
+        PAIR,
+        lambda tree: tree.update(system=[]),
+        "the field system must be a text",
+    ),
     "goal is a list": (
         PAIR,
         lambda tree: tree.update(goals={"gold": ["x"]}),
         r"the field goals\.gold must be a text",
     ),
-    "goals are a list": (PAIR, lambda tree: tree.update(goals=["gold"]), r"lacks the field goals\.gold"),
-    "verdicts are a text": (PAIR, lambda tree: tree.update(verdicts="1"), r"lacks the field verdicts\.first"),
+    "goals are a list": (
+        PAIR,
+        lambda tree: tree.update(goals=["gold"]),
+        r"lacks the field goals\.gold",
+    ),
+    "verdicts are a text": (
+        PAIR,
+        lambda tree: tree.update(verdicts="1"),
+        r"lacks the field verdicts\.first",
+    ),
     "example without a verdict": (
         SINGLE,
         lambda tree: tree.update(examples=[{"item": "a"}]),
@@ -205,16 +231,18 @@ def test_a_missing_file_or_version_is_refused(tmp_path):
 
 def test_a_file_of_ones_own_goes_before_the_version():
     assert str(prompt_path("older", "own")) == "own"
-    assert prompt_path("reworded", "", SINGLE) == REPOSITORY / "configs/prompts/single/reworded.yaml"
+    assert (
+        prompt_path("reworded", "", SINGLE) == REPOSITORY / "configs/prompts/single/reworded.yaml"
+    )
 
 
 def test_a_file_tells_its_goals_and_forms(tmp_path):
     path = own_file(tmp_path, lambda tree: tree.update(goals={"gold": "x", "fame": "y"}))
     assert prompts.goals_of(path) == ["fame", "gold"]
     assert [form.name for form in prompts.forms_of(path)] == ["pair"]
-    assert [form.name for form in prompts.forms_of(own_file(tmp_path, lambda tree: None, SINGLE))] == [
-        "single"
-    ]
+    assert [
+        form.name for form in prompts.forms_of(own_file(tmp_path, lambda tree: None, SINGLE))
+    ] == ["single"]
 
 
 @pytest.mark.parametrize("goals", [["gold"], None])
@@ -223,12 +251,16 @@ def test_a_file_without_goals_has_none(tmp_path, goals):
 
 
 def test_without_a_system_text_the_question_comes_first(tmp_path):
-    prompt = load_prompt(own_file(tmp_path, lambda tree: tree.update(system="")), "gold", "analysis")
+    prompt = load_prompt(
+        own_file(tmp_path, lambda tree: tree.update(system="")), "gold", "analysis"
+    )
     assert [turn["role"] for turn in prompt.conversation("a", "b")] == ["user"]
 
 
 def test_a_goal_may_have_a_dot_in_its_name(tmp_path):
-    path = own_file(tmp_path, lambda tree: tree.update(goals={"level.2": "Get down.", "level": {"2": "x"}}))
+    path = own_file(
+        tmp_path, lambda tree: tree.update(goals={"level.2": "Get down.", "level": {"2": "x"}})
+    )
     assert load_prompt(path, "level.2", "analysis").goal == "Get down."
 
 
@@ -241,7 +273,10 @@ def test_names_by_the_published_scheme():
     name = "meta-llama/Llama-2-70b-chat-hf"
     assert label_name(name, False, "defaultgoal", "default") == "llama70b_msg_defaultgoal_default"
     assert label_name(name, True, "gold", "reworded") == "llama70b_msg_minbl_gold_reworded"
-    tags = {"meta-llama/Llama-2-7b-chat-hf": "llama7b", "Qwen/Qwen2.5-7B-Instruct": "qwen2-5-7b-instruct"}
+    tags = {
+        "meta-llama/Llama-2-7b-chat-hf": "llama7b",
+        "Qwen/Qwen2.5-7B-Instruct": "qwen2-5-7b-instruct",
+    }
     tags |= {"a/Llama-2-7b-chat/": "llama7b", "Llama-2-7b": "llama-2-7b", "-": "model"}
     assert {model: model_tag(model) for model in tags} == tags
     assert "." not in label_name("a.b/c.d", False, "own.goal", "v1.2")

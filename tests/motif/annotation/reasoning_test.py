@@ -48,12 +48,16 @@ def test_a_verdict_in_open_reasoning_is_none(begin, end):
     assert PARSE(f"{begin}It may be {ONE}, since the") == UNKNOWN
 
 
-@pytest.mark.parametrize(("begin", "end"), [marks for marks in MARKS if not marks[0].startswith("analysis")])
+@pytest.mark.parametrize(
+    ("begin", "end"), [marks for marks in MARKS if not marks[0].startswith("analysis")]
+)
 def test_reopened_reasoning_is_no_answer(begin, end):
     assert PARSE(f"{begin}first{end}\n{ONE}\n{begin}or {TWO}") == UNKNOWN
 
 
-@pytest.mark.parametrize("end", ["</think>", "</thinking>", "[/THINK]", "<|END_THINKING|>", "assistantfinal"])
+@pytest.mark.parametrize(
+    "end", ["</think>", "</thinking>", "[/THINK]", "<|END_THINKING|>", "assistantfinal"]
+)
 def test_what_a_template_began_ends_at_the_mark(end):
     assert PARSE(f"It may be {ONE}\n{end}\n{TWO}") == SECOND
 
@@ -65,7 +69,10 @@ def test_blocks_may_stand_in_each_other():
 
 
 def test_another_channel_than_the_final_one_is_reasoning():
-    assert PARSE(f"<|channel|>analysis<|message|>a<|end|><|channel|>commentary<|message|>{ONE}") == UNKNOWN
+    assert (
+        PARSE(f"<|channel|>analysis<|message|>a<|end|><|channel|>commentary<|message|>{ONE}")
+        == UNKNOWN
+    )
 
 
 @pytest.mark.parametrize(

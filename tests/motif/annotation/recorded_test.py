@@ -36,7 +36,9 @@ def conversations(tmp_path):
     """The kept conversations of the lexicon about a dataset, in both orders."""
     dataset = write_dataset(tmp_path / "dataset", PAIRS)
     values = {"dataset_dir": str(dataset), "store_dir": str(tmp_path / "store"), "orders": "both"}
-    run = run_stage("annotate", tmp_path / "run", "", **values, name="lexicon", keep_conversations=True)
+    run = run_stage(
+        "annotate", tmp_path / "run", "", **values, name="lexicon", keep_conversations=True
+    )
     (path,) = (run / "conversations").glob("*.jsonl.gz")
     return path
 
@@ -49,7 +51,12 @@ def annotate_again(tmp_path, file, **values):
         "store_dir": str(tmp_path / "store"),
         "orders": "both",
     }
-    all_values = {"dataset_dir": str(tmp_path / "dataset"), "name": "again", **annotator_values, **values}
+    all_values = {
+        "dataset_dir": str(tmp_path / "dataset"),
+        "name": "again",
+        **annotator_values,
+        **values,
+    }
     return run_stage("annotate", tmp_path / "again", "", **all_values)
 
 
@@ -62,7 +69,9 @@ def test_labels_are_those_of_the_recorded_annotator(conversations, tmp_path) -> 
 
 
 def test_a_one_order_judge_replays_from_all_its_commands_files(tmp_path) -> None:
-    """Which order is asked depends on who asks, so that about half of the recorded answers are turned."""
+    """Which order is asked depends on who asks, so that about half of the recorded answers are
+    turned.
+    """
     dataset = write_dataset(tmp_path / "dataset", PAIRS)
     values = {"dataset_dir": str(dataset), "store_dir": str(tmp_path / "once"), "orders": "once"}
     values |= {"name": "lexicon", "keep_conversations": True, "num_shards": 2}
@@ -72,16 +81,26 @@ def test_a_one_order_judge_replays_from_all_its_commands_files(tmp_path) -> None
     assert len(list(folder.glob("*.jsonl.gz"))) == 2
 
     for orders in ("once", "given"):
-        annotate_again(tmp_path / orders, folder, dataset_dir=str(dataset), name=orders, orders=orders)
+        annotate_again(
+            tmp_path / orders, folder, dataset_dir=str(dataset), name=orders, orders=orders
+        )
 
-    labels = [np.load(dataset / "preference" / f"{name}.npy") for name in ("lexicon", "once", "given")]
+    labels = [
+        np.load(dataset / "preference" / f"{name}.npy") for name in ("lexicon", "once", "given")
+    ]
     np.testing.assert_array_equal(labels[0], labels[1])
     np.testing.assert_array_equal(labels[0], labels[2])
 
 
 def test_answers_before_a_member_that_a_kill_has_torn_count(tmp_path) -> None:
     def member(first: str) -> bytes:
-        answer = {"items": [first, "b"], "label": "first", "probabilities": None, "mass": None, "turns": []}
+        answer = {
+            "items": [first, "b"],
+            "label": "first",
+            "probabilities": None,
+            "mass": None,
+            "turns": [],
+        }
         return gzip.compress(json.dumps(answer).encode() + b"\n")
 
     path = tmp_path / "answers.jsonl.gz"
@@ -95,11 +114,19 @@ def test_answers_before_a_member_that_a_kill_has_torn_count(tmp_path) -> None:
 def recorded_line(label: str) -> bytes:
     """An answer about (a, b), as a log has it."""
     probabilities = [0.9, 0.1, 0.0] if label == "first" else None
-    answer = {"items": ["a", "b"], "label": label, "probabilities": probabilities, "mass": None, "turns": []}
+    answer = {
+        "items": ["a", "b"],
+        "label": label,
+        "probabilities": probabilities,
+        "mass": None,
+        "turns": [],
+    }
     return gzip.compress(json.dumps(answer).encode() + b"\n")
 
 
-@pytest.mark.parametrize("labels", [("first", "unknown"), ("unknown", "first"), ("first", "second")])
+@pytest.mark.parametrize(
+    "labels", [("first", "unknown"), ("unknown", "first"), ("first", "second")]
+)
 def test_the_first_known_answer_counts(tmp_path, labels) -> None:
     paths = [tmp_path / f"n.shard-00000-of-00001.{number:04d}.jsonl.gz" for number in range(2)]
     for path, label in zip(paths, labels, strict=True):
@@ -120,7 +147,9 @@ def test_a_folder_with_the_answers_of_two_annotations_is_refused(tmp_path) -> No
         (tmp_path / f"{name}.jsonl.gz").write_bytes(recorded_line("first"))
 
     def check(path: Path) -> None:
-        config = annotation_config({"annotator": RECORDED, "options": json.dumps({"file": str(path)})})
+        config = annotation_config(
+            {"annotator": RECORDED, "options": json.dumps({"file": str(path)})}
+        )
         RecordedAnnotator.check(config, PAIR)
 
     with pytest.raises(
@@ -135,12 +164,15 @@ def test_a_folder_with_the_answers_of_two_annotations_is_refused(tmp_path) -> No
 def test_the_page_shows_what_the_recorded_annotator_read(conversations, tmp_path) -> None:
     run = annotate_again(tmp_path, conversations)
     assert (
-        "[captions]\nYou kill the newt!\n----\nIt&#x27;s a wall.</pre>" in (run / "answers.html").read_text()
+        "[captions]\nYou kill the newt!\n----\nIt&#x27;s a wall.</pre>"
+        in (run / "answers.html").read_text()
     )
 
 
 def test_what_was_asked_is_shown_and_the_answer_is_not(tmp_path) -> None:
-    turns = [{"role": role, "content": f"from the {role}"} for role in ("system", "user", "assistant")]
+    turns = [
+        {"role": role, "content": f"from the {role}"} for role in ("system", "user", "assistant")
+    ]
     answer = {
         "items": ["a", "b"],
         "label": "first",

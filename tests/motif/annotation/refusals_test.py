@@ -37,7 +37,10 @@ def test_a_quoted_form_is_no_verdict(text):
     [
         (f"I cannot be sure, but {ONE}", FIRST),
         (f"I'm sorry, I can't decide for sure.\n{ONE}", FIRST),
-        (f"I cannot tell for certain, but here is my answer in the requested format:\n{ONE}", FIRST),
+        (
+            f"I cannot tell for certain, but here is my answer in the requested format:\n{ONE}",
+            FIRST,
+        ),
         (f"The player cannot move. {ONE}", FIRST),
         (f"I cannot determine a clear winner, so {NONE}", TIE),
         (f"I cannot choose between them: {NONE}", TIE),

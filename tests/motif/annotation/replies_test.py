@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from motif_jax.motif.annotation.replies import MalformedReplyError, checked, verdict_log_probabilities
+from motif_jax.motif.annotation.replies import (
+    MalformedReplyError,
+    checked,
+    verdict_log_probabilities,
+)
 
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Yes"}}
 DIGITS = int("9" * 4000)
@@ -20,7 +24,11 @@ DIGITS = int("9" * 4000)
         ({"prompt_tokens": 7, "completion_tokens": None, "prompt_tokens_details": None}, (7, 0, 0)),
         ({"prompt_tokens": "many", "prompt_tokens_details": [1]}, (0, 0, 0)),
         (
-            {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}},
+            {
+                "prompt_tokens": 7,
+                "completion_tokens": 2,
+                "prompt_tokens_details": {"cached_tokens": 4},
+            },
             (7, 2, 4),
         ),
         ({"prompt_tokens": 1 << 40, "completion_tokens": -1}, (0, 0, 0)),
@@ -38,7 +46,10 @@ def test_tokens_are_counts_that_can_be(usage: Any, tokens: tuple[int, int, int])
     [
         None,
         {},
-        *({"choices": choices} for choices in ([], {"0": CHOICE}, [None], [{}], [{"message": "Yes"}])),
+        *(
+            {"choices": choices}
+            for choices in ([], {"0": CHOICE}, [None], [{}], [{"message": "Yes"}])
+        ),
     ],
 )
 def test_a_reply_without_choices_is_rubbish(reply: Any) -> None:
@@ -81,7 +92,11 @@ def test_a_token_behind_a_blank_counts_with_the_blanks_probability() -> None:
         token("2", 1.0, **{"2": 0.01}),
     ]
     assert probabilities(content) == pytest.approx([0.8 * 0.5, 0.8 * 0.25, 0.2, 0])
-    two_blanks = [token(" ", 0.5, **{" ": 0.8}), token(" ", 0.5, **{"1": 0.5}), token("2", 1.0, **{"2": 1.0})]
+    two_blanks = [
+        token(" ", 0.5, **{" ": 0.8}),
+        token(" ", 0.5, **{"1": 0.5}),
+        token("2", 1.0, **{"2": 1.0}),
+    ]
     assert probabilities(two_blanks)[:2] == pytest.approx([0.5 * 0.5, 0])
 
 

@@ -1,4 +1,6 @@
-"""A server whose replies a test writes: the annotators that ask it, and the clock of their pauses."""
+"""A server whose replies a test writes: the annotators that ask it, and the clock of their
+pauses.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ GOOD = '("good_news": "Yes")'
 
 
 def config(**values: Any) -> Any:
-    return annotation_config({"annotator": "openai", "openai.model": "judge", "openai.retries": 0, **values})
+    return annotation_config(
+        {"annotator": "openai", "openai.model": "judge", "openai.retries": 0, **values}
+    )
 
 
 def reply(content: Any, tokens: int | None = None, **more: Any) -> str:
@@ -33,7 +37,8 @@ class Response(NamedTuple):
 
 
 class ScriptedServer:
-    """Says `replies`, of a status (or an error to raise), a body and headers, one after the other; its clock moves by pauses alone.
+    """Says `replies`, of a status (or an error to raise), a body and headers, one after the other;
+    its clock moves by pauses alone.
 
     Attributes:
       requests: the bodies that were sent, in order.

@@ -32,7 +32,9 @@ def test_models_are_listed(judge):
     assert (status, [model["id"] for model in reply["data"]]) == (200, ["lexicon"])
 
 
-@pytest.mark.parametrize(("method", "route"), [("GET", "/v1/other"), ("POST", "/v1/models"), ("GET", CHAT)])
+@pytest.mark.parametrize(
+    ("method", "route"), [("GET", "/v1/other"), ("POST", "/v1/models"), ("GET", CHAT)]
+)
 def test_another_route_is_not_there(judge, method, route):
     status, reply = handle(judge, method, route, b"")
     assert (status, reply["error"]["message"]) == (404, f"there is no {route} here")
@@ -105,7 +107,9 @@ def test_log_probabilities_are_those_of_all_verdicts(judge):
         "logprobs": True,
     }
     first = judge.reply(request)[1]["choices"][0]["logprobs"]["content"][0]
-    candidates = {candidate["token"]: math.exp(candidate["logprob"]) for candidate in first["top_logprobs"]}
+    candidates = {
+        candidate["token"]: math.exp(candidate["logprob"]) for candidate in first["top_logprobs"]
+    }
     assert set(candidates) == {"1", "2", "None"}
     assert sum(candidates.values()) == pytest.approx(1)
     assert first["token"] == max(candidates, key=candidates.__getitem__) == "2"
@@ -141,7 +145,12 @@ def test_a_goal_that_the_annotator_does_not_know_is_refused(judge, tmp_path):
             "sk-1",
             "it asks for the key in A_KEY",
         ),
-        ({"host": "::", "open_to_all": True}, "http://[::]:80/v1", "", "open to all: it asks for no key"),
+        (
+            {"host": "::", "open_to_all": True},
+            "http://[::]:80/v1",
+            "",
+            "open to all: it asks for no key",
+        ),
     ],
     ids=["here", "key", "open"],
 )

@@ -106,11 +106,15 @@ def test_a_question_that_is_given_twice_is_no_store_hit(tmp_path):
 
 def telemetry_of_two_answers() -> Telemetry:
     """Two of five questions are asked: one is retried, the other has no answer."""
-    telemetry = Telemetry(PAIR, Prices(prompt=2.0, cached=1.0, completion=8.0), questions=5, store_hits=3)
+    telemetry = Telemetry(
+        PAIR, Prices(prompt=2.0, cached=1.0, completion=8.0), questions=5, store_hits=3
+    )
     verdict = {"role": "assistant", "content": "1"}
     telemetry.begin()
     telemetry.answered(Answer(TIE, tokens=(100, 10, 50), turns=(verdict, verdict), retried=True))
-    telemetry.answered(Answer(UNKNOWN, tokens=(50, 5, 0), turns=(verdict,), mass=0.5, note="too long"))
+    telemetry.answered(
+        Answer(UNKNOWN, tokens=(50, 5, 0), turns=(verdict,), mass=0.5, note="too long")
+    )
     telemetry.seconds = 3.0
     return telemetry
 
@@ -161,7 +165,13 @@ def dry_run(tmp_path, capsys, preview, *, prices=None, rate=None, summary=None):
     store = AnswerStore(tmp_path)
     # The second one is asked again, as the real run asks it.
     store.keep([(listed.questions[0], Answer(FIRST)), (listed.questions[1], Answer(UNKNOWN))])
-    values = {"num_shards": 2, "store_dir": "s", "measured_rate": rate, "dry_run_pairs": 3, "attempts": 2}
+    values = {
+        "num_shards": 2,
+        "store_dir": "s",
+        "measured_rate": rate,
+        "dry_run_pairs": 3,
+        "attempts": 2,
+    }
     config = ConfigDict({**values, "name": "", "annotator": "own:Scripted"})
     if summary is not None:
         (tmp_path / "summary.json").write_text(json.dumps(summary))
@@ -206,7 +216,10 @@ def test_a_dry_run_multiplies_tokens_by_prices(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("rate", "words"),
-    [(None, "at 9.00 questions/s"), (0.5, "16 min 42 s at 0.50 questions/s (config.measured_rate)")],
+    [
+        (None, "at 9.00 questions/s"),
+        (0.5, "16 min 42 s at 0.50 questions/s (config.measured_rate)"),
+    ],
 )
 def test_a_dry_run_estimates_from_the_last_run_or_rate(tmp_path, capsys, rate, words):
     printed = dry_run(tmp_path, capsys, Preview("?", 1200), rate=rate, summary=LAST_RUN)
@@ -222,7 +235,9 @@ def test_a_run_of_another_annotator_measures_nothing(tmp_path, capsys, other):
 
 def test_a_last_run_that_asked_nothing_measures_nothing(tmp_path, capsys):
     empty_run = LAST_RUN | {"asked": 0, "completion_tokens": 0, "questions_per_second": 0}
-    assert "time         not measured yet" in dry_run(tmp_path, capsys, Preview("?", 1200), summary=empty_run)
+    assert "time         not measured yet" in dry_run(
+        tmp_path, capsys, Preview("?", 1200), summary=empty_run
+    )
 
 
 ORIGIN = {
@@ -356,7 +371,9 @@ def test_one_answer_serves_both_orders_of_a_pair():
     questions = caption_questions(PAIRS, 4, QuestionHasher({}), "once")
     labels = {("a", "b"): FIRST, ("b", "a"): SECOND, ("a", "c"): TIE, ("c", "a"): TIE}
 
-    merged = shards.labels_of_pairs(questions, [StoredAnswer(labels[q.items]) for q in questions.questions])
+    merged = shards.labels_of_pairs(
+        questions, [StoredAnswer(labels[q.items]) for q in questions.questions]
+    )
 
     assert merged.labels.tolist() == [FIRST, SECOND, TIE, TIE]
     assert merged.position_bias is None
@@ -372,7 +389,9 @@ def test_answers_to_both_orders_are_averaged():
         ("c", "a"): StoredAnswer(SECOND, (0.1, 0.8, 0.1)),
     }
 
-    merged = shards.labels_of_pairs(questions, [answers[question.items] for question in questions.questions])
+    merged = shards.labels_of_pairs(
+        questions, [answers[question.items] for question in questions.questions]
+    )
 
     expected = [[0.55, 0.35, 0.1], [0.35, 0.55, 0.1], [0, 0, 1], [0.8, 0.1, 0.1]]
     np.testing.assert_allclose(merged.probabilities, expected, atol=1e-6)

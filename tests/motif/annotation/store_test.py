@@ -110,7 +110,11 @@ def test_foreign_objects_are_no_answers(value):
     ("form", "answer", "words"),
     [
         (PAIR, Answer(0, (math.nan,) * 3), "probabilities are not finite"),
-        (PAIR, Answer(0, (0.5, 0.5)), r"0 with probabilities \(0\.5, 0\.5\) is not an answer of form pair"),
+        (
+            PAIR,
+            Answer(0, (0.5, 0.5)),
+            r"0 with probabilities \(0\.5, 0\.5\) is not an answer of form pair",
+        ),
         (SINGLE, Answer(2), "2 with probabilities None is not an answer of form single"),
     ],
 )
@@ -148,7 +152,12 @@ def test_torn_and_damaged_lines_cost_one_answer_each(tmp_path):
     assert index.get(key(2)) is None  # its end is still to come
     with open(path, "ab") as file:
         file.write(b"\n" + lines[3])
-    assert [index.get(key(n)) for n in range(4)] == [StoredAnswer(0), None, StoredAnswer(0), StoredAnswer(0)]
+    assert [index.get(key(n)) for n in range(4)] == [
+        StoredAnswer(0),
+        None,
+        StoredAnswer(0),
+        StoredAnswer(0),
+    ]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
@@ -168,7 +177,10 @@ def test_users_of_one_host_share_a_store():
 
         assert len(list(Path(folder).glob("*.jsonl"))) == 2
         answers = AnswerStore(folder).find({"0" * 32, "1" * 32})
-        assert {key[0]: answer.label for key, answer in answers.items()} == {"0": FIRST, "1": SECOND}
+        assert {key[0]: answer.label for key, answer in answers.items()} == {
+            "0": FIRST,
+            "1": SECOND,
+        }
 
 
 def test_numpys_numbers_are_stored(tmp_path):

@@ -61,7 +61,10 @@ def test_a_model_in_this_process_is_that_of_the_task(tmp_path: Path) -> None:
             "config.reddit.answer_mode='verdict': must be soft",
         ),
         ({"annotator": "openai"}, "config.reddit.model='': must be the model's name on the server"),
-        ({"annotator": "openai", "model": "m", "server": "x"}, "config.reddit.server='x': must be a URL"),
+        (
+            {"annotator": "openai", "model": "m", "server": "x"},
+            "config.reddit.server='x': must be a URL",
+        ),
         ({"annotator": "nobody"}, "config.reddit.annotator=nobody: "),
     ],
 )
@@ -91,11 +94,17 @@ def test_an_unknown_answer_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
         judge.probabilities("rude", ["x" * 50])
 
 
-def test_an_unclear_answer_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unclear_answer_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers = [Answer(UNKNOWN), Answer(YES)]
-    monkeypatch.setattr(LexiconAnnotator, "annotate", lambda self, questions: iter([(0, answers.pop(0))]))
+    monkeypatch.setattr(
+        LexiconAnnotator, "annotate", lambda self, questions: iter([(0, answers.pop(0))])
+    )
 
-    assert TextJudge("reddit", options_of(store=str(tmp_path))).probabilities("rude", ["x"]) == {"x": 1.0}
+    assert TextJudge("reddit", options_of(store=str(tmp_path))).probabilities("rude", ["x"]) == {
+        "x": 1.0
+    }
     assert not answers
 
 
@@ -103,7 +112,9 @@ def test_what_was_unclear_before_a_stop_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask(answer: Answer) -> Any:
-        monkeypatch.setattr(LexiconAnnotator, "annotate", lambda self, questions: iter([(0, answer)]))
+        monkeypatch.setattr(
+            LexiconAnnotator, "annotate", lambda self, questions: iter([(0, answer)])
+        )
         return TextJudge("reddit", options_of(store=str(tmp_path))).probabilities("rude", ["x"])
 
     monkeypatch.setattr("motif_jax.motif.annotation.text_judge.ATTEMPTS", 1)

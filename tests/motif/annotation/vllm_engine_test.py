@@ -108,7 +108,9 @@ def test_what_is_none_is_left_to_the_engine(vllm, model):
     assert parameters["max_tokens"] == 900
 
 
-QUESTIONS = [Question(f"{number:032x}", (text, "x")) for number, text in enumerate(("a", "newt", "gold"))]
+QUESTIONS = [
+    Question(f"{number:032x}", (text, "x")) for number, text in enumerate(("a", "newt", "gold"))
+]
 
 
 @pytest.fixture
@@ -119,7 +121,9 @@ def start(vllm, model):
     def start(mode="analysis", on_cpu=False, **values):
         vllm.LLM = Loaded
         vllm.current_platform = Platform(on_cpu)
-        annotator = make_annotator(replace(make_config(model, **values), answer=AnswerMode(mode=mode)))
+        annotator = make_annotator(
+            replace(make_config(model, **values), answer=AnswerMode(mode=mode))
+        )
         started.append(annotator)
         annotator.start()
         return annotator
@@ -237,7 +241,8 @@ CPU = {"max_model_len": 8, "max_num_seqs": 4}
 
 
 @pytest.mark.parametrize(
-    ("values", "mode"), [({}, "soft"), (CPU, "verdict"), ({**CPU, "max_num_batched_tokens": 32}, "verdict")]
+    ("values", "mode"),
+    [({}, "soft"), (CPU, "verdict"), ({**CPU, "max_num_batched_tokens": 32}, "verdict")],
 )
 def test_on_a_cpu_batches_of_bounded_size_may_be_seeded(start, values, mode):
     start(mode, on_cpu=True, **values)
@@ -267,11 +272,15 @@ def test_a_model_that_vllm_cannot_load_is_one_line(vllm, model):
 
     vllm.LLM = broken
     vllm.current_platform.is_cpu = lambda: False
-    with pytest.raises(UserError, match=rf"^vLLM cannot load config.vllm.model={model}: no memory$"):
+    with pytest.raises(
+        UserError, match=rf"^vLLM cannot load config.vllm.model={model}: no memory$"
+    ):
         make_annotator(make_config(model)).start()
 
 
 def test_without_vllm_its_annotator_is_refused(model, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"^config.annotator=vllm: vLLM is not installed here; .*python$"):
+    with pytest.raises(
+        UserError, match=r"^config.annotator=vllm: vLLM is not installed here; .*python$"
+    ):
         check_annotator(make_config(model))

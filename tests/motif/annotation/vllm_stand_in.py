@@ -1,4 +1,6 @@
-"""A stand-in for vLLM, with what the annotator reads of it: an engine that answers all questions alike, and counts."""
+"""A stand-in for vLLM, with what the annotator reads of it: an engine that answers all questions
+alike, and counts.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from tests.reward_fixtures import annotation_config
 def write_model(folder, tokenizer="{}"):
     """Writes a folder with the files of a model; returns its path."""
     folder.mkdir()
-    for name, text in {"config.json": "{}", "tokenizer.json": tokenizer, "weights.bin": "x"}.items():
+    for name, text in {
+        "config.json": "{}",
+        "tokenizer.json": tokenizer,
+        "weights.bin": "x",
+    }.items():
         (folder / name).write_text(text)
     return str(folder)
 
@@ -23,7 +29,9 @@ def make_config(model, **values):
 
 
 class Parameters:
-    """Keeps what it is made with as attributes, as vLLM's SamplingParams and StructuredOutputsParams do."""
+    """Keeps what it is made with as attributes, as vLLM's SamplingParams and
+    StructuredOutputsParams do.
+    """
 
     def __init__(self, **values: Any) -> None:
         vars(self).update(values)
@@ -109,7 +117,9 @@ class Tokenizer:
 
 
 class Loaded(Engine):
-    """An engine as `vllm.LLM` makes it; a question of gold is too long, and one of a boulder is refused."""
+    """An engine as `vllm.LLM` makes it; a question of gold is too long, and one of a boulder is
+    refused.
+    """
 
     def __init__(self, **options):
         super().__init__(2)

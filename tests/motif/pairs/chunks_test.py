@@ -12,8 +12,14 @@ from motif_jax.motif.pairs.writer import PairsWriter
     [(100, 1, 1.0, 100), (100, 3, 1.0, 33), (100, 1, 0.1, 10), (5, 5, 1.0, 1), (4, 5, 1.0, 0), (9, 1, 0.01, 1)],
 )  # fmt: skip
 def test_start_points(steps, length, share, count):
-    drawn = [chunks.draw_starts(steps, length, share, np.random.default_rng(seed)) for seed in range(60)]
-    assert {len(set(starts.tolist())) for starts in drawn} == {len(starts) for starts in drawn} == {count}
+    drawn = [
+        chunks.draw_starts(steps, length, share, np.random.default_rng(seed)) for seed in range(60)
+    ]
+    assert (
+        {len(set(starts.tolist())) for starts in drawn}
+        == {len(starts) for starts in drawn}
+        == {count}
+    )
     if count:  # every start is drawn
         assert {0, steps - length} <= set(np.concatenate(drawn)) <= set(range(steps - length + 1))
 
@@ -31,7 +37,13 @@ def test_chunk_files(tmp_path):
 
 def test_enough_episodes():
     counts = {0: 5, 1: 0, 2: 4, 4: 9}
-    assert [assemble.enough_episodes(counts.get, rows) for rows in (0, 5, 6, 9, 10)] == [0, 1, 3, 3, None]
+    assert [assemble.enough_episodes(counts.get, rows) for rows in (0, 5, 6, 9, 10)] == [
+        0,
+        1,
+        3,
+        3,
+        None,
+    ]
 
 
 def test_pairs_use_each_row_once_without_equal_captions_if_asked():
@@ -73,7 +85,9 @@ def test_a_damaged_chunk_is_named_with_the_remedy(tmp_path, size):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
     path.write_bytes(data[:size])
-    with pytest.raises(UserError, match=r"00000003-000002\.npz is damaged \(.*\): remove it and give"):
+    with pytest.raises(
+        UserError, match=r"00000003-000002\.npz is damaged \(.*\): remove it and give"
+    ):
         chunks.load(tmp_path, 3, 2)
 
 
@@ -82,12 +96,18 @@ def test_distinct_messages_are_drawn_alike_however_often_they_came():
     texts[[7, 500, 501]] = [[1], [2], [2]]
     weights = chunks.evenly(texts, 1)
     assert weights[[0, 7, 500, 501, 999]].tolist() == [1 / 997, 1, 0.5, 0.5, 1 / 997]
-    drawn = [chunks.draw_starts(1000, 1, 0.01, np.random.default_rng(seed), weights) for seed in range(200)]
+    drawn = [
+        chunks.draw_starts(1000, 1, 0.01, np.random.default_rng(seed), weights)
+        for seed in range(200)
+    ]
     assert all(len(np.unique(starts)) == 10 for starts in drawn)
     assert np.mean([7 in starts for starts in drawn]) > 0.9
     # Sub-sequences are known by their first message; a game shorter than one has none.
     assert len(chunks.evenly(texts, 3)) == 998
-    assert chunks.draw_starts(2, 3, 1.0, np.random.default_rng(0), chunks.evenly(texts[:2], 3)).size == 0
+    assert (
+        chunks.draw_starts(2, 3, 1.0, np.random.default_rng(0), chunks.evenly(texts[:2], 3)).size
+        == 0
+    )
 
 
 def test_usable_pairs_are_those_with_two_different_captions():

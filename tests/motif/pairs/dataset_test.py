@@ -43,9 +43,17 @@ def test_published_layout(folder):
     np.testing.assert_array_equal(dataset.data["message"], arrays()["message"])
     assert isinstance(dataset.data["message"], np.memmap)
     assert dataset.info["score"][3, 1] == 7
-    assert (len(dataset.data), "message" in dataset.data, "turns" in dataset.info) == (3, True, False)
+    assert (len(dataset.data), "message" in dataset.data, "turns" in dataset.info) == (
+        3,
+        True,
+        False,
+    )
     np.save(folder / "data" / "other.npy", arrays()["blstats"][..., 0].astype(bool))
-    assert PairsDataset.open(folder, need=("other",)).array("data/other").shape == (PAIRS, 2, LENGTH)
+    assert PairsDataset.open(folder, need=("other",)).array("data/other").shape == (
+        PAIRS,
+        2,
+        LENGTH,
+    )
     assert dataset.preference_names() == ("someone",)
     labels = np.array([0, 1, 2, 3] * 3, np.int8)
     np.testing.assert_array_equal(dataset.preference("someone"), labels, strict=True)
@@ -59,10 +67,25 @@ def test_published_layout(folder):
         ("data/rewards", (12, 2, 2), "?", "dtype bool, expected float32"),
         ("data/message", (0, 2, 2, 256), "u1", "holds no pairs"),
         ("data/message", (12, 2), "u1", r"shape \(12, 2\), expected \[pairs, 2, length, \.\.\.\]"),
-        ("data/message", (12, 3, 2, 256), "u1", r"shape \(12, 3, 2, 256\), expected \[pairs, 2, length"),
+        (
+            "data/message",
+            (12, 3, 2, 256),
+            "u1",
+            r"shape \(12, 3, 2, 256\), expected \[pairs, 2, length",
+        ),
         ("data/message", (12, 2, 2), "u1", r"shape \(12, 2, 2\), expected \[256\] for one step"),
-        ("data/blstats", (12, 2, 2, 25), "i8", r"shape \(12, 2, 2, 25\), expected \[27\] or \[26\] for one"),
-        ("data/blstats", (11, 2, 2, 27), "i8", r"shape \(11, 2, 2, 27\) does not begin with \(12, 2, 2\)"),
+        (
+            "data/blstats",
+            (12, 2, 2, 25),
+            "i8",
+            r"shape \(12, 2, 2, 25\), expected \[27\] or \[26\] for one",
+        ),
+        (
+            "data/blstats",
+            (11, 2, 2, 27),
+            "i8",
+            r"shape \(11, 2, 2, 27\) does not begin with \(12, 2, 2\)",
+        ),
         ("info/score", (12, 3), "f8", r"shape \(12, 3\), expected \(12, 2\)"),
     ],
 )
@@ -75,7 +98,11 @@ def test_arrays_of_another_shape_or_type_are_named(folder, name, shape, dtype, w
 @pytest.mark.parametrize(
     ("shape", "dtype", "words"),
     [
-        (12, "i1", "label 4 at pair 0 .12 such labels.; allowed are 0 first, 1 second, 2 tie, 3 unknown"),
+        (
+            12,
+            "i1",
+            "label 4 at pair 0 .12 such labels.; allowed are 0 first, 1 second, 2 tie, 3 unknown",
+        ),
         (12, "f4", "dtype float32, expected int8"),
         (13, "i1", r"shape \(13,\), expected \(12,\), one label for each pair"),
     ],
@@ -89,7 +116,9 @@ def test_labels_that_are_none_are_named(folder, shape, dtype, words):
 def test_an_array_that_is_cut_off_is_named(folder):
     path = folder / "data" / "message.npy"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(UserError, match=r"message\.npy is damaged, cut off or no \.npy array of numbers"):
+    with pytest.raises(
+        UserError, match=r"message\.npy is damaged, cut off or no \.npy array of numbers"
+    ):
         PairsDataset.open(folder, need=("message",))
 
 
@@ -111,7 +140,9 @@ def test_a_missing_array_or_annotation_names_those_present(folder):
         UserError, match=r"glyphs\.npy is missing: the arrays in data/ are blstats, message, rew"
     ):
         dataset.data["glyphs"]
-    with pytest.raises(UserError, match=r"info/turns\.npy is missing: the arrays in info/ are score"):
+    with pytest.raises(
+        UserError, match=r"info/turns\.npy is missing: the arrays in info/ are score"
+    ):
         PairsDataset.open(folder, need=("message", "info/turns"))
     with pytest.raises(
         UserError, match=r"nobody\.npy does not exist: this dataset has the annotations someone"
@@ -121,7 +152,9 @@ def test_a_missing_array_or_annotation_names_those_present(folder):
 
 def test_a_damaged_description_says_how_to_go_on(folder):
     (folder / "dataset.json").write_text('{"digests": []}')
-    with pytest.raises(UserError, match=r"dataset\.json is damaged .*: restore it from a copy, or remove it"):
+    with pytest.raises(
+        UserError, match=r"dataset\.json is damaged .*: restore it from a copy, or remove it"
+    ):
         PairsDataset.open(folder)
 
 
@@ -131,7 +164,11 @@ def test_a_damaged_description_says_how_to_go_on(folder):
         ("nowhere", [], "is not a pairs dataset: no such folder"),
         ("empty", ["empty/x"], "is not a pairs dataset: it has no folder data/"),
         ("outer", ["outer/inner/data/x"], "it has no folder data/; did you mean .*outer/inner\\?"),
-        ("split", ["split/dataset_part_aa"], "join the split archive first: cat .* && unzip all.zip"),
+        (
+            "split",
+            ["split/dataset_part_aa"],
+            "join the split archive first: cat .* && unzip all.zip",
+        ),
         (
             "unfinished",
             ["unfinished/.staging/x"],
@@ -168,7 +205,11 @@ def test_content_hash_follows_the_content_alone(tmp_path):
         np.testing.assert_array_equal(dataset.data[name], array)
     meta = [dataset.meta[name] for name in ("origin", "num_pairs", "content_hash")]
     assert meta == ["a test", PAIRS, first]
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["data", "dataset.json", "info"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
+        "data",
+        "dataset.json",
+        "info",
+    ]
     with pytest.raises(UserError, match="already holds a dataset"):
         write_pairs(tmp_path / "a", data)
     screens = {"tty_chars": np.zeros((PAIRS, 2, LENGTH, 24, 80), np.uint8)}
@@ -189,8 +230,15 @@ def test_the_arrays_of_a_dataset_and_their_digests(monkeypatch):
         name: (array_spec.step_bytes(), array_spec.steps[-1])
         for name, array_spec in layout.DATA_ARRAYS.items()
     }
-    screens = dict.fromkeys(("tty_chars", "tty_colors"), (1920, (24, 80))) | {"glyphs": (3318, (21, 79))}
-    assert sizes == {"message": (256, (256,)), "blstats": (108, (26,)), "rewards": (4, ()), **screens}
+    screens = dict.fromkeys(("tty_chars", "tty_colors"), (1920, (24, 80))) | {
+        "glyphs": (3318, (21, 79))
+    }
+    assert sizes == {
+        "message": (256, (256,)),
+        "blstats": (108, (26,)),
+        "rewards": (4, ()),
+        **screens,
+    }
     numbers = np.arange(6, dtype=np.int16).reshape(2, 3)
     bad = np.array([[1, 2], [3, 4], [5, np.inf], [np.nan, 8]], np.float32)
     parts = bad, bad[2:], bad[:2], bad[3:], numbers
@@ -222,15 +270,33 @@ def test_killed_writer_leaves_no_dataset(tmp_path):
 @pytest.mark.parametrize(
     ("name", "shape", "words"),
     [
-        ("data/rewards", (1, 2, LENGTH), r"data/rewards: shape \(1, 2, .* does not begin with \(12, 2, "),
-        ("data/rewards", (PAIRS, 2), r"data/rewards: shape \(12, 2\) does not begin with \(12, 2, "),
-        ("data/message", (PAIRS, 2, LENGTH, 300), r"data/message: shape .*, expected \[256\] for one step"),
-        ("data/message", (PAIRS, 3, LENGTH, 256), r"data/message: shape .*, expected \[pairs, 2, length"),
+        (
+            "data/rewards",
+            (1, 2, LENGTH),
+            r"data/rewards: shape \(1, 2, .* does not begin with \(12, 2, ",
+        ),
+        (
+            "data/rewards",
+            (PAIRS, 2),
+            r"data/rewards: shape \(12, 2\) does not begin with \(12, 2, ",
+        ),
+        (
+            "data/message",
+            (PAIRS, 2, LENGTH, 300),
+            r"data/message: shape .*, expected \[256\] for one step",
+        ),
+        (
+            "data/message",
+            (PAIRS, 3, LENGTH, 256),
+            r"data/message: shape .*, expected \[pairs, 2, length",
+        ),
         ("info/score", (PAIRS,), r"info/score: shape \(12,\), expected \(12, 2\)"),
     ],
 )
 def test_unfitting_arrays_are_refused_before_they_are_written(tmp_path, name, shape, words):
-    """An array of one pair would be repeated, and a dataset that cannot be opened would block its folder."""
+    """An array of one pair would be repeated, and a dataset that cannot be opened would block its
+    folder.
+    """
     groups = {"data": arrays(), "info": {}}
     group, _, array_name = name.partition("/")
     groups[group][array_name] = np.ones(shape, np.uint8)

@@ -28,13 +28,17 @@ def test_there_and_back_without_loss(tmp_path, monkeypatch, length):
     table = pq.read_table(tmp_path / "p.parquet")
     assert table.num_rows == 50
     message = table["data/message/second"][7].as_py()
-    assert (message if length == 1 else message[0]) == dataset.data["message"][7, 1, 0].tobytes().rstrip(
-        b"\0"
-    )
+    assert (message if length == 1 else message[0]) == dataset.data["message"][
+        7, 1, 0
+    ].tobytes().rstrip(b"\0")
     assert table["preference/test"].to_pylist() == dataset.preference("test").tolist()
     import_all(tmp_path / "p.parquet", tmp_path / "back")
     back = PairsDataset.open(tmp_path / "back")
-    assert {**back.meta, "arrays": ..., "digests": ...} == {**dataset.meta, "arrays": ..., "digests": ...}
+    assert {**back.meta, "arrays": ..., "digests": ...} == {
+        **dataset.meta,
+        "arrays": ...,
+        "digests": ...,
+    }
     assert parquet.array_names(back) == parquet.array_names(dataset)
     for name in parquet.array_names(dataset):
         np.testing.assert_array_equal(back.array(name), dataset.array(name), strict=True)
@@ -63,9 +67,13 @@ def import_all(path, folder):
 
 
 def change(path, table, how):
-    """Writes the file again with `how` done to its table, which keeps its description unless that is changed."""
+    """Writes the file again with `how` done to its table, which keeps its description unless that
+    is changed.
+    """
     changed = how(table)
-    pq.write_table(changed.replace_schema_metadata(changed.schema.metadata or table.schema.metadata), path)
+    pq.write_table(
+        changed.replace_schema_metadata(changed.schema.metadata or table.schema.metadata), path
+    )
 
 
 def described(table, **changes):
@@ -153,7 +161,9 @@ def test_a_damaged_or_foreign_file_is_refused(tmp_path, exported):
 
 def test_a_dataset_that_was_changed_is_not_exported(tmp_path, exported):
     """Nor is there a file of a writer that was stopped."""
-    writing = parquet.write(PairsDataset.open(tmp_path / "d"), tmp_path / "s.parquet", ["data/message"])
+    writing = parquet.write(
+        PairsDataset.open(tmp_path / "d"), tmp_path / "s.parquet", ["data/message"]
+    )
     next(writing)
     writing.close()
     assert not (tmp_path / "s.parquet").exists()
@@ -176,14 +186,21 @@ def test_an_import_that_was_killed_is_made_again_and_once(tmp_path, exported, mo
         with pytest.raises(SystemError):
             imports.run(config, workdir)
     assert (workdir / "data").is_dir()
-    with pytest.raises(UserError, match="import_dataset was interrupted, run the same command again"):
+    with pytest.raises(
+        UserError, match="import_dataset was interrupted, run the same command again"
+    ):
         PairsDataset.open(workdir)
     for _ in range(2):
         imports.check(config, workdir)
         imports.run(config, workdir)
     assert "holds this import" in capsys.readouterr().out
-    assert PairsDataset.open(workdir).content_hash() == PairsDataset.open(tmp_path / "d").content_hash()
-    assert {"config.json", "versions.json", "import.json"} <= {path.name for path in workdir.iterdir()}
+    assert (
+        PairsDataset.open(workdir).content_hash()
+        == PairsDataset.open(tmp_path / "d").content_hash()
+    )
+    assert {"config.json", "versions.json", "import.json"} <= {
+        path.name for path in workdir.iterdir()
+    }
     table = pq.read_table(exported)
     change(exported, table, lambda table: table.select(sorted(table.schema.names)))
     with pytest.raises(UserError, match=r"holds another import \(file: "):

@@ -53,17 +53,31 @@ def test_several_annotators(dataset):
     t = read_targets(dataset, ["a", "b"], annotator_weights=[3, 1])
     np.testing.assert_allclose(t.targets[1], [0.25, 0.75])
     assert t.labels[1] == 1
-    t = read_targets(dataset, ["a", "b"], annotator_weights=[3, 1], confidence="none", smoothing=1.0)
+    t = read_targets(
+        dataset, ["a", "b"], annotator_weights=[3, 1], confidence="none", smoothing=1.0
+    )
     np.testing.assert_allclose(t.targets, 0.5)
 
 
 @pytest.mark.parametrize(
     ("name", "soft", "words"),
     [
-        ("b", True, r"b/probabilities\.npy is missing: annotation b has labels only, and soft labels need"),
-        ("c", False, r"preference/c\.npy does not exist: this dataset has the annotations a, b, none, test"),
+        (
+            "b",
+            True,
+            r"b/probabilities\.npy is missing: annotation b has labels only, and soft labels need",
+        ),
+        (
+            "c",
+            False,
+            r"preference/c\.npy does not exist: this dataset has the annotations a, b, none, test",
+        ),
         ("none", False, "no pair has a known label in none"),
-        ("none", True, r"none/probabilities\.npy: float32, shape \(5, 3\), expected \(6, 3\) of floating"),
+        (
+            "none",
+            True,
+            r"none/probabilities\.npy: float32, shape \(5, 3\), expected \(6, 3\) of floating",
+        ),
     ],
 )
 def test_annotations_that_do_not_fit_are_refused(dataset, name, soft, words):

@@ -33,7 +33,10 @@ def test_wins_losses_and_ties_are_counted_by_step() -> None:
     assert counts.steps.tolist() == [7, 9, 5, 4, 3, 0]
     assert counts.tied.tolist() == [1, 0, 1, 0, 1, 0]
     assert counts.wanted.tolist() == [3]
-    assert outcomes.describe(counts, TEXTS) == "texts that win are on 14 % of 28 steps: 'You kill it!' 4"
+    assert (
+        outcomes.describe(counts, TEXTS)
+        == "texts that win are on 14 % of 28 steps: 'You kill it!' 4"
+    )
 
 
 # Each letter is a text, '.' is silence: who wins against whom, or '=' for a tie.
@@ -75,7 +78,9 @@ def test_without_silence_texts_stand_by_their_own_wins() -> None:
 def test_rewards_that_contradict_labels_or_tie_are_misjudged() -> None:
     ids, labels, names = labelled("k>. k>a a>. b>.")
     rewards = {".": 0.0, "k": 0.5, "a": 1.0, "b": 0.0}
-    misjudged, num_wrong = outcomes.misjudged(ids, labels, np.array([rewards[name] for name in names]))
+    misjudged, num_wrong = outcomes.misjudged(
+        ids, labels, np.array([rewards[name] for name in names])
+    )
     assert [names[index] for index in misjudged] == ["b"]
     assert dict(zip(names, num_wrong.tolist(), strict=True)) == {".": 1, "a": 1, "b": 1, "k": 1}
 
@@ -105,7 +110,9 @@ def test_the_threshold_takes_no_reward_from_texts_that_beat_silence() -> None:
     advice = advice_of(normalised.tolist(), standing.tolist(), [90, 8, 2])
     assert advice["threshold"] < 1.0
     has_text = np.array([False, True, True])
-    assert threshold.without_a_win(normalised, advice["threshold"], standing, has_text).tolist() == [1]
+    assert threshold.without_a_win(
+        normalised, advice["threshold"], standing, has_text
+    ).tolist() == [1]
 
 
 def test_where_nothing_wins_the_threshold_lies_above_everything() -> None:
@@ -114,7 +121,13 @@ def test_where_nothing_wins_the_threshold_lies_above_everything() -> None:
 
 
 STATISTICS = {"quantile_levels": [0.5], "quantiles": [0.2]}
-ADVICE = {"paid_shares": [0.4], "lump_share": 0.0, "lump_edge": None, "threshold": 0.3, "paid_share": 0.72}
+ADVICE = {
+    "paid_shares": [0.4],
+    "lump_share": 0.0,
+    "lump_edge": None,
+    "threshold": 0.3,
+    "paid_share": 0.72,
+}
 
 
 def test_a_threshold_that_pays_most_steps_yields_the_quantile() -> None:
@@ -133,7 +146,9 @@ def test_texts_that_speak_against_the_reward_are_named() -> None:
         "misjudged_texts": 1,
         "misjudged": [{"text": "You starve.", "wins": 0, "losses": 7, "wrong": 5, "reward": 0.5}],
     }
-    lines = threshold.describe({**STATISTICS, "advice": {**ADVICE, "paid_share": 0.1, **texts}}, 0.5)
+    lines = threshold.describe(
+        {**STATISTICS, "advice": {**ADVICE, "paid_share": 0.1, **texts}}, 0.5
+    )
     assert (
         "pays 1 text that does not beat the empty text in the labels: 'You wait.' (does not win, +1.43)"
         in lines
@@ -148,8 +163,11 @@ def outcomes_of(wins: list[int], losses: list[int], ties: list[int], steps: list
     return Outcomes(*map(np.array, (wins, losses, ties, steps)))
 
 
-# One message wins nine of ten, one nine of eleven, one ties in some, one is always tied, one has no comparison.
-SOME = outcomes_of([9, 9, 20, 1, 5, 0], [1, 2, 0, 0, 0, 0], [0, 0, 3, 0, 5, 0], [5, 900, 7, 7, 18975, 106])
+# One message wins nine of ten, one nine of eleven, one ties in some, one is always tied, one has no
+# comparison.
+SOME = outcomes_of(
+    [9, 9, 20, 1, 5, 0], [1, 2, 0, 0, 0, 0], [0, 0, 3, 0, 5, 0], [5, 900, 7, 7, 18975, 106]
+)
 
 
 def test_a_wanted_text_wins_nine_of_ten_and_seldom_ties() -> None:
@@ -159,7 +177,8 @@ def test_a_wanted_text_wins_nine_of_ten_and_seldom_ties() -> None:
 def test_wanted_texts_are_listed_with_their_steps() -> None:
     lines = outcomes.describe(SOME, TEXTS, 2).splitlines()
     assert (
-        lines[0] == "texts that win are on 0.095 % of 20,000 steps: 'A kéy.' 7, 'You kill it!' 7 and 1 more"
+        lines[0]
+        == "texts that win are on 0.095 % of 20,000 steps: 'A kéy.' 7, 'You kill it!' 7 and 1 more"
     )
 
 
@@ -214,7 +233,8 @@ def test_without_ties_and_empty_text_nothing_is_advised() -> None:
     assert without["advice"]["threshold"] is None
     assert threshold.facts(without) == []
     assert (
-        threshold.describe(without, 0.6) == "reward.quantile=0.6 pays 31 % of the training dataset's steps\n"
+        threshold.describe(without, 0.6)
+        == "reward.quantile=0.6 pays 31 % of the training dataset's steps\n"
     )
 
 
@@ -231,11 +251,21 @@ BELOW = outcomes.BELOW
 @pytest.mark.parametrize(
     ("rewards", "standing", "advised"),
     [
-        pytest.param([0.0, 1.0, 3.0], [0, BELOW, ABOVE], 1.05, id="a margin above the worthless text"),
-        pytest.param([0.0, 1.0, 1.04], [0, BELOW, ABOVE], 1.02, id="half way to a worthy text nearby"),
-        pytest.param([0.0, 1.0, 0.5], [0, BELOW, ABOVE], 0.05, id="below a worthy text all the same"),
-        pytest.param([0.0, 1.0, 3.0], [0, 0, ABOVE], 0.05, id="texts that were not compared do not count"),
-        pytest.param([0.0, 1.0, 2.0], [0, BELOW, BELOW], 2.05, id="without a worthy text above all others"),
+        pytest.param(
+            [0.0, 1.0, 3.0], [0, BELOW, ABOVE], 1.05, id="a margin above the worthless text"
+        ),
+        pytest.param(
+            [0.0, 1.0, 1.04], [0, BELOW, ABOVE], 1.02, id="half way to a worthy text nearby"
+        ),
+        pytest.param(
+            [0.0, 1.0, 0.5], [0, BELOW, ABOVE], 0.05, id="below a worthy text all the same"
+        ),
+        pytest.param(
+            [0.0, 1.0, 3.0], [0, 0, ABOVE], 0.05, id="texts that were not compared do not count"
+        ),
+        pytest.param(
+            [0.0, 1.0, 2.0], [0, BELOW, BELOW], 2.05, id="without a worthy text above all others"
+        ),
     ],
 )
 def test_the_advised_threshold_exceeds_texts_that_lose_to_silence(
@@ -265,7 +295,9 @@ def test_texts_paid_without_a_win_are_ordered_by_reward() -> None:
     assert indices.tolist() == [3, 4]
 
 
-@pytest.mark.parametrize(("quantile", "warns"), [(0.6, True), (0.75, False), (0.8, False), (0.95, True)])
+@pytest.mark.parametrize(
+    ("quantile", "warns"), [(0.6, True), (0.75, False), (0.8, False), (0.95, True)]
+)
 def test_a_quantile_within_the_ties_is_a_warning(quantile: float, warns: bool) -> None:
     text = threshold.describe(statistics(TIED, EMPTY), quantile)
     assert "reward.threshold=auto (0.25, above the ties and the empty text) pays 1.2 %" in text
@@ -276,7 +308,9 @@ def test_a_quantile_within_the_ties_is_a_warning(quantile: float, warns: bool) -
 def test_a_page_shows_the_advised_threshold() -> None:
     label, value, note = threshold.facts(statistics(TIED, EMPTY))[0]
     assert (label, value) == ("advised threshold", "0.25")
-    assert note == "pays 1.2 % of the steps; 99 % of the steps show texts that the judge called ties"
+    assert (
+        note == "pays 1.2 % of the steps; 99 % of the steps show texts that the judge called ties"
+    )
 
 
 def test_without_advice_or_quantile_nothing_is_described() -> None:

@@ -24,7 +24,12 @@ from motif_jax.rl.reward_keys import Scoring
 from tests.reward_fixtures import load_config
 
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
-WORDS = {"kill": (1.0, 0.0, 0.0), "newt": (0.0, 2.0, 0.0), "gold!": (0.0, 0.0, 3.0), "Kill": (0.0, -1.0, 0.0)}
+WORDS = {
+    "kill": (1.0, 0.0, 0.0),
+    "newt": (0.0, 2.0, 0.0),
+    "gold!": (0.0, 0.0, 3.0),
+    "Kill": (0.0, -1.0, 0.0),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +61,10 @@ def converted(folder):
 
 
 def write_vectors(path, words=WORDS, header=None):
-    lines = [header or f"{len(words)} 3", *(f"{word} {' '.join(map(str, v))}" for word, v in words.items())]
+    lines = [
+        header or f"{len(words)} 3",
+        *(f"{word} {' '.join(map(str, v))}" for word, v in words.items()),
+    ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)
 
@@ -66,7 +74,13 @@ def test_a_table_pays_what_it_holds(tmp_path):
     path.write_text(json.dumps({"You kill the newt!": 1, "": -0.5, "Café.": 2.25}))
     config = section("table", table=str(path))
     rewards.check(config)
-    texts = b"You kill the newt!", b"", "Café.".encode(), b"You kill the newt", b"You kill\0 the newt!"
+    texts = (
+        b"You kill the newt!",
+        b"",
+        "Café.".encode(),
+        b"You kill the newt",
+        b"You kill\0 the newt!",
+    )
     reward, values = paid(config, *texts)
     np.testing.assert_array_equal(values, np.float32([1, -0.5, 2.25, 0, 1]))
     assert "3 texts" in reward.description
@@ -90,7 +104,9 @@ def test_the_labels_of_another_run_are_a_table(tmp_path):
     labels = Label(("You kill it!",), YES), Label(("",), NO)
     config = write(tmp_path / "single", *labels)
     rewards.check(config)
-    np.testing.assert_array_equal(paid(config, b"You kill it!", b"", b"new")[1], np.float32([1, 0, 0]))
+    np.testing.assert_array_equal(
+        paid(config, b"You kill it!", b"", b"new")[1], np.float32([1, 0, 0])
+    )
     with pytest.raises(UserError, match="its labels compare pairs"):
         rewards.check(write(tmp_path / "pairs", Label(("a", "b"), FIRST)))
 
@@ -98,7 +114,13 @@ def test_the_labels_of_another_run_are_a_table(tmp_path):
 def test_vectors_are_read_once_and_looked_up_exactly_first(tmp_path, monkeypatch):
     path = write_vectors(tmp_path / "v.vec")
     vectors = FileVectors(path)
-    entry_of_word = {b"kill": "kill", b"Kill": "Kill", b"KILL": "kill", b"newt!": "newt", b"gold!": "gold!"}
+    entry_of_word = {
+        b"kill": "kill",
+        b"Kill": "Kill",
+        b"KILL": "kill",
+        b"newt!": "newt",
+        b"gold!": "gold!",
+    }
     for word, name in entry_of_word.items():
         np.testing.assert_array_equal(vectors.of(word), np.float32(WORDS[name]))
     assert vectors.of(b"gold") is vectors.of(b"?") is None
@@ -131,14 +153,20 @@ VECTOR_REFUSALS = [
     ("1 3", {"": (1.0, 1.0, 1.0)}, "line 2 of 2 is not a word and 3 finite numbers"),
 ]
 BAG_REFUSALS = [
-    ({"goal": "fame"}, "goal=fame: must be one of defaultgoal, zeroknowledge, combat, gold, stairs"),
+    (
+        {"goal": "fame"},
+        "goal=fame: must be one of defaultgoal, zeroknowledge, combat, gold, stairs",
+    ),
     (
         {"goal": "zeroknowledge"},
         "goal='zeroknowledge': must be a goal with a sentence, or a sentence of its own",
     ),
     ({"goal": ""}, "goal='': must be a goal of the prompts, or a sentence"),
     ({"goal": None}, "goal=None: must be a goal of the prompts, or a sentence"),
-    ({"similarity": math.nan}, "similarity=nan: must be a finite number; cosines lie between -1 and 1"),
+    (
+        {"similarity": math.nan},
+        "similarity=nan: must be a finite number; cosines lie between -1 and 1",
+    ),
 ]
 
 
@@ -154,7 +182,9 @@ def test_a_table_that_cannot_be_paid_is_refused(tmp_path, content, message):
 @pytest.mark.parametrize("table", [None, "", ".", "nowhere"])
 def test_a_missing_table_is_refused_with_the_remedy(table):
     remedy = "must be a JSON file of texts .*labels.jsonl: give it with --config.reward.table=FILE"
-    with pytest.raises(UserError, match=rf"^config\.reward\.table={re.escape(str(table))}: {remedy}"):
+    with pytest.raises(
+        UserError, match=rf"^config\.reward\.table={re.escape(str(table))}: {remedy}"
+    ):
         rewards.check(section("table", table=table))
 
 
@@ -249,7 +279,11 @@ def test_no_reward_needs_no_text():
             {},
             "kind=fame: must be one of motif, bag_of_words, any_text, none, retrieval, table, .*or module:Class",
         ),
-        ("json:loads", {}, "kind=json:loads: must be a subclass of motif_jax.rl.intrinsic.RewardKind"),
+        (
+            "json:loads",
+            {},
+            "kind=json:loads: must be a subclass of motif_jax.rl.intrinsic.RewardKind",
+        ),
         (
             "none",
             {"intrinsic_coefficient": 0.5},
@@ -283,7 +317,9 @@ def test_hashed_vectors_know_what_looks_alike():
         return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
     # Of <ab>: its runs of three letters, and the whole.
-    places = {int(index): float(vectors.of(b"ab")[index]) for index in np.flatnonzero(vectors.of(b"ab"))}
+    places = {
+        int(index): float(vectors.of(b"ab")[index]) for index in np.flatnonzero(vectors.of(b"ab"))
+    }
     assert (places, vectors.of(b"ab").shape) == ({288: 1, 308: -1, 904: 1}, (1024,))
     assert cosine(b"kill", b"Kill!") == pytest.approx(1)
     assert cosine(b"killing", b"kill") > 0.3
@@ -296,7 +332,9 @@ def test_hashed_vectors_know_what_looks_alike():
 
 def test_an_agents_episodes_are_rated_by_its_training_reward(tmp_path):
     (tmp_path / "table.json").write_text('{"You kill the newt!": 2}')
-    agents_reward = ratings.RatingReward(AgentReward(kind="table", table=str(tmp_path / "table.json")))
+    agents_reward = ratings.RatingReward(
+        AgentReward(kind="table", table=str(tmp_path / "table.json"))
+    )
     assert rewards.kind_of(agents_reward.section).rates(agents_reward.section)
     chosen = ratings.choose_reward(Scoring(), agents_reward, "the agent")
     assert chosen == agents_reward

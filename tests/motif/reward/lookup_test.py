@@ -39,7 +39,9 @@ def lookup_beside_a_learner(trained: Path) -> MotifReward:
     return rewards.load_intrinsic(AgentReward(dir=str(trained)), SPEC, device=jax.devices()[1])
 
 
-def test_the_lookup_keeps_its_parameters_on_its_device(lookup_beside_a_learner: MotifReward) -> None:
+def test_the_lookup_keeps_its_parameters_on_its_device(
+    lookup_beside_a_learner: MotifReward,
+) -> None:
     leaves = jax.tree.leaves(lookup_beside_a_learner.table.params)
 
     assert {device for leaf in leaves for device in leaf.devices()} == {jax.devices()[1]}
@@ -82,8 +84,11 @@ def drawn_messages() -> np.ndarray:
     return np.where(np.arange(256) < lengths, letters, 0).astype(np.uint8)
 
 
-# A quantile is some message's own reward: one that rounds otherwise beside others would be paid in one batch, and not in another.
-def test_a_messages_reward_does_not_depend_on_its_batch(trained: Path, drawn_messages: np.ndarray) -> None:
+# A quantile is some message's own reward: one that rounds otherwise beside others would be paid in
+# one batch, and not in another.
+def test_a_messages_reward_does_not_depend_on_its_batch(
+    trained: Path, drawn_messages: np.ndarray
+) -> None:
     reward = rewards.load(trained)
     texts = [row.tobytes() for row in drawn_messages]
     order = np.random.default_rng(1).permutation(len(texts))
@@ -108,7 +113,9 @@ def test_a_training_pays_what_the_loaded_reward_pays(
 
     values = [in_training.lookup(part).values for part in np.split(drawn_messages, [5])]
 
-    np.testing.assert_array_equal(np.concatenate(values), rewards.load(trained).intrinsic(texts, level))
+    np.testing.assert_array_equal(
+        np.concatenate(values), rewards.load(trained).intrinsic(texts, level)
+    )
 
 
 def test_all_chunks_are_launched_before_the_first_is_read() -> None:
@@ -121,7 +128,9 @@ def test_all_chunks_are_launched_before_the_first_is_read() -> None:
 
     def program_of(length: int | None) -> Any:
         weights = np.arange(1, 257) * (3 if length is None else 1)
-        return lambda params, padded: Part([padded @ weights + length_of[length], params * padded.sum(1)])
+        return lambda params, padded: Part(
+            [padded @ weights + length_of[length], params * padded.sum(1)]
+        )
 
     class Part(list[Any]):
         def __init__(self, values: list[Any]) -> None:
@@ -145,7 +154,9 @@ def test_all_chunks_are_launched_before_the_first_is_read() -> None:
 
 def test_a_message_of_more_than_256_bytes_is_refused() -> None:
     assert module.pad_messages(np.zeros((1, 256), np.uint8)).shape == (1, 256)
-    with pytest.raises(UserError, match=r"^a message of 257 bytes: reward models read at most 256$"):
+    with pytest.raises(
+        UserError, match=r"^a message of 257 bytes: reward models read at most 256$"
+    ):
         module.pad_messages(np.zeros((1, 257), np.uint8))
 
 
@@ -197,7 +208,11 @@ def test_auto_is_the_advised_threshold() -> None:
 @pytest.mark.parametrize(
     ("statistics", "quantile", "message"),
     [
-        (QUANTILES, 0.52, r"^config\.reward\.quantile=0.52: must be one of 0.05, .*, 0.95, or None"),
+        (
+            QUANTILES,
+            0.52,
+            r"^config\.reward\.quantile=0.52: must be one of 0.05, .*, 0.95, or None",
+        ),
         (
             QUANTILES,
             "auto",
@@ -232,7 +247,9 @@ def test_an_ensemble_pays_its_mean_and_disagrees_by_its_deviation() -> None:
     np.testing.assert_allclose(model.combine_members(MEMBERS), [0.2, 0.575, 1.0], rtol=1e-6)
 
 
-def learned_model(kind: str, value: str = "label", taken: int = 3, **changes: bool) -> OnlineRewardModel:
+def learned_model(
+    kind: str, value: str = "label", taken: int = 3, **changes: bool
+) -> OnlineRewardModel:
     config = {
         "reward": {
             "kind": kind,
@@ -260,7 +277,9 @@ def test_retrieved_rewards_are_labels_without_threshold(value: str) -> None:
     model = learned_model("retrieval", value)
     texts = np.array([[97, 0], [98, 0], [99, 0]], np.uint8)
 
-    np.testing.assert_array_equal(model.of_messages({}, texts), [1 if value == "label" else 0.75, 0, 0])
+    np.testing.assert_array_equal(
+        model.of_messages({}, texts), [1 if value == "label" else 0.75, 0, 0]
+    )
     np.testing.assert_array_equal(model.normalisation(True, 0.5)(MEMBERS), MEMBERS)
     np.testing.assert_allclose(model.combine_members(MEMBERS), MEMBERS.mean(axis=0))
     assert model.header() == {"taken": 3, "labels": {"a": [1, 0.75], "b": [0, None]}}
@@ -298,7 +317,9 @@ def test_ranked_rewards_have_the_moments_and_threshold_of_their_run(
 
 @pytest.mark.parametrize("kind", ["classification", "ranking"])
 def test_an_untrained_network_pays_nothing_unless_compat_wants_it(kind: str) -> None:
-    np.testing.assert_array_equal(learned_model(kind, taken=0).combine_members(MEMBERS), np.zeros(3))
+    np.testing.assert_array_equal(
+        learned_model(kind, taken=0).combine_members(MEMBERS), np.zeros(3)
+    )
     paid = learned_model(kind, taken=0, untrained=True).combine_members(MEMBERS)
     np.testing.assert_allclose(paid, CAUTIOUS, rtol=1e-6)
 
@@ -318,15 +339,21 @@ def test_a_normalisation_of_no_finite_numbers_is_refused(numbers: tuple[float, .
         ((1.0, 4.0, 0.5, False), [0, 1.5, 2, 3]),
     ],
 )
-def test_what_is_not_above_the_threshold_is_zero(numbers: tuple[Any, ...], expected: list[float]) -> None:
-    np.testing.assert_array_equal(Normalisation(*numbers)(np.float32([0.5, 1.5, 2.0, 3.0])), expected)
+def test_what_is_not_above_the_threshold_is_zero(
+    numbers: tuple[Any, ...], expected: list[float]
+) -> None:
+    np.testing.assert_array_equal(
+        Normalisation(*numbers)(np.float32([0.5, 1.5, 2.0, 3.0])), expected
+    )
 
 
 def test_a_reward_that_reads_more_than_messages_is_refused() -> None:
     network = RewardNetwork(RewardArchitecture(status=True))
     model = RewardModel(Path("run"), 7, network, {}, 1, MOMENTS | QUANTILES, {}, [])
 
-    with pytest.raises(UserError, match=r"^run: this reward reads message, blstats, not the message alone"):
+    with pytest.raises(
+        UserError, match=r"^run: this reward reads message, blstats, not the message alone"
+    ):
         model.require_message_only()
     assert PLAIN.architecture.message_only
 

@@ -1,4 +1,6 @@
-"""The preference loss and its training step against the published numbers, and over devices and members."""
+"""The preference loss and its training step against the published numbers, and over devices and
+members.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +47,20 @@ def step_case(golden):
     config.b2 = float(g["adam_b2"])
     optimizer = schedules.make_optimizer(config, total_steps=1)
     network, params = recipe_reward(golden("weight_shapes.json")["reward"])
-    return g, network, optimizer, EnsembleState(params, optimizer.init(params)), jnp.asarray(table), batch
+    return (
+        g,
+        network,
+        optimizer,
+        EnsembleState(params, optimizer.init(params)),
+        jnp.asarray(table),
+        batch,
+    )
 
 
 def without_noise(tree):
-    """The tensors by name, without the head's bias: no loss depends on it, and what the golden file has is rounding."""
+    """The tensors by name, without the head's bias: no loss depends on it, and what the golden file
+    has is rounding.
+    """
     named = layout.to_torch(tree)
     assert not np.any(named.pop(HEAD_BIAS))
     return named
@@ -59,7 +70,9 @@ def without_noise(tree):
 def test_train_step_equals_golden(step_case):
     g, network, optimizer, state, messages, batch = step_case
     length = used_length(np.asarray(messages))
-    rewards_of = jax.jit(lambda params: preference.step_rewards(network, params, messages, batch, length))
+    rewards_of = jax.jit(
+        lambda params: preference.step_rewards(network, params, messages, batch, length)
+    )
     rewards = rewards_of(state.params)[..., 0]
     np.testing.assert_allclose(rewards, g["rewards"], rtol=1e-5, atol=1e-5)
     loss = preference.make_loss(network, 1, length, None)
@@ -72,7 +85,8 @@ def test_train_step_equals_golden(step_case):
     step = jax.jit(preference.make_train_step(network, optimizer, max_length=length))
     new, _ = step(state, messages, batch)
     change = jax.tree.map(lambda a, b: np.asarray(a) - b, new.params, state.params)
-    # A fifth of fc2/bias has gradients of the size of Adam's epsilon and less. Measured there: 2.3e-4, 0 and 3.3e-3.
+    # A fifth of fc2/bias has gradients of the size of Adam's epsilon and less. Measured there:
+    # 2.3e-4, 0 and 3.3e-3.
     but = {"fc2/bias": UPDATE.times(10)}
     assert_golden(without_noise(change), g, "update", UPDATE, but, noise=[HEAD_BIAS])
     assert not np.asarray(new.params["message"]["embedding"]["embedding"])[0].any()
@@ -88,11 +102,17 @@ def member_of(state: EnsembleState, number: int) -> EnsembleState:
 def test_members_of_an_ensemble_train_as_if_alone(step_case):
     *_, messages, batch = step_case
     network = RewardNetwork(RewardArchitecture(message="lt_cnn_small", hidden_dim=32))
-    # Not Adam, whose steps are +-lr even where the gradient is nothing but rounding. Each member's norm is clipped alone.
+    # Not Adam, whose steps are +-lr even where the gradient is nothing but rounding. Each member's
+    # norm is clipped alone.
     optimizer = optax.chain(optax.clip_by_global_norm(CLIP), optax.sgd(1.0))
-    batch = batch._replace(weights=np.concatenate([batch.weights, np.linspace(0, 2, 48)[None]]).astype("f"))
+    batch = batch._replace(
+        weights=np.concatenate([batch.weights, np.linspace(0, 2, 48)[None]]).astype("f")
+    )
 
-    steps = {members: jax.jit(preference.make_train_step(network, optimizer, members)) for members in (1, 2)}
+    steps = {
+        members: jax.jit(preference.make_train_step(network, optimizer, members))
+        for members in (1, 2)
+    }
 
     def train(state, batch, members=1):
         losses = []
@@ -101,7 +121,9 @@ def test_members_of_an_ensemble_train_as_if_alone(step_case):
             losses.append(float(metrics["loss"]))
         return state, losses
 
-    both = jax.jit(lambda key: ensembles.init_state(network, optimizer, key, members=2))(jax.random.key(3))
+    both = jax.jit(lambda key: ensembles.init_state(network, optimizer, key, members=2))(
+        jax.random.key(3)
+    )
     trained, losses = train(both, batch, members=2)
     assert losses[2] < losses[0]
     for member in range(2):
@@ -117,7 +139,9 @@ def test_ties_soft_targets_and_equal_rewards():
     rewards = jnp.array([[1.0, 3.0], [2.0, 2.0], [0.0, -1.0]])
     targets = jnp.array([[0.0, 1.0], [0.5, 0.5], [0.25, 0.75]])
     log = np.log(np.exp(rewards) / np.exp(rewards).sum(1, keepdims=True))
-    np.testing.assert_allclose(preference.cross_entropy(rewards, targets), -(targets * log).sum(1), rtol=1e-6)
+    np.testing.assert_allclose(
+        preference.cross_entropy(rewards, targets), -(targets * log).sum(1), rtol=1e-6
+    )
     is_correct = np.array(preference.correct(rewards, jnp.array([1, 2, 1])))
     assert is_correct.tolist() == [[True, False, False], [True, False, True]]
     assert preference.correct(jnp.zeros((2, 2)), jnp.array([0, 1]))[0].tolist() == [True, False]

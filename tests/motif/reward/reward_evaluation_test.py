@@ -81,7 +81,9 @@ def test_quantiles_are_of_the_normalised_distinct_rewards() -> None:
     statistics = evaluation.reward_statistics(drawn(2, 7), data_of(), True, False, 2)
 
     # Two of the seven messages are of the validation part alone.
-    normalised = (drawn(2, 7)[:, :5].mean(axis=0) - statistics["mean"]) / np.sqrt(statistics["variance"])
+    normalised = (drawn(2, 7)[:, :5].mean(axis=0) - statistics["mean"]) / np.sqrt(
+        statistics["variance"]
+    )
     assert min(normalised) - 1e-6 <= statistics["quantiles"][0] <= statistics["quantiles"][-1]
     assert statistics["quantiles"][-1] <= max(normalised) + 1e-6
     assert statistics["quantiles"] == sorted(statistics["quantiles"])
@@ -91,7 +93,9 @@ def test_disagreement_is_the_deviation_of_the_members_normalised_rewards() -> No
     values = drawn(2, 10, 2, 2)
     data = data_of()
     members = values[:, data.train].reshape(2, -1).astype(np.float64)
-    normalised = (members - members.mean(axis=1, keepdims=True)) / members.std(axis=1, keepdims=True)
+    normalised = (members - members.mean(axis=1, keepdims=True)) / members.std(
+        axis=1, keepdims=True
+    )
 
     statistics = evaluation.reward_statistics(values, data, False, False, 2)
 
@@ -122,7 +126,9 @@ def test_metrics_of_pairs_are_weighted_and_leave_out_ties() -> None:
 
     metrics = evaluation.evaluate_pairs(rewards, data, 2)
 
-    assert metrics["validation/loss"] == pytest.approx((losses * weights).sum() / weights.sum(), rel=1e-5)
+    assert metrics["validation/loss"] == pytest.approx(
+        (losses * weights).sum() / weights.sum(), rel=1e-5
+    )
     # Of the pairs with a weight; the last of the five has none.
     counted = weights > 0
     is_correct = rewards[part].argmax(axis=1) == labels
@@ -140,7 +146,9 @@ def test_metrics_of_no_pairs_are_nan() -> None:
     assert np.isnan(metrics["validation/score_accuracy"])
 
 
-def plan_of(devices: int = 1, members: int = 1, bootstrap: bool = False, seed: int = 3) -> BatchPlan:
+def plan_of(
+    devices: int = 1, members: int = 1, bootstrap: bool = False, seed: int = 3
+) -> BatchPlan:
     """Two epochs of five pairs in batches of two."""
     config = RewardConfig(
         batch_size=2,
@@ -227,4 +235,6 @@ def test_calibration_of_a_known_case():
 def test_cross_entropy_is_stable():
     rewards = np.array([[1000.0, 0.0], [0.0, 1000.0], [1.0, 1.0]], np.float32)
     targets = np.array([[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]])
-    np.testing.assert_allclose(evaluation.cross_entropy(rewards, targets), [0, 1000, np.log(2)], rtol=1e-6)
+    np.testing.assert_allclose(
+        evaluation.cross_entropy(rewards, targets), [0, 1000, np.log(2)], rtol=1e-6
+    )

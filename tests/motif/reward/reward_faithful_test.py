@@ -1,4 +1,6 @@
-"""`train_reward.py:faithful` at a small size against the published loop, written out plainly: files and parameters."""
+"""`train_reward.py:faithful` at a small size against the published loop, written out plainly: files
+and parameters.
+"""
 
 import csv
 import functools
@@ -25,7 +27,9 @@ ADAM = optax.adam(1e-5, b1=0.9, b2=0.999, eps=1e-8)
 
 
 def published_evaluation(folder, reward, params):
-    """Means over the batches of (loss, accuracy by the score, accuracy), mean and variance of the rewards, quantiles."""
+    """Means over the batches of (loss, accuracy by the score, accuracy), mean and variance of the
+    rewards, quantiles.
+    """
     labels = np.load(folder / "preference" / "test.npy")
     known = np.flatnonzero(labels != 3)
     train, validation = (known[part] for part in torch_split(known.size, SEED, 0.8))
@@ -48,7 +52,9 @@ def published_evaluation(folder, reward, params):
     for pairs in in_batches(train):
         moments.update(every[pairs].reshape(-1))
     values = rewards_of(np.unique(messages[train].reshape(-1, 256), axis=0))
-    quantiles = np.quantile((values - moments.mean) / np.sqrt(moments.variance), np.arange(0.05, 0.96, 0.05))
+    quantiles = np.quantile(
+        (values - moments.mean) / np.sqrt(moments.variance), np.arange(0.05, 0.96, 0.05)
+    )
     return np.nanmean(rows, axis=0), (moments.mean, moments.variance), quantiles
 
 
@@ -66,18 +72,23 @@ def right(rewards, labels):
 def test_a_faithful_run_equals_the_published_files_and_parameters(tmp_path):
     make_dataset(tmp_path / "dataset", pairs=250, messages=60)
     changes = {"batch_size": BATCH, "epochs": EPOCHS, "num_devices": 1, "annotator": "test"}
-    values = load_config("train_reward", "faithful", {**changes, "dataset_dir": str(tmp_path / "dataset")})
+    values = load_config(
+        "train_reward", "faithful", {**changes, "dataset_dir": str(tmp_path / "dataset")}
+    )
     config = read_section(RewardConfig, values)
     assert (config.seed, config.train_fraction) == (SEED, 0.8)
     data = reward_data.load(config)
     task = reward_task.RewardTask(config, data, DataParallel(jax.local_devices()[:1]))
-    evaluate = functools.partial(published_evaluation, tmp_path / "dataset", jax.jit(task.network.reward))
+    evaluate = functools.partial(
+        published_evaluation, tmp_path / "dataset", jax.jit(task.network.reward)
+    )
     start = task.init_state().params
     trained_rows = []
     evaluated = [evaluate(start)]
     for epoch, (learned, losses, rewards) in zip(range(EPOCHS), plain_loop(task, ADAM)):
         batches = [
-            (some[pairs >= 0], pairs[pairs >= 0]) for some, pairs in zip(rewards, task.plan.order(epoch))
+            (some[pairs >= 0], pairs[pairs >= 0])
+            for some, pairs in zip(rewards, task.plan.order(epoch))
         ]
         accuracies = [right(some, data.targets.labels[pairs]) for some, pairs in batches]
         trained_rows.append((epoch + 1, np.mean(losses), np.nanmean(accuracies)))
@@ -88,7 +99,11 @@ def test_a_faithful_run_equals_the_published_files_and_parameters(tmp_path):
     workdir = train(tmp_path / "run", values)
     for name, columns, rows in (
         ("train_metrics", ["epoch", "total_train_loss", "total_train_acc"], trained_rows),
-        ("val_metrics", ["iter", "total_val_loss", "score_validation_accs", "validation_accs"], validated),
+        (
+            "val_metrics",
+            ["iter", "total_val_loss", "score_validation_accs", "validation_accs"],
+            validated,
+        ),
     ):
         header, *csv_rows = csv.reader((workdir / f"{name}.csv").read_text().splitlines())
         assert header == columns
@@ -97,8 +112,8 @@ def test_a_faithful_run_equals_the_published_files_and_parameters(tmp_path):
     header, *csv_rows = csv.reader(lines)
     assert header == [f"{level:.2f}" for level in np.arange(0.05, 0.96, 0.05)]
     assert all(len(cell.partition(".")[2]) == 2 for row in csv_rows for cell in row)
-    # Two decimals: what lies at the edge of two may be rounded either way. Once trained, the parameters are a little apart
-    # (below), which moved a quantile by 0.001.
+    # Two decimals: what lies at the edge of two may be rounded either way. Once trained, the
+    # parameters are a little apart (below), which moved a quantile by 0.001.
     quantiles = np.array(csv_rows, float)
     np.testing.assert_allclose(quantiles[0], wanted[0], atol=0.0051)
     np.testing.assert_allclose(quantiles, wanted, atol=0.01)
@@ -107,14 +122,18 @@ def test_a_faithful_run_equals_the_published_files_and_parameters(tmp_path):
     before = read_run(workdir, 0).statistics
     assert [before["mean"], before["variance"]] == pytest.approx(of_rewards[0].tolist(), rel=1e-5)
     assert trained.statistics["variance"] == pytest.approx(of_rewards[-1, 1], rel=5e-3)
-    # A constant added to all rewards changes no loss: where they lie is rounding, of which Adam makes whole steps. So the
-    # mean, and with it all that was written, is compared with that of the very parameters that the run ended with.
+    # A constant added to all rewards changes no loss: where they lie is rounding, of which Adam
+    # makes whole steps. So the mean, and with it all that was written, is compared with that of the
+    # very parameters that the run ended with.
     _, (mean, variance), quantiles_of_run = evaluate(trained.params)
     assert trained.statistics["mean"] == pytest.approx(mean, abs=1e-3 * np.sqrt(variance))
     assert trained.statistics["variance"] == pytest.approx(variance, rel=1e-4)
     np.testing.assert_allclose(quantiles[-1], quantiles_of_run, atol=0.0051)
     for tree in (trained.params, learned, start):
         tree["reward_head"].pop("bias")
-    apart, moved = (optax.tree.norm(optax.tree.sub(learned, tree)) for tree in (trained.params, start))
-    # How far rounding alone takes them apart depends on the processor: 0.001 with AVX2, 0.005 with SSE4.2.
+    apart, moved = (
+        optax.tree.norm(optax.tree.sub(learned, tree)) for tree in (trained.params, start)
+    )
+    # How far rounding alone takes them apart depends on the processor: 0.001 with AVX2, 0.005 with
+    # SSE4.2.
     assert apart < 2e-2 * moved

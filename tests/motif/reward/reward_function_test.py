@@ -1,4 +1,6 @@
-"""A reward as a function: what it reads, which texts it computes, and which of them training knew."""
+"""A reward as a function: what it reads, which texts it computes, and which of them training
+knew.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def test_a_reward_knows_the_texts_of_its_training(trained) -> None:
     # A part of the dataset is left for validation.
     assert is_known.mean() > 0.5
     assert not reward.known("No game has ever said this.")
-    np.testing.assert_array_equal(reward.known(messages[:4].reshape(2, 2, 256)), is_known[:4].reshape(2, 2))
+    np.testing.assert_array_equal(
+        reward.known(messages[:4].reshape(2, 2, 256)), is_known[:4].reshape(2, 2)
+    )
 
 
 def test_lost_or_damaged_training_texts_are_named_with_a_remedy(trained, tmp_path) -> None:
@@ -41,7 +45,12 @@ def test_lost_or_damaged_training_texts_are_named_with_a_remedy(trained, tmp_pat
 
 
 CONFIG = {
-    "reward": {"kind": "ranking", "normalise": True, "threshold": 0.75, "training": {"deviations": 0.0}},
+    "reward": {
+        "kind": "ranking",
+        "normalise": True,
+        "threshold": 0.75,
+        "training": {"deviations": 0.0},
+    },
     "compat": {},
 }
 
@@ -145,7 +154,9 @@ NO_MESSAGE = "a message is bytes, str or an array of integers from 0 to 255"
     ],
     ids=range(18),
 )
-def test_a_value_that_is_no_message_is_refused(reward: RewardFunction, value: Any, words: str) -> None:
+def test_a_value_that_is_no_message_is_refused(
+    reward: RewardFunction, value: Any, words: str
+) -> None:
     for call in (as_rows, reward.raw, reward, reward.intrinsic):
         with pytest.raises(UserError, match=words) as caught:
             call(value)
@@ -169,7 +180,9 @@ def test_a_reward_is_a_folder_or_an_exported_file(tmp_path: Path, name: str) -> 
     (tmp_path / "a.safetensors").touch()
     for path in ("", "a.safetensors"):
         reward_function.check_place(str(tmp_path / path), "reward.dir")
-    with pytest.raises(UserError, match=rf"config\.reward\.dir='.*{name}': must be an existing folder"):
+    with pytest.raises(
+        UserError, match=rf"config\.reward\.dir='.*{name}': must be an existing folder"
+    ):
         reward_function.check_place(str(tmp_path / name), "reward.dir")
 
 
@@ -179,5 +192,7 @@ def test_a_reward_without_its_trainings_texts_knows_none(reward: RewardFunction)
 
 
 def test_a_single_model_has_no_disagreement(reward: RewardFunction) -> None:
-    with pytest.raises(UserError, match=r"nothing can disagree: train with --config\.ensemble\.members=5"):
+    with pytest.raises(
+        UserError, match=r"nothing can disagree: train with --config\.ensemble\.members=5"
+    ):
         reward.disagreement("a")

@@ -62,7 +62,9 @@ def test_accuracies_are_summed_over_batches_with_counted_pairs(task: RewardTask)
 
 
 def row(epoch: int) -> dict[str, Any]:
-    quantiles = {f"reward/quantile_{round(100 * level):02d}": level * 3.14159 for level in QUANTILE_LEVELS}
+    quantiles = {
+        f"reward/quantile_{round(100 * level):02d}": level * 3.14159 for level in QUANTILE_LEVELS
+    }
     return {
         "epoch": epoch,
         "train/loss": 1.0,

@@ -28,7 +28,9 @@ def folder(tmp_path_factory):
     make_dataset(folder / "long", pairs=70, length=LENGTH, glyphs=True)
     make_dataset(folder / "plain", pairs=400, messages=50)
     labels = np.load(folder / "plain" / "preference" / "test.npy")
-    write_labels(folder / "plain", "test", labels, np.random.default_rng(0).dirichlet((1, 1, 1), 400))
+    write_labels(
+        folder / "plain", "test", labels, np.random.default_rng(0).dirichlet((1, 1, 1), 400)
+    )
     return folder
 
 
@@ -81,20 +83,26 @@ def plain_loop(task, optimizer=None):
             inputs = {name: jnp.asarray(data.dataset.data[name][filled]) for name in fields}
             targets = data.targets.targets[filled]
             weights = np.where(pairs >= 0, data.targets.weights[filled], 0)
-            params, opt_state, loss_and_rewards = update(params, opt_state, inputs, targets, weights)
+            params, opt_state, loss_and_rewards = update(
+                params, opt_state, inputs, targets, weights
+            )
             rows.append(jax.device_get(loss_and_rewards))
         yield params, *zip(*rows, strict=True)
 
 
 def assert_same_change(start, params, expected):
-    """The parameters differ from those expected by at most a thousandth of what the training changed."""
+    """The parameters differ from those expected by at most a thousandth of what the training
+    changed.
+    """
     start, params, expected = jax.device_get((start, params, expected))
     difference = optax.tree.norm(optax.tree.sub(params, expected))
     change = optax.tree.norm(optax.tree.sub(params, start))
     assert difference <= 1e-3 * change
 
 
-EVERYTHING = {f"network.{name}": True for name in ("status", "crop", "glyphs")} | {"network.embedding_dim": 8}
+EVERYTHING = {f"network.{name}": True for name in ("status", "crop", "glyphs")} | {
+    "network.embedding_dim": 8
+}
 TUNED = {
     "labels.ties": "drop",
     "labels.smoothing": 0.1,
@@ -109,7 +117,8 @@ SOFT = {"labels.soft": True, "labels.confidence": "probability"}
     ("name", "overrides"), [extra("long", EVERYTHING), ("plain", TUNED), extra("plain", SOFT)]
 )
 def test_training_equals_the_plain_loop(folder, name, overrides):
-    # Momentum instead of Adam's second moment: Adam turns rounding of tiny gradients into whole steps.
+    # Momentum instead of Adam's second moment: Adam turns rounding of tiny gradients into whole
+    # steps.
     task = make_task(folder / name, **{"optimizer.eps": 1e-2, **overrides})
     start = task.init_state().params
     state, numbers = train_epoch(task)
@@ -122,7 +131,9 @@ def test_training_equals_the_plain_loop(folder, name, overrides):
 @pytest.mark.extra
 def test_four_devices_train_as_one(folder):
     overrides = {"ensemble.members": 2, "ensemble.bootstrap": True, "network.status": True}
-    one, many = (make_task(folder / "plain", n, **{"optimizer.eps": 1e-2}, **overrides) for n in (1, 4))
+    one, many = (
+        make_task(folder / "plain", n, **{"optimizer.eps": 1e-2}, **overrides) for n in (1, 4)
+    )
     start = one.init_state().params
 
     state_of_one, metrics_of_one = train_epoch(one)
@@ -184,7 +195,9 @@ def test_a_training_begun_on_two_devices_ends_on_one(folder, tmp_path):
 def newest_params(folder, task):
     """The parameters of the newest evaluation in a run folder."""
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
-        return checkpoints.restore(None, {"params": jax.device_get(task.init_state().params)})["params"]
+        return checkpoints.restore(None, {"params": jax.device_get(task.init_state().params)})[
+            "params"
+        ]
 
 
 def test_a_small_dataset_gets_the_steps_that_its_texts_need(folder):

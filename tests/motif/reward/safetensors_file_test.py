@@ -41,8 +41,13 @@ def fresh(seed):
 def make_reward(folder, seed=0, mean=0.5):
     statistics = statistics_of(mean, 2.0, np.linspace(-1, 1, 19).tolist())
     config = {"stage": "train_reward", "compat": {"glyph_crop_centre": False}}
-    curve = [{"epoch": 0, "validation/loss": math.nan, "calibration": []}, {"epoch": 1, "train/loss": 0.5}]
-    return RewardModel(folder, 3, RewardNetwork(ARCHITECTURE), fresh(seed), 1, statistics, config, curve)
+    curve = [
+        {"epoch": 0, "validation/loss": math.nan, "calibration": []},
+        {"epoch": 1, "train/loss": 0.5},
+    ]
+    return RewardModel(
+        folder, 3, RewardNetwork(ARCHITECTURE), fresh(seed), 1, statistics, config, curve
+    )
 
 
 @pytest.fixture
@@ -65,7 +70,9 @@ def test_a_file_says_what_training_knew(tmp_path):
     reward = rewards.load(tmp_path / "reward.safetensors")
     assert reward.known(["", "Hi!!", "Hi!"]).tolist() == [True, True, False]
     write_run_folder(read_safetensors(tmp_path / "reward.safetensors"), tmp_path / "imported")
-    assert training_texts.is_known(training_texts.read_training_texts(tmp_path / "imported"), texts).all()
+    assert training_texts.is_known(
+        training_texts.read_training_texts(tmp_path / "imported"), texts
+    ).all()
 
 
 def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
@@ -127,12 +134,16 @@ def test_a_header_that_is_no_object_is_one_error(file, kind, text, message):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(UserError, match=f"^{tmp_path}/none is not a safetensors file of numpy's types"):
+    with pytest.raises(
+        UserError, match=f"^{tmp_path}/none is not a safetensors file of numpy's types"
+    ):
         read_safetensors(tmp_path / "none")
 
 
 def test_nan_of_a_curve_survives_as_null_in_the_file(file):
-    assert "NaN" not in file.read_bytes().decode("latin-1"), "NaN is no JSON: other languages refuse it"
+    assert "NaN" not in file.read_bytes().decode("latin-1"), (
+        "NaN is no JSON: other languages refuse it"
+    )
     assert header_of(file)["curve"][0] == {"epoch": 0, "validation/loss": None, "calibration": []}
     np.testing.assert_equal(read_safetensors(file).curve, make_reward(file.parent).curve)
 
@@ -159,7 +170,9 @@ def test_a_file_has_the_one_evaluation_that_it_names(file):
 
 
 def test_a_single_model_cannot_disagree(file):
-    with pytest.raises(UserError, match=r"is a single model, .*: train with --config.ensemble.members=5"):
+    with pytest.raises(
+        UserError, match=r"is a single model, .*: train with --config.ensemble.members=5"
+    ):
         rewards.load(file).disagreement("x")
 
 
@@ -202,7 +215,9 @@ def test_a_finished_import_is_a_run_folder_made_once(tmp_path, file, monkeypatch
         run_config(importing(file), workdir)
     assert "holds this import of" in capsys.readouterr().out
     assert not list(workdir.rglob("*tmp*"))
-    assert {"config.json", "versions.json", "import.json"} <= {path.name for path in workdir.iterdir()}
+    assert {"config.json", "versions.json", "import.json"} <= {
+        path.name for path in workdir.iterdir()
+    }
     imported = read_run(workdir)
     expected = make_reward(tmp_path, seed=1)
     assert (imported.step, imported.config["stage"]) == (3, "train_reward")
@@ -219,5 +234,7 @@ def test_a_file_has_the_history_of_one_evaluation():
     reward = reward_function.open_reward(file)
     met = reward_ratings.messages_met({"You pick up a yellow key.": 3, "": 9})
     values, numbers = reward_ratings.history(reward, met, 5, 100)
-    np.testing.assert_array_equal(values, reward_ratings.rate_dataset(reward, met, 100).normalised[None])
+    np.testing.assert_array_equal(
+        values, reward_ratings.rate_dataset(reward, met, 100).normalised[None]
+    )
     assert numbers == [reward.step]

@@ -24,10 +24,14 @@ def test_running_moments_equal_golden(golden):
     g = golden("reward_norm.npz")
     moments = RunningMoments()
     start = 0
-    for size, expected in zip(g["rms_batch_sizes"], g["rms_mean_var_count_after_each"], strict=True):
+    for size, expected in zip(
+        g["rms_batch_sizes"], g["rms_mean_var_count_after_each"], strict=True
+    ):
         moments.update(g["rms_input"][start : start + size])
         start += size
-        np.testing.assert_allclose((moments.mean, moments.variance, moments.count), expected, rtol=1e-5)
+        np.testing.assert_allclose(
+            (moments.mean, moments.variance, moments.count), expected, rtol=1e-5
+        )
     tiny = RunningMoments()
     tiny.update(g["rms_tiny_input"])
     np.testing.assert_allclose(
@@ -71,7 +75,9 @@ def test_intrinsic_rewards_equal_golden(golden):
         "final_C_llm_no_norm": Normalisation(mean, variance, float(g["final_thr"]), False),
     }
     for name, normalisation in cases.items():
-        np.testing.assert_allclose(normalisation(g["final_raw"]), g[name], rtol=1e-5, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            normalisation(g["final_raw"]), g[name], rtol=1e-5, atol=1e-6, err_msg=name
+        )
 
 
 @pytest.mark.parametrize("numbers", [(np.nan, 1.0), (0.0, np.nan), (0.0, -1.0), (0.0, 1.0, np.inf)])

@@ -103,7 +103,9 @@ def test_threads_return_to_all_cores_at_the_end(system: System) -> None:
 
 
 @pytest.mark.parametrize("actor_cores", [(), (1, 2, 3)])
-def test_threads_stay_on_all_cores_where_few_are_left(actor_cores: tuple[int, ...], system: System) -> None:
+def test_threads_stay_on_all_cores_where_few_are_left(
+    actor_cores: tuple[int, ...], system: System
+) -> None:
     thread_cores = ThreadCores(actor_cores)
 
     assert thread_cores.ids == ()

@@ -1,4 +1,6 @@
-"""Actors and batcher never wait for each other with the fewest slots that a config may have, and would with one fewer."""
+"""Actors and batcher never wait for each other with the fewest slots that a config may have, and
+would with one fewer.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ all_sizes = pytest.mark.parametrize(
 
 
 def config_of(workers: int, per_group: int, columns: int) -> AgentConfig:
-    """A training whose batches have so many columns, each a rollout of 8 steps of one environment."""
+    """A training whose batches have so many columns, each a rollout of 8 steps of one
+    environment.
+    """
     return recall_training(
         batch_size=8 * columns,
         actors__workers=workers,
@@ -35,7 +39,9 @@ def config_of(workers: int, per_group: int, columns: int) -> AgentConfig:
 
 
 def is_stuck(per_group: int, workers: int, slots: int, columns: int, order: random.Random) -> bool:
-    """Whether groups, in any order, and the batcher all wait before 50 batches; a slot is free when all its columns are in batches."""
+    """Whether groups, in any order, and the batcher all wait before 50 batches; a slot is free when
+    all its columns are in batches.
+    """
     free_slots = [slots] * workers * GROUPS_PER_WORKER
     # Columns that are in no batch yet. The last one of a slot holds its group, and the others None.
     columns_ready = deque[int | None]()
@@ -76,14 +82,18 @@ def test_one_slot_fewer_does_not_suffice(workers: int, per_group: int) -> None:
         # With a common divisor some remainders of a slot never come up.
         if slots > 2 and math.gcd(columns, per_group) == 1:
             compared += 1
-            assert any(is_stuck(per_group, workers, slots - 1, columns, order) for _ in range(20)), columns
+            assert any(
+                is_stuck(per_group, workers, slots - 1, columns, order) for _ in range(20)
+            ), columns
 
     # Where two slots hold every batch, none is fewer.
     has_larger_batches = workers * per_group * GROUPS_PER_WORKER * 2 < 59
     assert compared or not has_larger_batches
 
 
-def limit_open_files(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> list[tuple[int, int]]:
+def limit_open_files(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int
+) -> list[tuple[int, int]]:
     """Gives this process limits of open files; returns a list of those that it sets itself."""
     new_limits: list[tuple[int, int]] = []
     monkeypatch.setattr(pool.resource, "getrlimit", lambda _: (soft, hard))
@@ -92,7 +102,9 @@ def limit_open_files(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> l
 
 
 def files_for(count: int) -> int:
-    """The limit that `count` more files need: those that are open, the `count`, and 256 for everything else."""
+    """The limit that `count` more files need: those that are open, the `count`, and 256 for
+    everything else.
+    """
     return len(os.listdir("/proc/self/fd")) + count + 256
 
 
@@ -110,7 +122,9 @@ def test_the_limit_of_open_files_rises_as_needed(
 
 
 @pytest.mark.parametrize("is_unlimited", [False, True])
-def test_a_sufficient_limit_of_open_files_stays(is_unlimited: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sufficient_limit_of_open_files_stays(
+    is_unlimited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limit = pool.resource.RLIM_INFINITY if is_unlimited else files_for(100)
     new_limits = limit_open_files(monkeypatch, limit, limit)
 
@@ -119,9 +133,13 @@ def test_a_sufficient_limit_of_open_files_stays(is_unlimited: bool, monkeypatch:
     assert new_limits == []
 
 
-def test_more_open_files_than_the_system_allows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_open_files_than_the_system_allows_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     hard = files_for(100) - 1
     limit_open_files(monkeypatch, 1, hard)
 
-    with pytest.raises(UserError, match=f"need 100 more open files, and the limit is {hard} in all"):
+    with pytest.raises(
+        UserError, match=f"need 100 more open files, and the limit is {hard} in all"
+    ):
         pool.allow_open_files(100)

@@ -92,7 +92,9 @@ def test_a_killed_process_is_replaced_and_its_unfinished_slot_dropped() -> None:
 
 
 def assert_renewed(pool: ActorPool, before: set[int], server: int) -> None:
-    """Plays until all actors, of the ids `before`, have successors that another server has forked."""
+    """Plays until all actors, of the ids `before`, have successors that another server has
+    forked.
+    """
     play(pool, lambda: pool.restarts >= len(before) and not before & set(pool.pids()))
     wait_until(lambda: not still_there(before | {server}), "the end of the old ones", 90)
     next_episode = pool.next_episode()
@@ -207,7 +209,9 @@ def fragile(trouble: str, file: Path, **changes: Any) -> ActorsConfig:
     return config(workers=1, env="tests.rl.actors.lives_test:Fragile", options=options, **changes)
 
 
-def test_a_worker_that_hangs_before_it_is_up_is_dead(tmp_path: Path, capfd: Any, pool_time: PoolTime) -> None:
+def test_a_worker_that_hangs_before_it_is_up_is_dead(
+    tmp_path: Path, capfd: Any, pool_time: PoolTime
+) -> None:
     patient = {"timeout_seconds": 1e6, "start_timeout_seconds": 240.0}
     with ActorPool(fragile("stuck", tmp_path / "made", **patient)) as pool:
         pool.start()
@@ -222,7 +226,9 @@ def test_a_worker_that_hangs_before_it_is_up_is_dead(tmp_path: Path, capfd: Any,
 
 
 @pytest.mark.slow
-def test_a_silent_worker_is_taken_for_dead(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_silent_worker_is_taken_for_dead(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     hang = tmp_path / "hang"
     with playing(fragile("hangs", hang, groups_per_worker=1, timeout_seconds=2.0)) as pool:
         hang.touch()
@@ -244,7 +250,9 @@ def test_a_broken_actor_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start_method", ["fork", "exec"])
-def test_an_actors_full_disk_ends_the_run_at_once(tmp_path: Path, start_method: str, capfd: Any) -> None:
+def test_an_actors_full_disk_ends_the_run_at_once(
+    tmp_path: Path, start_method: str, capfd: Any
+) -> None:
     full = tmp_path / "full"
     with playing(fragile("full disk", full, start_method=start_method)) as pool:
         full.touch()
@@ -274,7 +282,9 @@ def test_no_room_for_an_actors_folder_ends_the_run(monkeypatch: Any, capfd: Any)
 
 
 def serve_with_a_refusal(orders: ActorOrders) -> None:
-    tempdirs.process_folder = Mock(side_effect=UserError("config.environment.action_mask: allows nothing"))
+    tempdirs.process_folder = Mock(
+        side_effect=UserError("config.environment.action_mask: allows nothing")
+    )
     actor.serve(orders)
 
 
@@ -296,7 +306,12 @@ def test_a_users_mistake_in_an_actor_is_a_user_error(monkeypatch: Any) -> None:
             OSError("AF_UNIX path too long"),
             r"start_method=fork: no server of .* too long",
         ),
-        (tempdirs, "process_folder", UserError("lies on a file system without locks"), "without locks"),
+        (
+            tempdirs,
+            "process_folder",
+            UserError("lies on a file system without locks"),
+            "without locks",
+        ),
     ],
     ids=["no server", "no locks"],
 )
@@ -304,12 +319,17 @@ def test_temporary_folders_that_processes_cannot_use_are_refused(
     module: Any, name: str, error: Exception, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, name, Mock(side_effect=error))
-    with ActorPool(config(workers=1, start_method="fork")) as pool, pytest.raises(UserError, match=message):
+    with (
+        ActorPool(config(workers=1, start_method="fork")) as pool,
+        pytest.raises(UserError, match=message),
+    ):
         pool.start()
 
 
 def test_files_of_engines_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other processes remove those of a killed process; a dismissed process removes those of its engine itself."""
+    """Other processes remove those of a killed process; a dismissed process removes those of its
+    engine itself.
+    """
     with tempdirs.own_folders():
         util.get_temp_dir()  # that of this process lies elsewhere
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -20,11 +20,19 @@ from motif_jax.core import tempdirs
 from motif_jax.rl.actors.actor import RECORD
 from motif_jax.rl.actors.pool import ActorPool
 from motif_jax.rl.actors.rollouts import ActorsConfig, Rollouts
-from tests.processes import REPOSITORY, descendants, still_there, unread, unused_shared_memory, wait_until
+from tests.processes import (
+    REPOSITORY,
+    descendants,
+    still_there,
+    unread,
+    unused_shared_memory,
+    wait_until,
+)
 from tests.rl.actors.pool_test import act, config, drive
 from tests.rl.actors.pool_time import PoolTime
 
-# Plays for ever; a line with the process ids of the actors for every line of input, the first when an episode has ended.
+# Plays for ever; a line with the process ids of the actors for every line of input, the first when
+# an episode has ended.
 PARENT = """
 import json, select, signal, sys
 from motif_jax.rl.actors.pool import ActorPool
@@ -52,7 +60,9 @@ def playing(orders: ActorsConfig, **environment: str) -> Iterator[subprocess.Pop
     command = [sys.executable, "-c", PARENT, json.dumps(dataclasses.asdict(orders))]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     variables = os.environ | environment
-    parent = subprocess.Popen(command, **pipes, cwd=REPOSITORY, env=variables, start_new_session=True)
+    parent = subprocess.Popen(
+        command, **pipes, cwd=REPOSITORY, env=variables, start_new_session=True
+    )
     try:
         yield parent
     finally:
@@ -94,7 +104,9 @@ def test_signals_to_the_group_of_processes_are_the_parents_alone() -> None:
             os.killpg(parent.pid, number)
         time.sleep(0.5)  # a death is seen after a tenth of that
         assert asked(parent) == before == {"pids": before["pids"], "restarts": 0}
-        assert [pid for pid in children if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE] == []
+        assert [
+            pid for pid in children if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        ] == []
 
 
 @pytest.fixture
@@ -113,7 +125,9 @@ def test_nothing_is_left_when_the_parent_is_killed(short: Path, name: str) -> No
     with playing(orders, TMPDIR=str(temporary)) as parent:
         assert len(asked(parent)["pids"]) == 4
         children = descendants(parent.pid)
-        assert len(list(temporary.glob("*/*/*"))) > 0, "the engine keeps files: they are to be removed"
+        assert len(list(temporary.glob("*/*/*"))) > 0, (
+            "the engine keeps files: they are to be removed"
+        )
         parent.kill()
         parent.wait()
         wait_until(lambda: not still_there(children), "the workers' end, and their server's")
@@ -125,7 +139,9 @@ def test_nothing_is_left_when_the_parent_is_killed(short: Path, name: str) -> No
 @pytest.mark.parametrize("warmup", [{"warmup_steps": 10**7}, {"warmup_seconds": 1e4}])
 def test_warming_up_ends_with_the_parent(warmup: dict[str, float]) -> None:
     with playing(config(workers=1, groups_per_worker=1, **warmup)) as parent:
-        wait_until(lambda: len(descendants(parent.pid)) == 3, "the server, its tracker, and the actor")
+        wait_until(
+            lambda: len(descendants(parent.pid)) == 3, "the server, its tracker, and the actor"
+        )
         time.sleep(2.0)
         children = descendants(parent.pid)
         parent.kill()
@@ -134,7 +150,9 @@ def test_warming_up_ends_with_the_parent(warmup: dict[str, float]) -> None:
         assert time.monotonic() - killed < 20, "below the kernel's 29 s"
 
 
-def test_the_next_run_removes_what_a_kill_leaves(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_run_removes_what_a_kill_leaves(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with playing(config(), TMPDIR=str(short)) as parent:
         asked(parent)
         children = descendants(parent.pid)

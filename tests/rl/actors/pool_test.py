@@ -1,4 +1,6 @@
-"""Groups of environments that fill slots, in processes and in this thread: rows, flags, episodes, resuming."""
+"""Groups of environments that fill slots, in processes and in this thread: rows, flags, episodes,
+resuming.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,24 @@ ROLLOUT = 5
 
 
 def config(**changes: object) -> ActorsConfig:
-    values = {"env": "Recall-v0", "options": {"delay": 2}, "seed": 3, "workers": 2, "envs_per_group": 3}
+    values = {
+        "env": "Recall-v0",
+        "options": {"delay": 2},
+        "seed": 3,
+        "workers": 2,
+        "envs_per_group": 3,
+    }
     return ActorsConfig(**{**values, "rollout": ROLLOUT, **changes})
 
 
 def act(actors: Rollouts, ready: list[Ready]) -> None:
     """Plays action 1; at a slot's begin it marks the rows that are to be written."""
-    values = {"action": 1, "behaviour_log_prob": -0.5, "behaviour_value": 0.25, "parameter_version": 7}
+    values = {
+        "action": 1,
+        "behaviour_log_prob": -0.5,
+        "behaviour_value": 0.25,
+        "parameter_version": 7,
+    }
     for entry in ready:
         if entry.row == 0:
             for array in actors.slots.arrays.values():
@@ -98,8 +111,13 @@ WRAPPED = {
     [("fork", {}), pytest.param("exec", {}, marks=pytest.mark.slow), pytest.param("fork", GYM, marks=pytest.mark.slow),
      pytest.param("exec", WRAPPED, marks=pytest.mark.slow)],
 )  # fmt: skip
-def test_processes_and_the_serial_mode_write_the_same_rows(start_method: str, game: dict[str, Any]) -> None:
-    with ActorPool(config(start_method=start_method, **game)) as pool, InlineActors(config(**game)) as inline:
+def test_processes_and_the_serial_mode_write_the_same_rows(
+    start_method: str, game: dict[str, Any]
+) -> None:
+    with (
+        ActorPool(config(start_method=start_method, **game)) as pool,
+        InlineActors(config(**game)) as inline,
+    ):
         pool.start()
         inline.start()
         slots_of_pool = collect(pool, 4)
@@ -109,7 +127,9 @@ def test_processes_and_the_serial_mode_write_the_same_rows(start_method: str, ga
             for name in slot:
                 has_final_row = name in pool.slots.observation or name in CARRIED_FIELDS
                 rows = slice(0, None if has_final_row else ROLLOUT)
-                np.testing.assert_array_equal(slot[name][rows], other[name][rows], err_msg=f"{group} {name}")
+                np.testing.assert_array_equal(
+                    slot[name][rows], other[name][rows], err_msg=f"{group} {name}"
+                )
 
 
 @pytest.mark.parametrize("kind", [ActorPool, InlineActors])
@@ -219,7 +239,11 @@ def test_episodes_that_random_steps_began_are_not_reported() -> None:
 
 def test_random_steps_are_possible_actions() -> None:
     """The corridor raises ValueError at an action that its state does not have."""
-    corridor = {"env": "tests.toys:Corridor", "options": {"max_episode_steps": 4}, "warmup_steps": 25}
+    corridor = {
+        "env": "tests.toys:Corridor",
+        "options": {"max_episode_steps": 4},
+        "warmup_steps": 25,
+    }
     with InlineActors(config(workers=1, **corridor)) as actors:
         actors.start()
         assert len(actors.ready(0)) == 2
@@ -229,18 +253,24 @@ def test_a_slot_belongs_to_its_group_and_environments() -> None:
     with InlineActors(config(first_env=6, slots_per_group=4)) as actors:
         slots = range(actors.slots.layout.num_slots)
         assert [actors.group_of(slot) for slot in slots] == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4
-        assert [actors.first_env_of(slot) for slot in slots] == [6] * 4 + [9] * 4 + [12] * 4 + [15] * 4
+        assert [actors.first_env_of(slot) for slot in slots] == [6] * 4 + [9] * 4 + [12] * 4 + [
+            15
+        ] * 4
 
 
 def play_steps(actors: InlineActors, steps: int) -> list[Any]:
-    """What actors report while each environment plays actions of its own; full slots come back every fifth step."""
+    """What actors report while each environment plays actions of its own; full slots come back
+    every fifth step.
+    """
     reports: list[Any] = []
     full: list[int] = []
     actors.on_finished = full.append
     for step in range(steps):
         ready = actors.ready(0)
         for entry in ready:
-            actors.slots.action[entry.slot, entry.row] = [1 + (step + column) % 2 for column in range(3)]
+            actors.slots.action[entry.slot, entry.row] = [
+                1 + (step + column) % 2 for column in range(3)
+            ]
         actors.act(ready)
         reports += [ready, sorted(actors.restarted_groups), full.copy(), actors.episodes()]
         if step % 5 == 4:
@@ -261,7 +291,10 @@ def play_steps(actors: InlineActors, steps: int) -> list[Any]:
 )
 def test_restored_actors_continue_as_undisturbed_ones(changes: dict[str, Any]) -> None:
     settings = config(workers=1, remembered=12, slots_per_group=4, **changes)
-    with InlineActors(settings, next_episode=[5, 0, 2]) as actors, InlineActors(settings) as restored:
+    with (
+        InlineActors(settings, next_episode=[5, 0, 2]) as actors,
+        InlineActors(settings) as restored,
+    ):
         actors.start()
         play_steps(actors, 15)
         restored.restore(json.loads(json.dumps(actors.state())), actors.slots.dump())
@@ -290,12 +323,16 @@ def test_fields_with_names_of_a_trajectory_are_refused() -> None:
     with pytest.raises(
         UserError, match=r"has fields named action, reward, as parts of a trajectory are: give them"
     ):
-        SlotLayout.of(EnvironmentSpec({"reward": field, "action": field, "view": field}, 2), 1, 2, 3, 1)
+        SlotLayout.of(
+            EnvironmentSpec({"reward": field, "action": field, "view": field}, 2), 1, 2, 3, 1
+        )
 
 
 def test_a_run_in_processes_is_not_continued_in_one() -> None:
     with (
         InlineActors(config(workers=1)) as actors,
-        pytest.raises(UserError, match=r"config\.serial=True: must be False as when the run started"),
+        pytest.raises(
+            UserError, match=r"config\.serial=True: must be False as when the run started"
+        ),
     ):
         actors.restore({"free": []}, np.zeros(0))

@@ -20,13 +20,16 @@ from motif_jax.rl.actors.rollouts import Ready, Rollouts
 from motif_jax.rl.actors.slots import Slots
 from tests.rl.actors.pool_test import config
 
-# An episode of 52 steps, in which the number of times that nothing was said is the number of blank steps.
+# An episode of 52 steps, in which the number of times that nothing was said is the number of blank
+# steps.
 EPISODE = {"delay": 50, "max_episode_steps": 100}
 CONFIG = config(options=EPISODE, workers=1, groups_per_worker=1, rollout=64, remembered=100)
 
 
 def advance(actors: Rollouts, steps: int, slots: set[int] | None = None) -> Ready:
-    """Plays until row `steps` of a slot that is not one of `slots` is written; returns the entry that waits for actions then."""
+    """Plays until row `steps` of a slot that is not one of `slots` is written; returns the entry
+    that waits for actions then.
+    """
     deadline = time.monotonic() + 240
     while True:
         assert time.monotonic() < deadline, "the actors did not get there"
@@ -56,7 +59,9 @@ def test_a_process_that_dies_costs_the_rollout_and_no_game() -> None:
         pool.slots.action[after.slot, 0] = 1
         pool.act([after])
         later = advance(pool, 10, {before.slot})
-        np.testing.assert_array_equal(pool.slots.observation["sign_count"][later.slot, 10], counts + 10)
+        np.testing.assert_array_equal(
+            pool.slots.observation["sign_count"][later.slot, 10], counts + 10
+        )
 
 
 def after_twenty_steps() -> tuple[dict[str, Any], np.ndarray]:
@@ -91,9 +96,7 @@ def test_an_episode_that_replays_differently_is_replaced(capfd: pytest.CaptureFi
 
         assert actors.next_episode() == [1, 2, 1]
         assert actors.slots.played.tolist() == [[20, 0, 20]]
-    line = (
-        "environment 1 is not rebuilt: its episode 0 did not replay as before; it begins the next episode\n"
-    )
+    line = "environment 1 is not rebuilt: its episode 0 did not replay as before; it begins the next episode\n"
     assert capfd.readouterr().err == line
 
 

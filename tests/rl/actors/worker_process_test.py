@@ -41,10 +41,16 @@ class Toy:
         (UserError("no room"), UserError, "no room"),
         (KeyError("oh"), RuntimeError, "KeyError: 'oh'"),
         # Of a server that an environment or a policy talks to, not of the pipe.
-        (ConnectionResetError("the game's server is gone"), RuntimeError, "the game's server is gone"),
+        (
+            ConnectionResetError("the game's server is gone"),
+            RuntimeError,
+            "the game's server is gone",
+        ),
     ],
 )
-def test_a_broken_engine_is_a_death_and_others_are_errors(failure: Any, raised: Any, message: Any) -> None:
+def test_a_broken_engine_is_a_death_and_others_are_errors(
+    failure: Any, raised: Any, message: Any
+) -> None:
     worker = WorkerProcess(Toy, {})
     worker.send(failure)
     with pytest.raises(raised, match=message):
@@ -55,7 +61,9 @@ def test_a_broken_engine_is_a_death_and_others_are_errors(failure: Any, raised: 
 def test_a_limit_on_processes_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     full = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     monkeypatch.setattr(BaseProcess, "start", Mock(side_effect=full))
-    with pytest.raises(UserError, match="no further worker process can be started: Resource temporarily"):
+    with pytest.raises(
+        UserError, match="no further worker process can be started: Resource temporarily"
+    ):
         WorkerProcess(Toy, {})
 
 
@@ -120,7 +128,9 @@ def test_a_pause_of_all_processes_is_no_hang(monkeypatch: pytest.MonkeyPatch) ->
     deaths: list[int] = []
 
     def pause() -> None:
-        """Stops this process and its workers for fifteen seconds, as a batch system's suspension does."""
+        """Stops this process and its workers for fifteen seconds, as a batch system's suspension
+        does.
+        """
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
         numbers = " ".join(str(process.pid) for process in processes)
         command = f"kill -STOP {numbers}; sleep 15; kill -CONT {numbers}"

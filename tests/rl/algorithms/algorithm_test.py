@@ -1,4 +1,6 @@
-"""What a training asks of an algorithm: the fields of its state, and how often an update learns from a row."""
+"""What a training asks of an algorithm: the fields of its state, and how often an update learns
+from a row.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,14 @@ from motif_jax.nets import categorical, layout
 from motif_jax.nets.image import TABLE_ROWS
 from motif_jax.rl.algorithms import appo, total_reward
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
-from tests.agents import FLAT_SPEC, appo_config, nethack_network, observation_of, time_major, train_state
+from tests.agents import (
+    FLAT_SPEC,
+    appo_config,
+    nethack_network,
+    observation_of,
+    time_major,
+    train_state,
+)
 from tests.golden_numbers import GRADIENT, UPDATE, VTRACE_FILES, assert_golden, recipe_params
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -92,7 +99,10 @@ def test_the_loss_of_golden_logits_and_values_is_golden(golden: Any, name: str) 
     inputs = [n[name] for name in ("in_dones", "in_actions", "in_log_prob_old", "in_values_old")]
     batch = golden_batch(unread, *inputs, parameter_version=version)
     optimizer = schedules.make_optimizer(config.optimizer)
-    params = {"logits": jnp.array(time_major(n["in_logits_new"])), "values": jnp.array(n["in_values_new"].T)}
+    params = {
+        "logits": jnp.array(time_major(n["in_logits_new"])),
+        "values": jnp.array(n["in_values_new"].T),
+    }
     state = train_state(params, optimizer, 20_000)
     reward = jnp.array(n["out_rewards_used"].T)
 
@@ -102,7 +112,14 @@ def test_the_loss_of_golden_logits_and_values_is_golden(golden: Any, name: str) 
         log_prob = appo.losses.log_probability(output.policy_outputs, batch.action)
         entropy = categorical.entropy(output.policy_outputs)
         updates, _ = optimizer.update(gradients, state.opt_state, share=0.0)
-        return gradients, metrics, output, log_prob, entropy, optax.apply_updates(state.params, updates)
+        return (
+            gradients,
+            metrics,
+            output,
+            log_prob,
+            entropy,
+            optax.apply_updates(state.params, updates),
+        )
 
     gradients, metrics, output, log_prob, entropy, after = program(state, batch, reward)
     computed = {
@@ -118,10 +135,16 @@ def test_the_loss_of_golden_logits_and_values_is_golden(golden: Any, name: str) 
     expected = {"logits": time_major(n["out_grad_logits"]), "values": n["out_grad_values"].T}
     for key, value in expected.items():
         # Measured: 3.4e-7 of the largest.
-        np.testing.assert_allclose(gradients[key], value, rtol=1e-5, atol=1e-6 * np.abs(value).max())
-    expected = {"logits": time_major(n["out_logits_after_adam"]), "values": n["out_values_after_adam"].T}
+        np.testing.assert_allclose(
+            gradients[key], value, rtol=1e-5, atol=1e-6 * np.abs(value).max()
+        )
+    expected = {
+        "logits": time_major(n["out_logits_after_adam"]),
+        "values": n["out_values_after_adam"].T,
+    }
     for key, value in expected.items():
-        # Entries are as large as 6 and steps 1e-4, of which the last bit of an entry is half a per cent.
+        # Entries are as large as 6 and steps 1e-4, of which the last bit of an entry is half a per
+        # cent.
         np.testing.assert_allclose(after[key], value, rtol=0, atol=1e-6)
         change = np.linalg.norm(after[key] - params[key])
         golden_change = np.linalg.norm(value - params[key])
@@ -135,7 +158,9 @@ def normalised_advantage(metrics: Any, output: Any) -> np.ndarray:
 
 
 def with_padding(batch: TrajectoryBatch, rollouts: int) -> TrajectoryBatch:
-    """As many rollouts: those of `batch`, and copies of them with the rows turned round that hold no weight."""
+    """As many rollouts: those of `batch`, and copies of them with the rows turned round that hold
+    no weight.
+    """
     count = batch.action.shape[1]
 
     def widen(x: np.ndarray, axis: int) -> np.ndarray:
@@ -152,7 +177,9 @@ def with_padding(batch: TrajectoryBatch, rollouts: int) -> TrajectoryBatch:
 def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
     n = golden("learner_step.npz")
     fields = observation_of(n["image"], n["blstats_features"], n["message"], n["message_count"])
-    observation = {name: np.concatenate([time_major(x), time_major(x)[-1:]]) for name, x in fields.items()}
+    observation = {
+        name: np.concatenate([time_major(x), time_major(x)[-1:]]) for name, x in fields.items()
+    }
     inputs = [n[name] for name in ("dones", "actions", "behaviour_log_prob", "behaviour_value")]
     rewards = {"reward": n["env_reward"].T, "intrinsic_reward": n["intrinsic_reward"].T}
     batch = golden_batch(observation, *inputs, **rewards, initial_state=n["state_in"])
@@ -197,6 +224,8 @@ def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
     for key, value in computed.items():
         np.testing.assert_allclose(value, n[key], **CLOSE, err_msg=key)
     assert_golden(layout.to_torch(gradients), n, "gradient", GRADIENT)
-    np.testing.assert_allclose(described["optimizer/gradient_norm"], n["grad_norm_before_clip"], rtol=2e-5)
+    np.testing.assert_allclose(
+        described["optimizer/gradient_norm"], n["grad_norm_before_clip"], rtol=2e-5
+    )
     changes = jax.tree.map(lambda new, old: np.asarray(new) - np.asarray(old), after.params, params)
     assert_golden(layout.to_torch(changes), n, "update", UPDATE)

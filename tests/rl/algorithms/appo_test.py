@@ -26,7 +26,9 @@ def statistics(mean: float, std: float) -> ValueStatistics:
     return ValueStatistics(jnp.float32(mean), jnp.float32(mean**2 + std**2), jnp.float32(1))
 
 
-def losses_of(settings: Appo, state: Any, rollouts: Any, compat: Compat | None = None) -> tuple[Any, Any]:
+def losses_of(
+    settings: Appo, state: Any, rollouts: Any, compat: Compat | None = None
+) -> tuple[Any, Any]:
     """The network's output on a batch with the task's reward, and the terms of the loss."""
     plan = config(settings, compat)
     output = appo.run_network(NETWORK, plan, state, rollouts, rollouts.reward)
@@ -138,14 +140,18 @@ def test_running_statistics_move_the_values_with_their_scale() -> None:
 
 
 def value_changes(settings: Appo) -> np.ndarray:
-    """How far an update with rewards of about 50 a step moves the values of its own batch, in units of reward."""
+    """How far an update with rewards of about 50 a step moves the values of its own batch, in units
+    of reward.
+    """
     unclipped = dataclasses.replace(REWARD, extrinsic_clip=1e3)
     state, update = start(config(settings, reward=unclipped))
     rollouts = batch()
     rollouts = rollouts._replace(reward=rollouts.reward + 50)
 
     def values(of: Any) -> np.ndarray:
-        raw = NETWORK.apply(of.params, rollouts.observation, rollouts.initial_state, rollouts.first)[1]
+        raw = NETWORK.apply(
+            of.params, rollouts.observation, rollouts.initial_state, rollouts.first
+        )[1]
         center, spread = value_normalisation.moments(of.value_statistics)
         return np.asarray(raw * spread + center)
 
@@ -177,10 +183,14 @@ def test_popart_clips_values_around_those_that_were_played() -> None:
     )
     state = state._replace(params=params, value_statistics=now)
     value_losses = [
-        losses_of(Appo(value_normalisation="popart", clip_value=clip, max_policy_lag=100), state, rollouts)[1]
+        losses_of(
+            Appo(value_normalisation="popart", clip_value=clip, max_policy_lag=100), state, rollouts
+        )[1]
         for clip in (1e-3, 1e9)
     ]
-    np.testing.assert_allclose(value_losses[0]["loss/value"], value_losses[1]["loss/value"], rtol=1e-3)
+    np.testing.assert_allclose(
+        value_losses[0]["loss/value"], value_losses[1]["loss/value"], rtol=1e-3
+    )
 
 
 def test_acting_values_are_in_units_of_reward() -> None:
@@ -194,7 +204,9 @@ def test_acting_values_are_in_units_of_reward() -> None:
 
 @pytest.mark.parametrize("spread", [1.0, 10.0])
 def test_advantages_may_be_in_units_of_the_returns(spread: float) -> None:
-    """A batch without a reward then teaches little, instead of having its noise scaled up to unit size."""
+    """A batch without a reward then teaches little, instead of having its noise scaled up to unit
+    size.
+    """
     settings = Appo(
         value_normalisation="running", advantage_scale="returns", clip_ratio=0.1, max_policy_lag=100
     )
@@ -219,7 +231,11 @@ def test_the_published_bootstrap_divides_by_the_discount() -> None:
     plan = config(Appo(gamma=0.0))
     appo.check(plan)
     with pytest.raises(UserError, match=r"config\.algorithm\.gamma=0\.0: must be above 0 with"):
-        appo.check(dataclasses.replace(plan, compat=dataclasses.replace(plan.compat, vtrace_bootstrap=True)))
+        appo.check(
+            dataclasses.replace(
+                plan, compat=dataclasses.replace(plan.compat, vtrace_bootstrap=True)
+            )
+        )
 
 
 @pytest.mark.parametrize("advantage", ["vtrace", "gae"])
@@ -235,9 +251,9 @@ def test_on_policy_targets_are_discounted_returns(advantage: str) -> None:
     )
     rows = (rollouts.observation, rollouts.initial_state, rollouts.first)
     logits, value, _ = NETWORK.apply(state.params, *rows)
-    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits[:-1]), rollouts.action[..., None], axis=-1)[
-        ..., 0
-    ]
+    log_prob = jnp.take_along_axis(
+        jax.nn.log_softmax(logits[:-1]), rollouts.action[..., None], axis=-1
+    )[..., 0]
     output, _ = losses_of(settings, state, rollouts._replace(behaviour_log_prob=log_prob))
     expected = np.asarray(value[-1])
     for step in reversed(range(6)):
@@ -252,7 +268,9 @@ def test_gae_with_lambda_zero_is_the_temporal_difference() -> None:
     rollouts = rollouts._replace(
         last=np.zeros_like(rollouts.last), truncated=np.zeros_like(rollouts.truncated)
     )
-    value = NETWORK.apply(state.params, rollouts.observation, rollouts.initial_state, rollouts.first)[1]
+    value = NETWORK.apply(
+        state.params, rollouts.observation, rollouts.initial_state, rollouts.first
+    )[1]
     output, _ = losses_of(settings, state, rollouts)
     next_value = np.where(rollouts.terminated, 0, value[1:])
     expected = rollouts.reward + 0.9 * next_value - value[:-1]

@@ -1,4 +1,6 @@
-"""The agent's reward from messages to total: network, normalisation, threshold, count discount, coefficients."""
+"""The agent's reward from messages to total: network, normalisation, threshold, count discount,
+coefficients.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,16 @@ def test_messages_of_a_learner_step_are_worth_what_they_were(golden: Any) -> Non
 @pytest.mark.parametrize("name", VTRACE_FILES)
 def test_rewards_of_the_vtrace_files(golden: Any, name: str) -> None:
     n = golden(name)
-    normalisation = Normalisation(*map(float, (n["reward_mean"], n["reward_var"], n["llm_threshold"])))
+    normalisation = Normalisation(
+        *map(float, (n["reward_mean"], n["reward_var"], n["llm_threshold"]))
+    )
     intrinsic = np.asarray(normalisation(n["in_llm_raw"]))
     if n["llm_coef"]:
         np.testing.assert_allclose(intrinsic, n["out_llm_final"], **CLOSE)
     else:  # the published learner does not compute it then; here it is worth nothing in the sum
         assert not n["out_llm_final"].any()
     discounted = discount_by_count(intrinsic, n["in_msg_count"], float(n["beta_count_exponent"]))
-    total = total_reward(n["in_env_rewards"], discounted, float(n["extrinsic_coef"]), float(n["llm_coef"]))
+    total = total_reward(
+        n["in_env_rewards"], discounted, float(n["extrinsic_coef"]), float(n["llm_coef"])
+    )
     np.testing.assert_allclose(total, n["out_rewards_used"], **CLOSE)

@@ -17,7 +17,9 @@ from motif_jax.rl.algorithms import kl_penalty
         (None, 9.0, 0.2),
     ],
 )
-def test_the_coefficient_follows_the_divergence(target: float | None, kl: float, expected: float) -> None:
+def test_the_coefficient_follows_the_divergence(
+    target: float | None, kl: float, expected: float
+) -> None:
     controller = kl_penalty.Controller(target, 10_000)
     coefficient = controller.adapted(jnp.float32(0.2), jnp.float32(kl), jnp.float32(256))
     assert float(coefficient) == pytest.approx(expected, rel=1e-6)

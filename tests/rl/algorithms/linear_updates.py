@@ -41,7 +41,9 @@ SPEC = EnvironmentSpec(
 
 
 class Linear:
-    """Logits and values are linear in the signal and in a fading sum of it; Q is linear in the words."""
+    """Logits and values are linear in the signal and in a fading sum of it; Q is linear in the
+    words.
+    """
 
     spec = SPEC
 
@@ -104,7 +106,9 @@ def config(algorithm: Any, compat: Compat | None = None, **changes: Any) -> Agen
 
 
 def batch(seed: int = 0, padding: float = 0.2) -> TrajectoryBatch:
-    """A batch with episodes that end, illegal actions, rows of different age, and a share of padding."""
+    """A batch with episodes that end, illegal actions, rows of different age, and a share of
+    padding.
+    """
     drawn = random_batch(SPEC, 2, STEPS, ROLLOUTS, seed, padding=padding)
     rng = np.random.default_rng(seed)
     legal = rng.random((STEPS + 1, ROLLOUTS, ACTIONS)) < 0.7
@@ -124,7 +128,9 @@ def batch(seed: int = 0, padding: float = 0.2) -> TrajectoryBatch:
 
 
 @functools.cache
-def start(settings: AgentConfig, reward_fn: Any = None, pays_last_text: bool = True) -> tuple[Any, Any]:
+def start(
+    settings: AgentConfig, reward_fn: Any = None, pays_last_text: bool = True
+) -> tuple[Any, Any]:
     """The first state of an update, after ten updates, and the update; compiled once."""
     algorithm = algorithm_of(settings)
     is_q_learning = isinstance(settings.algorithm, QLearning)

@@ -77,13 +77,19 @@ def test_gae_equals_golden(golden: Any) -> None:
     values = n["gae/values"]
     discount = (n["gae/gamma"] * (1 - n["gae/dones"])).astype(np.float32)
     last = np.zeros(discount.shape, bool)
-    targets = jax.jit(gae)(values[:-1], values[-1], n["gae/rewards"], discount, last, float(n["gae/lambda"]))
+    targets = jax.jit(gae)(
+        values[:-1], values[-1], n["gae/rewards"], discount, last, float(n["gae/lambda"])
+    )
     np.testing.assert_allclose(targets.advantage, n["gae/advantages"], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(targets.value, n["gae/returns"], rtol=1e-5, atol=1e-5)
 
 
-def vtrace_by_sum(x: dict[str, np.ndarray], rho_clip: float, c_clip: float) -> tuple[np.ndarray, np.ndarray]:
-    """Targets and advantages by the definition (Espeholt et al. 2018, equation 1), a sum of products for each row."""
+def vtrace_by_sum(
+    x: dict[str, np.ndarray], rho_clip: float, c_clip: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Targets and advantages by the definition (Espeholt et al. 2018, equation 1), a sum of
+    products for each row.
+    """
     values = np.concatenate([x["value"], x["bootstrap_value"][None]]).astype(np.float64)
     rho = np.minimum(x["ratio"], rho_clip)
     c = np.minimum(x["ratio"], c_clip)
@@ -134,9 +140,13 @@ def test_a_truncated_step_bootstraps_and_a_terminated_one_does_not(method: str) 
     x["discount"][1, 1] = 0.0
     x["reward"][2:] = np.array([[1e6], [777.0], [777.0]])
     targets = (
-        vtrace(**x, ratio=np.ones(shape, np.float32)) if method == "vtrace" else gae(**x, gae_lambda=1.0)
+        vtrace(**x, ratio=np.ones(shape, np.float32))
+        if method == "vtrace"
+        else gae(**x, gae_lambda=1.0)
     )
-    np.testing.assert_allclose(targets.value[:3], [[1 + 0.5 * 6, 1 + 0.5 * 1], [1 + 0.5 * 10, 1], [10, 10]])
+    np.testing.assert_allclose(
+        targets.value[:3], [[1 + 0.5 * 6, 1 + 0.5 * 1], [1 + 0.5 * 10, 1], [10, 10]]
+    )
     np.testing.assert_allclose(targets.advantage[:3:2], [[4 - 3, 1.5 - 3], [0, 0]])
 
 

@@ -54,5 +54,7 @@ def test_minibatches_do_not_depend_on_the_number_of_devices(devices: int) -> Non
 def test_minibatches_of_samples_hold_each_once_an_epoch() -> None:
     order = np.asarray(ppo.minibatches(jax.random.key(0), 12, 4, EPOCHS))
     assert order.shape == (EPOCHS, 3, 4)
-    np.testing.assert_array_equal(np.sort(order.reshape(EPOCHS, -1)), np.tile(np.arange(12), (EPOCHS, 1)))
+    np.testing.assert_array_equal(
+        np.sort(order.reshape(EPOCHS, -1)), np.tile(np.arange(12), (EPOCHS, 1))
+    )
     assert len(np.unique(order.reshape(EPOCHS, -1), axis=0)) == EPOCHS

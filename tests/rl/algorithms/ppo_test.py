@@ -35,13 +35,17 @@ def test_targets_are_those_of_the_published_collector(number):
     targets = jax.jit(ppo.targets, static_argnums=5)(*rows, case["lam"])
     np.testing.assert_allclose(targets.advantage, case["advantages"], rtol=1e-4, atol=1e-5)
     by_environment = (targets.advantage, targets.value, shaped)
-    for name, rows in zip(("flat_advantage", "flat_returns", "flat_reward"), by_environment, strict=True):
+    for name, rows in zip(
+        ("flat_advantage", "flat_returns", "flat_reward"), by_environment, strict=True
+    ):
         np.testing.assert_allclose(np.asarray(rows).T.reshape(-1), case[name], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("number", sorted({case["case"] for case in GOLDEN["rollouts"]}))
 def test_the_log_of_episodes_is_that_of_the_published_collector(number, tmp_path):
-    """Also where fewer episodes ended than there are environments, and where some had begun in the call before."""
+    """Also where fewer episodes ended than there are environments, and where some had begun in the
+    call before.
+    """
     calls = [case for case in GOLDEN["rollouts"] if case["case"] == number]
     environments = calls[0]["num_envs"]
     log = GlamLog(tmp_path, environments, 20.0, (0.5, 0.01))
@@ -69,25 +73,33 @@ def test_the_log_of_episodes_is_that_of_the_published_collector(number, tmp_path
             name = name.removesuffix("_per_episode")
             for statistic in ("mean", "std", "min", "max"):
                 wanted = getattr(published, statistic)()
-                assert float(row[f"{name}_{statistic}"]) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+                assert float(row[f"{name}_{statistic}"]) == pytest.approx(
+                    wanted, rel=1e-5, abs=1e-6
+                )
 
 
 def test_shaped_rewards():
     for reward, (shaped, bonus) in GOLDEN["reward_shaping"]:
-        # Below 0 a reward counts as 0 (`algorithm.positive_reward`); no level of the games takes anything away.
-        assert float(total_reward.scale_reward(max(reward, 0.0), 20.0, 20.0)) == pytest.approx(shaped)
+        # Below 0 a reward counts as 0 (`algorithm.positive_reward`); no level of the games takes
+        # anything away.
+        assert float(total_reward.scale_reward(max(reward, 0.0), 20.0, 20.0)) == pytest.approx(
+            shaped
+        )
         assert bonus == 0
 
 
 @pytest.mark.parametrize("form", ["as_published", "fed_column_vectors"])
 @pytest.mark.parametrize(
-    "number", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, len(GOLDEN["ppo_loss"])))]
+    "number",
+    [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, len(GOLDEN["ppo_loss"])))],
 )
 def test_loss_gradient_and_step_of_the_published_updater(number, form):
     case = GOLDEN["ppo_loss"][number]
     wanted = case[form]
     batch = case["batch"]
-    group = (lambda x: ppo.with_rows_of_block(x, batch)) if form == "as_published" else (lambda x: x)
+    group = (
+        (lambda x: ppo.with_rows_of_block(x, batch)) if form == "as_published" else (lambda x: x)
+    )
     samples = ppo.Samples(
         action=array(case["actions"], np.int32),
         behaviour_log_prob=array(case["old_log_probs"]),
@@ -112,7 +124,9 @@ def test_loss_gradient_and_step_of_the_published_updater(number, form):
     np.testing.assert_allclose(terms["loss/value"], wanted["value_loss"], rtol=1e-5)
     norm = optax.tree.norm(gradient)
     np.testing.assert_allclose(norm, wanted["grad_norm"], rtol=1e-4)
-    clipped, _ = optax.clip_by_global_norm(case["max_grad_norm"]).update(gradient, optax.EmptyState())
+    clipped, _ = optax.clip_by_global_norm(case["max_grad_norm"]).update(
+        gradient, optax.EmptyState()
+    )
     optimizer = optax.adam(case["lr"], *case["betas"], eps=case["adam_eps"])
     change, _ = optimizer.update(clipped, optimizer.init(params))
     after = optax.apply_updates(params, change)
@@ -121,5 +135,9 @@ def test_loss_gradient_and_step_of_the_published_updater(number, form):
         ("values", "grad_values_after_clip", "values_after_adam"),
     ):
         shape = params[name].shape
-        np.testing.assert_allclose(clipped[name], np.reshape(wanted[slope], shape), rtol=1e-3, atol=1e-6)
-        np.testing.assert_allclose(after[name], np.reshape(wanted[end], shape), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            clipped[name], np.reshape(wanted[slope], shape), rtol=1e-3, atol=1e-6
+        )
+        np.testing.assert_allclose(
+            after[name], np.reshape(wanted[end], shape), rtol=1e-5, atol=1e-6
+        )

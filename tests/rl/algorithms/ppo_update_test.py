@@ -1,4 +1,6 @@
-"""The update of algorithm ppo: in parts, on devices, its limit, its penalty, and what it refuses."""
+"""The update of algorithm ppo: in parts, on devices, its limit, its penalty, and what it
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from motif_jax.core.compat import Compat
 from motif_jax.core.errors import UserError
 from motif_jax.rl.algorithms import ppo, ppo_update, trajectory
 from motif_jax.rl.algorithms.config import Kl, Ppo
-from tests.rl.algorithms.linear_updates import REWARD, ROLLOUTS, STEPS, Linear, batch, change, config, start
+from tests.rl.algorithms.linear_updates import (
+    REWARD,
+    ROLLOUTS,
+    STEPS,
+    Linear,
+    batch,
+    change,
+    config,
+    start,
+)
 
 # One step of learning from all rows of a batch.
 WHOLE = Ppo(minibatch_size=24, microbatch_size=24, epochs=1, broadcast_rows=4)
@@ -48,13 +59,17 @@ def test_devices_agree_and_learn_from_all_rows() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compat", [Compat(), Compat(glam_value_broadcast=True)], ids=["ours", "published"])
+@pytest.mark.parametrize(
+    "compat", [Compat(), Compat(glam_value_broadcast=True)], ids=["ours", "published"]
+)
 def test_parts_of_a_minibatch_add_up_to_it(compat: Compat) -> None:
     settings = dataclasses.replace(WHOLE, minibatch_size=12, microbatch_size=12, epochs=2)
     state, _ = start(config(settings, compat))
     at_once, _ = updated(settings, compat=compat)
     in_parts, _ = updated(dataclasses.replace(settings, microbatch_size=3), compat=compat)
-    np.testing.assert_allclose(change(state, at_once), change(state, in_parts), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        change(state, at_once), change(state, in_parts), rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.mark.slow
@@ -69,19 +84,28 @@ def test_the_published_broadcast_changes_the_value_loss_alone() -> None:
 def test_a_truncated_episode_bootstraps_from_its_last_observation() -> None:
     rollouts = batch(padding=0.0)
     final = np.asarray(rollouts.last[:-1])
-    lower = rollouts._replace(behaviour_value=rollouts.behaviour_value - 50 * final.astype(np.float32))
-    norms = [float(updated(WHOLE, rows)[1]["optimizer/gradient_norm"]) for rows in (rollouts, lower)]
+    lower = rollouts._replace(
+        behaviour_value=rollouts.behaviour_value - 50 * final.astype(np.float32)
+    )
+    norms = [
+        float(updated(WHOLE, rows)[1]["optimizer/gradient_norm"]) for rows in (rollouts, lower)
+    ]
     assert norms[1] != pytest.approx(norms[0], rel=1e-2)
 
 
 def test_a_terminated_episode_ignores_its_last_observations_value() -> None:
     rollouts = batch(padding=0.0)
     rollouts = rollouts._replace(
-        terminated=rollouts.terminated | rollouts.truncated, truncated=np.zeros_like(rollouts.truncated)
+        terminated=rollouts.terminated | rollouts.truncated,
+        truncated=np.zeros_like(rollouts.truncated),
     )
     final = np.asarray(rollouts.last[:-1])
-    lower = rollouts._replace(behaviour_value=rollouts.behaviour_value - 50 * final.astype(np.float32))
-    norms = [float(updated(WHOLE, rows)[1]["optimizer/gradient_norm"]) for rows in (rollouts, lower)]
+    lower = rollouts._replace(
+        behaviour_value=rollouts.behaviour_value - 50 * final.astype(np.float32)
+    )
+    norms = [
+        float(updated(WHOLE, rows)[1]["optimizer/gradient_norm"]) for rows in (rollouts, lower)
+    ]
     assert norms[1] == pytest.approx(norms[0], rel=1e-5)
 
 
@@ -131,16 +155,18 @@ def played_by(state: Any, rollouts: Any) -> Any:
     """The batch as if the network of `state` had played it."""
     rows = (rollouts.observation, rollouts.initial_state, rollouts.first)
     logits, value, _ = NETWORK.apply(state.params, *rows)
-    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits[:-1]), rollouts.action[..., None], axis=-1)[
-        ..., 0
-    ]
+    log_prob = jnp.take_along_axis(
+        jax.nn.log_softmax(logits[:-1]), rollouts.action[..., None], axis=-1
+    )[..., 0]
     return rollouts._replace(behaviour_log_prob=log_prob, behaviour_value=value[:-1])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [3, 6])
 def test_sequences_begin_with_the_states_that_they_were_played_from(length: int) -> None:
-    """Before the first step of learning the policy is the one that played, however rollouts are cut."""
+    """Before the first step of learning the policy is the one that played, however rollouts are
+    cut.
+    """
     settings = dataclasses.replace(WHOLE, recurrence=length, microbatch_size=12)
     state, update = start(config(settings))
     _, metrics = update(state, played_by(state, batch()))
@@ -151,7 +177,9 @@ def test_sequences_begin_with_the_states_that_they_were_played_from(length: int)
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [3, 6])
 def test_the_gradient_runs_back_through_a_sequence(length: int) -> None:
-    settings = dataclasses.replace(WHOLE, recurrence=length, microbatch_size=12, normalise_advantage=False)
+    settings = dataclasses.replace(
+        WHOLE, recurrence=length, microbatch_size=12, normalise_advantage=False
+    )
     state, update = start(config(settings, reward=UNSCALED))
     rollouts = played_by(state, batch(padding=0.0))
     _, metrics = update(state, rollouts)
@@ -173,10 +201,20 @@ def test_the_gradient_runs_back_through_a_sequence(length: int) -> None:
         reward = 0.7 * rollouts.reward + 0.4 * intrinsic
         discount = settings.gamma * (1.0 - trajectory.done(rollouts))
         target = ppo.targets(
-            rollouts.behaviour_value, values[-1], reward, discount, rollouts.last[:-1], settings.gae_lambda
+            rollouts.behaviour_value,
+            values[-1],
+            reward,
+            discount,
+            rollouts.last[:-1],
+            settings.gae_lambda,
         )
         valid = trajectory.recorded(rollouts)
-        columns = (rollouts.action, rollouts.behaviour_log_prob, rollouts.behaviour_value, target.advantage)
+        columns = (
+            rollouts.action,
+            rollouts.behaviour_log_prob,
+            rollouts.behaviour_value,
+            target.advantage,
+        )
         samples = ppo.Samples(*(jnp.ravel(x) for x in (*columns, target.value, valid)))
         rows = ppo.step_losses_from_logits(
             logits.reshape(-1, logits.shape[-1]),
@@ -231,7 +269,9 @@ def test_the_penaltys_coefficient_moves_towards_its_target() -> None:
     after, metrics = update(state, rollouts)
     assert metrics["reference/kl"] == pytest.approx(mean, rel=1e-4)
     error = np.clip(mean - 1.0, -0.2, 0.2)
-    assert float(after.kl_coefficient) == pytest.approx(0.5 * (1 + error * recorded.sum() / 100), rel=1e-5)
+    assert float(after.kl_coefficient) == pytest.approx(
+        0.5 * (1 + error * recorded.sum() / 100), rel=1e-5
+    )
 
 
 def test_the_reference_keeps_the_first_parameters() -> None:
@@ -243,7 +283,9 @@ def test_the_reference_keeps_the_first_parameters() -> None:
 def test_the_penalty_is_refused_for_a_network_with_a_memory() -> None:
     plan = config(PENALISED)
     state, _ = start(plan)
-    with pytest.raises(UserError, match=r"config\.algorithm\.kl\.coefficient=0\.5: must be 0 with a network"):
+    with pytest.raises(
+        UserError, match=r"config\.algorithm\.kl\.coefficient=0\.5: must be 0 with a network"
+    ):
         ppo_update.PpoAlgorithm().with_training_parts(state, NETWORK, plan)
 
 

@@ -55,7 +55,10 @@ def test_counts_below_one_count_once() -> None:
 
 def test_an_episodes_last_action_is_paid_for_both_texts() -> None:
     reward = AgentReward(
-        extrinsic_coefficient=2.0, intrinsic_coefficient=0.5, extrinsic_scale=1.0, count_exponent=2.0
+        extrinsic_coefficient=2.0,
+        intrinsic_coefficient=0.5,
+        extrinsic_scale=1.0,
+        count_exponent=2.0,
     )
     batch = column([0, 0, 0], [0, 0, 1], [0, 1, 0], intrinsic=4.0)
     count = np.array([[1], [2], [4], [1]], np.int32)

@@ -1,4 +1,6 @@
-"""What all updates have in common: rewards, rows that count, the learning rate, counters and metrics."""
+"""What all updates have in common: rewards, rows that count, the learning rate, counters and
+metrics.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,8 @@ def test_actions_and_values_of_unrecorded_rows_change_nothing(algorithm: Any) ->
     rollouts = batch()
     # Values of rows behind a truncated step are bootstrapped from.
     rollouts = rollouts._replace(
-        terminated=rollouts.terminated | rollouts.truncated, truncated=np.zeros_like(rollouts.truncated)
+        terminated=rollouts.terminated | rollouts.truncated,
+        truncated=np.zeros_like(rollouts.truncated),
     )
     ignored = ~np.asarray(trajectory.recorded(rollouts))
     final = np.asarray(rollouts.last[:-1])
@@ -145,7 +148,9 @@ def test_rewards_inside_the_step_are_as_in_the_batch(algorithm: Any, pays_last_t
     intrinsic = 2 * plain.observation["signal"][..., 0]
     rewarded = plain._replace(intrinsic_reward=intrinsic[:-1])
     if pays_last_text:
-        rewarded = rewarded._replace(last_intrinsic_reward=np.where(plain.last[1:], intrinsic[1:], 0))
+        rewarded = rewarded._replace(
+            last_intrinsic_reward=np.where(plain.last[1:], intrinsic[1:], 0)
+        )
 
     inside, metrics_inside = update_inside(state, plain)
     outside, metrics_outside = update_outside(state, rewarded)

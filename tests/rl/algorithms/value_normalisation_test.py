@@ -15,7 +15,9 @@ VALID = jnp.array([[True, True], [False, True]])
 STD = np.sqrt(35 / 3 - 9)
 
 
-def updated(rate: float, targets: jnp.ndarray = TARGETS, valid: jnp.ndarray = VALID) -> ValueStatistics:
+def updated(
+    rate: float, targets: jnp.ndarray = TARGETS, valid: jnp.ndarray = VALID
+) -> ValueStatistics:
     return value_normalisation.update(value_normalisation.initial(), targets, valid, rate)
 
 

@@ -19,8 +19,12 @@ from motif_jax.schema import (
 class CommentFiles:
     """The comments of Reddit."""
 
-    folder: str = plain_key("", "folder with comments_positive.csv and comments_negative.csv; empty: made up")
-    indexes: str = plain_key("", "a JSON list of rows that are used (published: the test split); empty: all")
+    folder: str = plain_key(
+        "", "folder with comments_positive.csv and comments_negative.csv; empty: made up"
+    )
+    indexes: str = plain_key(
+        "", "a JSON list of rows that are used (published: the test split); empty: all"
+    )
     num_comments: int = positive(2000, "number of comments that are made up")
     data_seed: int = plain_key(1, "seed of the comments that are made up")
 
@@ -30,7 +34,9 @@ class UpvoteNetwork:
     """The classifier of comments."""
 
     # With its tokenizer and, where it has one, its pooler.
-    checkpoint: str | None = plain_key(None, "a RoBERTa's folder or hub name; None: fresh, of these sizes")
+    checkpoint: str | None = plain_key(
+        None, "a RoBERTa's folder or hub name; None: fresh, of these sizes"
+    )
     width: int = layer_size_key(128, "width of the residual stream")
     layers: int = layer_size_key(2, "number of layers; of a T5, on each side")
     heads: int = layer_size_key(4, "number of attention heads")
@@ -59,7 +65,9 @@ class UpvoteConfig(GradientConfig):
     accumulate: int = sections.ACCUMULATE
     max_steps: int = positive(300, "number of optimiser steps of the training")
     evaluate_every: int = positive(100, "optimiser steps between evaluations")
-    evaluation_batches: int = positive(64, "greatest number of batches of held-out comments in an evaluation")
+    evaluation_batches: int = positive(
+        64, "greatest number of batches of held-out comments in an evaluation"
+    )
     optimizer: sections.DecayingOptimizer = subsection(
         sections.DecayingOptimizer, learning_rate=3e-4, final_fraction=0.1
     )

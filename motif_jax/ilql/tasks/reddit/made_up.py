@@ -1,4 +1,6 @@
-"""A small made-up corpus in the published layout: friendly, blunt or (mildly) rude replies, with scores."""
+"""A small made-up corpus in the published layout: friendly, blunt or (mildly) rude replies, with
+scores.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ _HEADER = (
 
 
 def write(folder: Path, count: int, seed: int) -> None:
-    """Writes `count` comments, those with scores above 0 into the first file; does nothing if the files exist."""
+    """Writes `count` comments, those with scores above 0 into the first file; does nothing if the
+    files exist.
+    """
     if (folder / FILES[1]).exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +66,19 @@ def write(folder: Path, count: int, seed: int) -> None:
         parent = _PARENTS[int(rng.integers(len(_PARENTS)))].format(item)
         text = replies[int(rng.integers(len(replies)))].format(item)
         score = round(float(rng.normal(mean_score, 5.0)))
-        row = [f"c{number}", "", "things", f"user{number % 97}", text, str(score), "", "", "", "", parent]
+        row = [
+            f"c{number}",
+            "",
+            "things",
+            f"user{number % 97}",
+            text,
+            str(score),
+            "",
+            "",
+            "",
+            "",
+            parent,
+        ]
         liked, others = rows
         if score > 0:
             liked.append(row)

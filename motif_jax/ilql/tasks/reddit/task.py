@@ -1,4 +1,6 @@
-"""Replies to comments as a text task of one turn, rewarded by toxicity or by real or predicted upvotes."""
+"""Replies to comments as a text task of one turn, rewarded by toxicity or by real or predicted
+upvotes.
+"""
 
 from __future__ import annotations
 
@@ -80,8 +82,12 @@ class RedditEnvironment(contract.TextEnvironment):
 
 
 KEYS: Mapping[str, Key] = {
-    "folder": Key("", "folder with comments_positive.csv and comments_negative.csv; empty: made-up ones"),
-    "indexes": Key("", "a JSON list of the rows that are used, counted through both files; empty: all"),
+    "folder": Key(
+        "", "folder with comments_positive.csv and comments_negative.csv; empty: made-up ones"
+    ),
+    "indexes": Key(
+        "", "a JSON list of the rows that are used, counted through both files; empty: all"
+    ),
     "include_parent": Key(True, "shows what a reply is to"),
     "reward": Key(
         "toxicity",
@@ -104,11 +110,14 @@ KEYS: Mapping[str, Key] = {
     "tokenizer": Key("", TOKENIZER_HELP),
     "vocab_size": positive(512, "number of byte pairs that the tokenizer learns"),
     "annotator": Key(
-        "lexicon", "who says how toxic a text is: lexicon, openai, or (of recorded comments) model or vllm"
+        "lexicon",
+        "who says how toxic a text is: lexicon, openai, or (of recorded comments) model or vllm",
     ),
     "lexicon": Key("", "a YAML file; empty: built in"),
     "prompt": Key("", "a prompt file; empty: built in"),
-    "answer_mode": one_of(("soft", "verdict", "analysis"), "form of the annotator's answer, as in annotate"),
+    "answer_mode": one_of(
+        ("soft", "verdict", "analysis"), "form of the annotator's answer, as in annotate"
+    ),
     "server": Key("", "address of the annotator's server; the same command resumes with another"),
     "model": Key(
         "",
@@ -216,7 +225,9 @@ class Reddit(FileTokenTask):
         return [scale * score + shift for score in scores]
 
     def _upvotes(self, texts: Sequence[str]) -> list[float]:
-        """1 for texts with upvotes, else -1; one of a text's equal comments is drawn by the text."""
+        """1 for texts with upvotes, else -1; one of a text's equal comments is drawn by the
+        text.
+        """
         unknown = [text for text in texts if text not in self._votes]
         if unknown:
             raise UserError(
@@ -265,7 +276,9 @@ class Reddit(FileTokenTask):
         if name.strip() == "friendly":
             return contract.FunctionPolicy(lambda _, rng: made_up.friendly(rng))
         comments = self.comments
-        return contract.FunctionPolicy(lambda _, rng: comments[int(rng.integers(len(comments)))].text)
+        return contract.FunctionPolicy(
+            lambda _, rng: comments[int(rng.integers(len(comments)))].text
+        )
 
     def check(self, kind: str, policy: str) -> None:
         super().check(kind, policy)

@@ -1,4 +1,6 @@
-"""Predicts whether texts are liked: a RoBERTa with a pooler and a head on its first state (Snell et al. 2022, the upvote model)."""
+"""Predicts whether texts are liked: a RoBERTa with a pooler and a head on its first state (Snell et
+al. 2022, the upvote model).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ _BATCH = 64  # texts
 
 def heads_of(config: ModelConfig) -> Heads:
     """The pooler, d to 2d with ReLU, and one number."""
-    return Heads(config.width, {LIKED: HeadConfig(1, (config.width, 2 * config.width), ("tanh", "relu"))})
+    return Heads(
+        config.width, {LIKED: HeadConfig(1, (config.width, 2 * config.width), ("tanh", "relu"))}
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +48,16 @@ class ScorerNetwork:
         return self.model.init(trunk), heads_of(self.model.config).init(head)
 
     def logits(
-        self, params: Any, heads: Any, tokens: jax.Array, valid: jax.Array, key: jax.Array | None = None
+        self,
+        params: Any,
+        heads: Any,
+        tokens: jax.Array,
+        valid: jax.Array,
+        key: jax.Array | None = None,
     ) -> jax.Array:
-        """Logits float32 [B] that texts int32 [B, T], with special tokens and padded on the right, are liked; a key turns dropout on."""
+        """Logits float32 [B] that texts int32 [B, T], with special tokens and padded on the right,
+        are liked; a key turns dropout on.
+        """
         model = self.model if key is None else self.model.with_dropout(key)
         states, _ = model.prefill(params, tokens, valid)
         return heads_of(model.config).apply(heads, LIKED, states.after[:, 0])
@@ -59,7 +70,9 @@ def with_pooler(heads: Any, folder: str | Path) -> Any:
 
 
 class TextScorer:
-    """A trained network and its tokenizer, from a folder that `train_upvote` wrote; UserError where it has no scorer."""
+    """A trained network and its tokenizer, from a folder that `train_upvote` wrote; UserError where
+    it has no scorer.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         scorer = folders.read(folder)
@@ -93,16 +106,21 @@ class TextScorer:
 
 
 def longest_text(folder: Path, room: int | None) -> int | None:
-    """The tokens of a text in the training at most; the model's `room` where the folder has no number (imports, older folders).
+    """The tokens of a text in the training at most; the model's `room` where the folder has no
+    number (imports, older folders).
 
     Raises:
       UserError: the number is not a length of a text, or above `room`.
     """
     path = folder / DESCRIPTION
-    description = read_json(path, "restore a copy of it, or train it again") if path.exists() else {}
+    description = (
+        read_json(path, "restore a copy of it, or train it again") if path.exists() else {}
+    )
     longest = description.get(LONGEST, room)
     if LONGEST in description and not (type(longest) is int and 3 <= longest <= (room or longest)):
-        raise UserError(f"{path} is damaged ({LONGEST}={longest!r}): restore a copy of it, or train it again")
+        raise UserError(
+            f"{path} is damaged ({LONGEST}={longest!r}): restore a copy of it, or train it again"
+        )
     return longest
 
 

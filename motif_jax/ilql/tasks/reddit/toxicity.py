@@ -1,4 +1,6 @@
-"""Labels texts by toxicity, from two questions to an annotator about each text (Snell et al. 2022, the toxicity filter)."""
+"""Labels texts by toxicity, from two questions to an annotator about each text (Snell et al. 2022,
+the toxicity filter).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from motif_jax.core.interruption import never
 
 RUDE, TOXIC = "rude", "toxic"
 FRIENDLY_LABEL, RUDE_LABEL, TOXIC_LABEL = 0.0, 1.0, 2.0
-# A yes to 'toxic' of less log-probability falls back to the answer to 'rude' (published: of the filter's label 2).
+# A yes to 'toxic' of less log-probability falls back to the answer to 'rude' (published: of the
+# filter's label 2).
 TOXIC_THRESHOLD = -0.355
-# What a filter can read of a text; longer ones are cut, as published in its tokens, of about four characters each.
+# What a filter can read of a text; longer ones are cut, as published in its tokens, of about four
+# characters each.
 MAX_CHARACTERS = 4 * 2042
 # Annotators belong to Motif, which this package may not import.
 _JUDGE = "motif_jax.motif.annotation.text_judge:TextJudge"
@@ -41,7 +45,9 @@ class Toxicity:
 
     def __init__(self, section: str, options: Mapping[str, Any]) -> None:
         """Asks nobody. `options` are those of the task, whose config section is `section`."""
-        self._judge: Judge = entry_points.load_packaged(f"{section}.annotator", _JUDGE)(section, options)
+        self._judge: Judge = entry_points.load_packaged(f"{section}.annotator", _JUDGE)(
+            section, options
+        )
 
     @property
     def loads_model(self) -> bool:
@@ -49,7 +55,9 @@ class Toxicity:
         return self._judge.loads_model
 
     def check(self) -> None:
-        """Raises UserError where the annotator cannot be used, as far as that is known without asking it."""
+        """Raises UserError where the annotator cannot be used, as far as that is known without
+        asking it.
+        """
         for goal in (RUDE, TOXIC):
             self._judge.check(goal)
 
@@ -61,9 +69,13 @@ class Toxicity:
         return [toxicity_label(rude[text], toxic[text]) for text in cut]
 
     def prepare(
-        self, texts: Sequence[str], report: Callable[[int], None], stopped: Callable[[], bool] = never
+        self,
+        texts: Sequence[str],
+        report: Callable[[int], None],
+        stopped: Callable[[], bool] = never,
     ) -> None:
-        """Asks about all texts at once: a model that is loaded in this process is loaded once for each question, not for each part.
+        """Asks about all texts at once: a model that is loaded in this process is loaded once for
+        each question, not for each part.
 
         `report` is called with the number of texts done; there are two questions about each.
 
@@ -73,7 +85,9 @@ class Toxicity:
         distinct = list(dict.fromkeys(text[:MAX_CHARACTERS] for text in texts))
         count = len(distinct)
         self._judge.probabilities(RUDE, distinct, lambda answered: report(answered // 2), stopped)
-        self._judge.probabilities(TOXIC, distinct, lambda answered: report((count + answered) // 2), stopped)
+        self._judge.probabilities(
+            TOXIC, distinct, lambda answered: report((count + answered) // 2), stopped
+        )
 
 
 def toxicity_label(rude: float, toxic: float) -> float:

@@ -48,7 +48,9 @@ def task_of(comments: CommentFiles) -> Reddit:
 
 
 def settings_of(config: UpvoteConfig, tokenizer: Tokenizer | None) -> ModelConfig:
-    """The network's config, from the initial folder, which must hold a RoBERTa, or from its sizes and tokenizer (None: not made yet)."""
+    """The network's config, from the initial folder, which must hold a RoBERTa, or from its sizes
+    and tokenizer (None: not made yet).
+    """
     network = config.network
     if network.checkpoint:
         settings = configs.read(fetch(network.checkpoint, "network.checkpoint"))
@@ -68,7 +70,9 @@ def settings_of(config: UpvoteConfig, tokenizer: Tokenizer | None) -> ModelConfi
     return init_model.with_dropout(settings, config.dropout)
 
 
-def tokenizer_folder(checkpoint: str | None, vocab_size: int, workdir: Path, comments: list[Comment]) -> Path:
+def tokenizer_folder(
+    checkpoint: str | None, vocab_size: int, workdir: Path, comments: list[Comment]
+) -> Path:
     """The checkpoint's tokenizer, or one trained on the comments at the first start."""
     if checkpoint:
         return fetch(checkpoint, "network.checkpoint")
@@ -89,14 +93,18 @@ def input_files(comments: CommentFiles) -> tuple[str, ...]:
 def build(
     config: UpvoteConfig, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool]
 ) -> OfflineRun | None:
-    """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to stop."""
+    """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to
+    stop.
+    """
     comments = Reddit(task_of(config.reddit).prepare(RECORDED, "recorded", workdir)).comments
     base = tokenizer_folder(config.network.checkpoint, config.vocab_size, workdir, comments)
     tokenizer = Tokenizer.read(base)
     settings = settings_of(config, tokenizer)
     if tokenizer.size > settings.vocab_size:
         raise UserError(f"{base}: has {tokenizer.size} tokens, the model {settings.vocab_size}")
-    datasets = _tokenise(config, workdir / TOKENS, comments, tokenizer, digests.of_file(base / FILE), stopped)
+    datasets = _tokenise(
+        config, workdir / TOKENS, comments, tokenizer, digests.of_file(base / FILE), stopped
+    )
     if datasets is None:
         return None
 
@@ -118,7 +126,11 @@ def build(
     def batches(part: str) -> CommentBatches:
         group = config.chunk_steps if part == TRAIN else 1
         return CommentBatches(
-            datasets[part], config.batch_size, settings.pad_id, seeds.derive(config.seed, part), group
+            datasets[part],
+            config.batch_size,
+            settings.pad_id,
+            seeds.derive(config.seed, part),
+            group,
         )
 
     source = config.reddit.folder or "made-up comments"
@@ -137,7 +149,9 @@ def _tokenise(
     vocabulary: str,
     stopped: Callable[[], bool],
 ) -> dict[str, TokensDataset] | None:
-    """The comments as tokens below `target`, by part; None after a request to stop. Equal texts are in one part."""
+    """The comments as tokens below `target`, by part; None after a request to stop. Equal texts are
+    in one part.
+    """
     share = config.held_out_share
 
     def is_held_out(comment: Comment) -> bool:
@@ -171,7 +185,9 @@ def _tokenise(
 
 
 def _export(task: UpvoteTask, base: Path, settings: ModelConfig, workdir: Path) -> Path:
-    """Writes the scorer of the evaluation chosen in summary.json, as `text_scorer` reads it; returns its folder."""
+    """Writes the scorer of the evaluation chosen in summary.json, as `text_scorer` reads it;
+    returns its folder.
+    """
     target = workdir / MODEL
 
     def save(items: dict[str, Any], trained: dict[str, Any]) -> None:
@@ -181,11 +197,15 @@ def _export(task: UpvoteTask, base: Path, settings: ModelConfig, workdir: Path) 
             longest = {text_scorer.LONGEST: task.config.max_len}
             atomic_write_json(part / text_scorer.DESCRIPTION, {**trained, **longest})
 
-    return run_files.export(workdir, target / text_scorer.DESCRIPTION, {"params": task.learned}, save)
+    return run_files.export(
+        workdir, target / text_scorer.DESCRIPTION, {"params": task.learned}, save
+    )
 
 
 def write(target: Path, settings: ModelConfig, params: Any, heads: Any, tokenizer: Path) -> None:
-    """Writes a folder that `text_scorer.TextScorer` opens; `tokenizer` is the folder of the tokenizer's file."""
+    """Writes a folder that `text_scorer.TextScorer` opens; `tokenizer` is the folder of the
+    tokenizer's file.
+    """
     shutil.rmtree(target, ignore_errors=True)
     params, heads = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), (params, heads))
     folder.write(target, settings, params, text_scorer.heads_of(settings), heads, tokenizer)

@@ -21,7 +21,9 @@ COLUMN = "liked"
 
 
 class Comments(NamedTuple):
-    """A batch of comments: `tokens` int32 and `valid` bool [..., B, T], `liked` bool [..., B], `exists` bool [..., B], False in empty rows."""
+    """A batch of comments: `tokens` int32 and `valid` bool [..., B, T], `liked` bool [..., B],
+    `exists` bool [..., B], False in empty rows.
+    """
 
     tokens: Any
     valid: Any
@@ -30,10 +32,16 @@ class Comments(NamedTuple):
 
 
 class CommentBatches(BucketBatches):
-    """Batches of `Comments`, of a dataset of tokens with the column `liked`; `pad` is the token of the padding."""
+    """Batches of `Comments`, of a dataset of tokens with the column `liked`; `pad` is the token of
+    the padding.
+    """
 
-    def __init__(self, dataset: TokensDataset, batch_size: int, pad: int, seed: int, group: int) -> None:
-        super().__init__(dataset, dataset.lengths, int(dataset.lengths.max()), batch_size, seed, group)
+    def __init__(
+        self, dataset: TokensDataset, batch_size: int, pad: int, seed: int, group: int
+    ) -> None:
+        super().__init__(
+            dataset, dataset.lengths, int(dataset.lengths.max()), batch_size, seed, group
+        )
         self._pad = pad
         self._liked = np.asarray(dataset.item_columns[COLUMN])
 
@@ -44,13 +52,17 @@ class CommentBatches(BucketBatches):
 
 
 def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any) -> TokenSums:
-    """Binary cross-entropy in nats of `Comments`, their number, and the number classified correctly; a `training.SumsOf`."""
+    """Binary cross-entropy in nats of `Comments`, their number, and the number classified
+    correctly; a `training.SumsOf`.
+    """
     parts = {**(frozen or {}), **learned}
     logits = network.logits(parts["model"], parts["heads"], batch.tokens, batch.valid, key)
     losses = optax.sigmoid_binary_cross_entropy(logits, batch.liked.astype(jnp.float32))
     weights = batch.exists.astype(jnp.float32)
     is_right = ((logits >= 0) == batch.liked).astype(jnp.float32)
-    return TokenSums(jnp.sum(jnp.where(batch.exists, losses, 0.0)), weights.sum(), (is_right * weights).sum())
+    return TokenSums(
+        jnp.sum(jnp.where(batch.exists, losses, 0.0)), weights.sum(), (is_right * weights).sum()
+    )
 
 
 class UpvoteTask(SumsTask):
@@ -59,7 +71,9 @@ class UpvoteTask(SumsTask):
     config: UpvoteConfig
     title, unit = "train upvote model", "comments"
 
-    def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
+    def evaluate(
+        self, state: LanguageTrainState, shared: Any, position: TrainingPosition
+    ) -> Evaluation:
         means = self.held_out(state, shared, position)
         row = {
             "validation/loss": means.loss,

@@ -1,4 +1,5 @@
-"""Client of the published visual dialogue server over HTTP: routes with form fields and JSON answers.
+"""Client of the published visual dialogue server over HTTP: routes with form fields and JSON
+answers.
 
 A request holds the whole dialogue, so a failed one can be repeated safely.
 """
@@ -36,22 +37,33 @@ def checked_url(key: str, url: str) -> str:
     """A server's address without a route. Raises UserError: it is invalid."""
     parts = urllib.parse.urlsplit(url)
     try:
-        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        is_valid = (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        )
     except ValueError:
         is_valid = False
-    checks.require(is_valid, key, url, "the server's address with its scheme, such as http://127.0.0.1:5000")
+    checks.require(
+        is_valid, key, url, "the server's address with its scheme, such as http://127.0.0.1:5000"
+    )
     base = url.rstrip("/")
     return next((base.removesuffix(route) for route in _ROUTES if base.endswith(route)), base)
 
 
 class VisDialServer:
-    """The side that sees the picture and answers, a server at a `checked_url`; counts `failures` of requests.
+    """The side that sees the picture and answers, a server at a `checked_url`; counts `failures` of
+    requests.
 
-    A request may take `timeout` seconds; `wait` passes before the second attempt, and is doubled before each further one.
+    A request may take `timeout` seconds; `wait` passes before the second attempt, and is doubled
+    before each further one.
     """
 
     def __init__(
-        self, url: str, reward: str = "rank", timeout: float = 60.0, attempts: int = 6, wait: float = 0.5
+        self,
+        url: str,
+        reward: str = "rank",
+        timeout: float = 60.0,
+        attempts: int = 6,
+        wait: float = 0.5,
     ) -> None:
         self._url = url
         self._timeout = timeout
@@ -66,15 +78,24 @@ class VisDialServer:
         return self._ask(self._step, _pair, history, caption, more)
 
     def value(self, history: History, caption: str, features: np.ndarray) -> float:
-        """The gain of the picture's rank by the last answer; the initial rank for an empty history."""
-        return self._ask(self._value, _number, history, caption, {"img_features": features.tolist()})
+        """The gain of the picture's rank by the last answer; the initial rank for an empty
+        history.
+        """
+        return self._ask(
+            self._value, _number, history, caption, {"img_features": features.tolist()}
+        )
 
     def ask(self, history: History, caption: str) -> str:
         """The next question of its own questioner, which does not see the picture."""
         return self._ask(QUESTION, _text, history, caption, {"generation_kwargs": _GENERATION})
 
     def _ask(
-        self, route: str, read: Callable[[Any], _T], history: History, caption: str, more: Mapping[str, Any]
+        self,
+        route: str,
+        read: Callable[[Any], _T],
+        history: History,
+        caption: str,
+        more: Mapping[str, Any],
     ) -> _T:
         fields = {"history": json.dumps(list(history)), "caption": caption}
         fields |= {name: json.dumps(value) for name, value in more.items()}
@@ -89,7 +110,9 @@ class VisDialServer:
                 error.close()
                 if 400 <= error.code < 500 and error.code not in (408, 429):
                     self.failures += 1
-                    message = f"{self._url}{route} says {last}: is this a server of visual dialogue?"
+                    message = (
+                        f"{self._url}{route} says {last}: is this a server of visual dialogue?"
+                    )
                     raise UserError(message) from None
             except ValueError as error:
                 last = f"no answer of the protocol ({error})"

@@ -1,4 +1,6 @@
-"""Reads the published files of visual dialogue: dialogues and reward caches as JSON, features of pictures as HDF5."""
+"""Reads the published files of visual dialogue: dialogues and reward caches as JSON, features of
+pictures as HDF5.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _LAYOUT = "a list of {caption, dialog: [{question, answer}]}"
 class Scene(NamedTuple):
     """A picture (row `image` of the features) and its dialogue.
 
-    `initial` is the true picture's rank before the first question, `progress` the gain by each answer; None if unknown.
+    `initial` is the true picture's rank before the first question, `progress` the gain by each
+    answer; None if unknown.
     """
 
     caption: str
@@ -31,13 +34,17 @@ class Scene(NamedTuple):
 
 
 def read_json_file(key: str, path: str) -> Any:
-    """The value in a JSON file. Raises UserError, which names the config's `key`: the file cannot be read."""
+    """The value in a JSON file. Raises UserError, which names the config's `key`: the file cannot
+    be read.
+    """
     checks.require(os.path.isfile(path), key, path, "an existing file")
     return read_json(path, f"config.{key} takes a JSON file", kind=object)
 
 
 def read_dialogues(key: str, path: str) -> list[Scene]:
-    """Reads ILQL's list of dialogues, or VisDial's format, which numbers questions and answers; raises UserError."""
+    """Reads ILQL's list of dialogues, or VisDial's format, which numbers questions and answers;
+    raises UserError.
+    """
     content = read_json_file(key, path)
     questions = answers = None
     if isinstance(content, dict) and isinstance(content.get("data"), dict):
@@ -51,7 +58,9 @@ def read_dialogues(key: str, path: str) -> list[Scene]:
     for number, item in enumerate(content):
         try:
             turns = item["dialog"]
-            asked_questions = [_text(turn["question"], questions).removesuffix("?") + "?" for turn in turns]
+            asked_questions = [
+                _text(turn["question"], questions).removesuffix("?") + "?" for turn in turns
+            ]
             spoken_answers = [_text(turn["answer"], answers) for turn in turns]
             scenes.append(
                 Scene(
@@ -83,7 +92,9 @@ def _text(value: Any, numbered: Sequence[str] | None = None) -> str:
 
 
 def with_rewards(key: str, path: str, scenes: Sequence[Scene]) -> list[Scene]:
-    """Adds a reward cache, which has a list per dialogue: the initial value, then the gain by each answer; raises UserError."""
+    """Adds a reward cache, which has a list per dialogue: the initial value, then the gain by each
+    answer; raises UserError.
+    """
     cache = read_json_file(key, path)
     if not isinstance(cache, list) or len(cache) != len(scenes):
         content = f"{len(cache)} dialogues" if isinstance(cache, list) else type(cache).__name__
@@ -105,8 +116,8 @@ def with_rewards(key: str, path: str, scenes: Sequence[Scene]) -> list[Scene]:
 class Features:
     """Rows of the array images_SPLIT, read on demand from HDF5, or from .npz with the same names.
 
-    `normalise` divides rows by their length. Raises UserError, which names the config's `key`: there is no such array, or no
-    h5py.
+    `normalise` divides rows by their length. Raises UserError, which names the config's `key`:
+    there is no such array, or no h5py.
     """
 
     def __init__(self, key: str, path: str, split: str, normalise: bool = True) -> None:
@@ -130,7 +141,9 @@ class Features:
             raise UserError(f"{self._key}: reading HDF5 needs h5py: {remedy}") from None
         shape = list(self._rows.shape)
         if len(shape) != 2:
-            raise UserError(f"{self._key}: {name} must have a row for each picture, its shape is {shape}")
+            raise UserError(
+                f"{self._key}: {name} must have a row for each picture, its shape is {shape}"
+            )
 
     def _unreadable(self, error: Exception) -> UserError:
         return UserError(f"{self._key}: cannot be read ({error})")

@@ -16,7 +16,9 @@ from motif_jax.ilql.tasks.visdial.rules import STOP, Rules
 
 
 class Talk(NamedTuple):
-    """A dialogue about the picture of `scene`, whose recorded dialogue is ignored; `stopped`: by the agent's <stop>."""
+    """A dialogue about the picture of `scene`, whose recorded dialogue is ignored; `stopped`: by
+    the agent's <stop>.
+    """
 
     scene: Scene
     initial: float
@@ -58,12 +60,21 @@ class VisDialObservation(Observation):
 
 
 def recorded(scene: Scene, rules: Rules) -> list[VisDialObservation]:
-    """The dialogues of a scene: the recorded one up to its end; under agent_stops each prefix with <stop>, and the whole."""
+    """The dialogues of a scene: the recorded one up to its end; under agent_stops each prefix with
+    <stop>, and the whole.
+    """
     progress = scene.progress or (0.0,) * len(scene.answers)
     initial = scene.initial or 0.0
 
     def first_turns(turns: int, stopped: bool = False) -> VisDialObservation:
-        talk = Talk(scene, initial, scene.questions[:turns], scene.answers[:turns], progress[:turns], stopped)
+        talk = Talk(
+            scene,
+            initial,
+            scene.questions[:turns],
+            scene.answers[:turns],
+            progress[:turns],
+            stopped,
+        )
         return VisDialObservation(talk, rules)
 
     total = len(scene.answers)
@@ -76,7 +87,9 @@ def recorded(scene: Scene, rules: Rules) -> list[VisDialObservation]:
 class VisDialEnvironment(TextEnvironment):
     """A dialogue with the other side about a picture from `scenes`."""
 
-    def __init__(self, scenes: Sequence[Scene], features: Any, other: VisDialServer, rules: Rules) -> None:
+    def __init__(
+        self, scenes: Sequence[Scene], features: Any, other: VisDialServer, rules: Rules
+    ) -> None:
         self._scenes = scenes
         self._features = features
         self._other = other
@@ -102,7 +115,9 @@ class VisDialEnvironment(TextEnvironment):
             talk = talk._replace(stopped=True)
         else:
             history = [*now.history(), {"speaker": "question", "text": action}]
-            answer, progress = self._other.step(history, talk.scene.caption, self._features[talk.scene.image])
+            answer, progress = self._other.step(
+                history, talk.scene.caption, self._features[talk.scene.image]
+            )
             talk = talk._replace(
                 questions=(*talk.questions, action),
                 answers=(*talk.answers, answer),

@@ -2,8 +2,8 @@
 
 Progress is the gain of the true picture's rank by an answer. The modes, of at most ten turns:
 
-* env_stops: -1 per turn; the turn that reaches half of the possible progress ends the dialogue with reward 0. In play these rewards
-  are scaled and shifted.
+* env_stops: -1 per turn; the turn that reaches half of the possible progress ends the dialogue with
+  reward 0. In play these rewards are scaled and shifted.
 * 10_stop: ten turns, each rewarded by its progress.
 * agent_stops: as 10_stop, but <stop> ends the dialogue.
 """
@@ -33,10 +33,12 @@ YES_NO: Mapping[str, Callable[[str], bool]] = {
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of a task; `yes_no_reward` is the extra reward of an answer that is one of `YES_NO`.
+    """The rules of a task; `yes_no_reward` is the extra reward of an answer that is one of
+    `YES_NO`.
 
-    With `last_turn_free` (compat), as published, the tenth turn costs nothing even if the goal is not reached. `in_play`: `scale` and
-    `shift` apply to the rewards of env_stops, too, as in the published environment; in its data they do not.
+    With `last_turn_free` (compat), as published, the tenth turn costs nothing even if the goal is
+    not reached. `in_play`: `scale` and `shift` apply to the rewards of env_stops, too, as in the
+    published environment; in its data they do not.
     """
 
     mode: str = "env_stops"
@@ -50,7 +52,9 @@ class Rules:
     in_play: bool = False
 
     def reached(self, initial: float, progress: Sequence[float]) -> bool:
-        """Whether the progress reaches the required share of the possible progress from `initial`."""
+        """Whether the progress reaches the required share of the possible progress from
+        `initial`.
+        """
         return sum(progress) >= self.percentile * (self.goal - initial)
 
     def ended(self, initial: float, progress: Sequence[float]) -> bool:
@@ -58,7 +62,9 @@ class Rules:
             return True
         return self.mode == "env_stops" and bool(progress) and self.reached(initial, progress)
 
-    def rewards(self, initial: float, answers: Sequence[str], progress: Sequence[float]) -> list[float]:
+    def rewards(
+        self, initial: float, answers: Sequence[str], progress: Sequence[float]
+    ) -> list[float]:
         """The rewards of questions, given the answers; turns after the end are ignored."""
         if self.mode != "env_stops":
             return [self.scale * gain + self.shift for gain in progress]

@@ -17,7 +17,12 @@ from motif_jax.ilql.tasks.contract import FunctionPolicy, TextPolicy, recorded_s
 from motif_jax.ilql.tasks.file_tokens import TOKENIZER_HELP, FileTokenTask
 from motif_jax.ilql.tasks.visdial import data
 from motif_jax.ilql.tasks.visdial.client import REWARDS, VisDialServer, checked_url
-from motif_jax.ilql.tasks.visdial.environment import Talk, VisDialEnvironment, VisDialObservation, recorded
+from motif_jax.ilql.tasks.visdial.environment import (
+    Talk,
+    VisDialEnvironment,
+    VisDialObservation,
+    recorded,
+)
 from motif_jax.ilql.tasks.visdial.rules import MODES, STOP, YES_NO, Rules
 from motif_jax.schema import Key, non_negative, one_of, positive
 
@@ -35,7 +40,8 @@ KEYS: Mapping[str, Key] = {
     ),
     "goal": Key(1.0, "progress at which nothing is left to learn about a picture"),
     "percentile": Key(
-        0.5, "share of the possible progress, from the first to the goal, at which a talk of env_stops ends"
+        0.5,
+        "share of the possible progress, from the first to the goal, at which a talk of env_stops ends",
     ),
     "yes_no": one_of(
         tuple(YES_NO),
@@ -77,7 +83,9 @@ class VisDial(FileTokenTask):
         super().__init__(options)
         values = self.options
         is_valid = values["mode"] == "env_stops" or values["yes_no"] == "none"
-        self.require(is_valid, "yes_no", f"none with mode={values['mode']}, which is paid progress alone")
+        self.require(
+            is_valid, "yes_no", f"none with mode={values['mode']}, which is paid progress alone"
+        )
         if values["url"]:
             values["url"] = checked_url(f"{self.name}.url", values["url"])
         self.rules = Rules(
@@ -97,7 +105,9 @@ class VisDial(FileTokenTask):
 
     @functools.cached_property
     def features(self) -> data.Features:
-        features = data.Features(*self._key("features"), self.options["split"], self.options["normalise"])
+        features = data.Features(
+            *self._key("features"), self.options["split"], self.options["normalise"]
+        )
         if len(features) != len(self.scenes):
             raise UserError(
                 f"config.visdial: {self.options['features']} has {len(features)} pictures of {self.options['split']}, "
@@ -107,7 +117,9 @@ class VisDial(FileTokenTask):
 
     @functools.cached_property
     def other_side(self) -> VisDialServer:
-        self.require(bool(self.options["url"]), "url", "the server's address, such as http://127.0.0.1:5000")
+        self.require(
+            bool(self.options["url"]), "url", "the server's address, such as http://127.0.0.1:5000"
+        )
         keys = ("url", "server_reward", "timeout_seconds", "attempts")
         return VisDialServer(*(self.options[key] for key in keys))
 
@@ -157,7 +169,9 @@ class VisDial(FileTokenTask):
 
     @functools.cached_property
     def _recorded(self) -> Sequence[Dialogue]:
-        dialogues = [item.to_sequence() for scene in self.scenes for item in recorded(scene, self.rules)]
+        dialogues = [
+            item.to_sequence() for scene in self.scenes for item in recorded(scene, self.rules)
+        ]
         return [*dialogues, *self._more()]
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
@@ -165,20 +179,26 @@ class VisDial(FileTokenTask):
             return recorded_stream(self._recorded)
         if kind == REWARD_CACHE:
             scenes = self.scenes
-            return lambda rng, count, first: Dialogues.of(map(self._valued, scenes[first : first + count]))
+            return lambda rng, count, first: Dialogues.of(
+                map(self._valued, scenes[first : first + count])
+            )
         return super().stream(kind, policy)
 
     def finish(self, kind: str, folder: Path) -> None:
         if kind == REWARD_CACHE:
             metas = parquet.read(folder / "dialogues.parquet").metas
-            atomic_write_json(folder / "reward_cache.json", [json.loads(meta)["values"] for meta in metas])
+            atomic_write_json(
+                folder / "reward_cache.json", [json.loads(meta)["values"] for meta in metas]
+            )
 
     def dialogues_per_draw(self, kind: str) -> int:
         """Few for dialogues with a server, since only complete ones are saved."""
         return 1024 if kind == RECORDED else 8
 
     def _valued(self, scene: data.Scene) -> Dialogue:
-        """A recorded dialogue with values from the other side, in `meta`: the published `cache_dataset_reward`."""
+        """A recorded dialogue with values from the other side, in `meta`: the published
+        `cache_dataset_reward`.
+        """
         features = self.features[scene.image]
         other = self.other_side
         values = [other.value([], scene.caption, features)]

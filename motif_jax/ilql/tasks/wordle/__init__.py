@@ -1,1 +1,3 @@
-"""Wordle as in Snell et al. (2022), where the hidden word is redrawn every turn among the words that still fit."""
+"""Wordle as in Snell et al. (2022), where the hidden word is redrawn every turn among the words
+that still fit.
+"""

@@ -72,18 +72,23 @@ class Boards:
         self.turns[rows] = turns + 1
         # A game is won by guessing the only word left.
         left = fits[:, :size]
-        is_answer = (self.guesses[rows] == left.argmax(1)[:, None]) & (np.arange(TRIES) <= turns[:, None])
+        is_answer = (self.guesses[rows] == left.argmax(1)[:, None]) & (
+            np.arange(TRIES) <= turns[:, None]
+        )
         self.won[rows] = (left.sum(1) == 1) & is_answer.any(1)
 
 
-# (boards, rows, rng) -> a guess for each of the games `rows`: int [rows], indices into the table's words.
+# (boards, rows, rng) -> a guess for each of the games `rows`: int [rows], indices into the table's
+# words.
 BoardPlayer = Callable[[Boards, np.ndarray, np.random.Generator], np.ndarray]
 
 
 def play(
     boards: Boards, player: BoardPlayer, rng: np.random.Generator, hidden: np.ndarray | None = None
 ) -> Boards:
-    """Plays all games to their ends, in place; `hidden` int [games] fixes their words, else they are drawn every turn."""
+    """Plays all games to their ends, in place; `hidden` int [games] fixes their words, else they
+    are drawn every turn.
+    """
     rows = boards.running()
     while rows.size:
         guesses = player(boards, rows, rng)
@@ -105,7 +110,9 @@ def dialogues_of(
     won: np.ndarray,
     metas: Sequence[str] = (),
 ) -> Dialogues:
-    """Dialogues from guesses int [games, 6] (indices into `names`), codes, turns, whether the last guess won, and metas."""
+    """Dialogues from guesses int [games, 6] (indices into `names`), codes, turns, whether the last
+    guess won, and metas.
+    """
     is_guess = np.arange(guesses.shape[1]) < turns[:, None]
     texts = np.empty((int(turns.sum()), 2), object)
     texts[:, 0] = names[guesses[is_guess]]

@@ -1,8 +1,9 @@
 """Computes the colours of guesses from one table [guess, word].
 
-A letter is `here` at its own position, `elsewhere` if it occurs in the word, else absent. Each letter counts by itself, so
-repeated letters differ from the newspaper's game. Five colours are a code below 243, in base 3 with the first letter as
-the lowest digit. A word still fits after a guess if it would have given the same code.
+A letter is `here` at its own position, `elsewhere` if it occurs in the word, else absent. Each
+letter counts by itself, so repeated letters differ from the newspaper's game. Five colours are a
+code below 243, in base 3 with the first letter as the lowest digit. A word still fits after a guess
+if it would have given the same code.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class WordTable:
     """Words, and the codes of guesses over them.
 
     Attributes:
-      words, names: the game's words, one of which is hidden, then those that may only be guessed; `names` is an array.
+      words, names: the game's words, one of which is hidden, then those that may only be guessed;
+          `names` is an array.
       size: number of the game's words.
       index: word -> its index in `words`.
     """
@@ -53,7 +55,8 @@ class WordTable:
         occurs = np.zeros((len(LETTERS), len(self.words)), np.uint8)
         occurs[word_letters.T, np.arange(len(self.words))] = 1
         same = word_letters.T[:, None, :] == np.arange(len(LETTERS), dtype=np.uint8)[None, :, None]
-        # The digit that a letter adds to the code at a place, for each hidden word: uint8 [5, 26, words].
+        # The digit that a letter adds to the code at a place, for each hidden word: uint8 [5, 26,
+        # words].
         self._parts = (occurs[None] + same) * _WEIGHTS.astype(np.uint8)[:, None, None]
 
     def codes(self, guess: np.ndarray) -> np.ndarray:
@@ -76,7 +79,9 @@ class WordTable:
 
 
 def pick(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws the index of a true value in each row uniformly: bool [B, N] (at least one per row) -> int64 [B]."""
+    """Draws the index of a true value in each row uniformly: bool [B, N] (at least one per row) ->
+    int64 [B].
+    """
     counts = mask.sum(1)
     indices = np.flatnonzero(mask)
     chosen = (np.cumsum(counts) - counts) + rng.integers(0, counts)

@@ -12,10 +12,11 @@ _BLOCK = 1 << 22
 
 
 def information_gain(table: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Expected entropy reduction over the fitting words `members` int [n], in nats, by guessing each: float64 [n].
+    """Expected entropy reduction over the fitting words `members` int [n], in nats, by guessing
+    each: float64 [n].
 
-    log n - sum over codes of (n_code / n) log n_code, for equally likely words (Snell et al. 2022, the optimal policy), by
-    `table`, codes uint8 [words, words].
+    log n - sum over codes of (n_code / n) log n_code, for equally likely words (Snell et al. 2022,
+    the optimal policy), by `table`, codes uint8 [words, words].
     """
     count = len(members)
     sizes = np.arange(1, count + 1)

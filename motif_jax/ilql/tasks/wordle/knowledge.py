@@ -1,4 +1,6 @@
-"""A player's knowledge: whether each letter is, cannot be, or may be at each place (the published state)."""
+"""A player's knowledge: whether each letter is, cannot be, or may be at each place (the published
+state).
+"""
 
 from __future__ import annotations
 

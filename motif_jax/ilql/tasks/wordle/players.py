@@ -19,7 +19,9 @@ _MAX_POSITIONS = 200_000
 
 
 def _game_words(boards: Boards, rows: np.ndarray) -> np.ndarray:
-    """Which of the game's words fit: bool [rows, words], False for words that may only be guessed."""
+    """Which of the game's words fit: bool [rows, words], False for words that may only be
+    guessed.
+    """
     fits = boards.fits[rows]
     fits[:, boards.table.size :] = False
     return fits
@@ -48,11 +50,17 @@ def _either(mask: np.ndarray, yes: BoardPlayer, no: BoardPlayer) -> BoardPlayer:
 
 def _after(start: BoardPlayer, rest: BoardPlayer) -> BoardPlayer:
     """Makes the first guess by one player and all further ones by another."""
-    return lambda boards, rows, rng: _either(boards.turns[rows] == 0, start, rest)(boards, rows, rng)
+    return lambda boards, rows, rng: _either(boards.turns[rows] == 0, start, rest)(
+        boards, rows, rng
+    )
 
 
-def random_mixture(table: WordTable, smart: float, words: Sequence[str] | None = None) -> BoardPlayer:
-    """Guesses a fitting word with probability `smart`, else any word, from the list `words` (default: the game's)."""
+def random_mixture(
+    table: WordTable, smart: float, words: Sequence[str] | None = None
+) -> BoardPlayer:
+    """Guesses a fitting word with probability `smart`, else any word, from the list `words`
+    (default: the game's).
+    """
     mask = _mask_of(table, words)
     indices = np.flatnonzero(mask)
 
@@ -69,7 +77,9 @@ def random_mixture(table: WordTable, smart: float, words: Sequence[str] | None =
 
 
 def start_words(table: WordTable, words: Sequence[str] | None = None) -> BoardPlayer:
-    """Guesses one of `words` (default: the list 'start_words') that still fits, or any fitting word if none does."""
+    """Guesses one of `words` (default: the list 'start_words') that still fits, or any fitting word
+    if none does.
+    """
     mask = _mask_of(table, read_words("policy", START_WORDS) if words is None else words)
 
     def choose(boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -81,7 +91,9 @@ def start_words(table: WordTable, words: Sequence[str] | None = None) -> BoardPl
 
 
 def optimal(start: BoardPlayer | None = None) -> BoardPlayer:
-    """Guesses the fitting word with the greatest information gain, ties broken at random; `start` makes the first guess."""
+    """Guesses the fitting word with the greatest information gain, ties broken at random; `start`
+    makes the first guess.
+    """
     cache: dict[bytes, np.ndarray] = {}
 
     def of_position(boards: Boards, row: int, key: bytes) -> np.ndarray:
@@ -94,7 +106,9 @@ def optimal(start: BoardPlayer | None = None) -> BoardPlayer:
 
     def choose(boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         packed = np.packbits(boards.fits[rows][:, : boards.table.size], axis=1)
-        best = [of_position(boards, row, key.tobytes()) for row, key in zip(rows, packed, strict=True)]
+        best = [
+            of_position(boards, row, key.tobytes()) for row, key in zip(rows, packed, strict=True)
+        ]
         # Only games with several best words, which are rare, use a random number.
         chosen = []
         for words in best:
@@ -105,18 +119,26 @@ def optimal(start: BoardPlayer | None = None) -> BoardPlayer:
     return choose if start is None else _after(start, choose)
 
 
-def repeat(table: WordTable, start: BoardPlayer | None = None, first: int | None = None) -> BoardPlayer:
-    """Repeats one of the game's first `first` guesses; the first guess is made by `start`, or is any word."""
+def repeat(
+    table: WordTable, start: BoardPlayer | None = None, first: int | None = None
+) -> BoardPlayer:
+    """Repeats one of the game's first `first` guesses; the first guess is made by `start`, or is
+    any word.
+    """
 
     def again(boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         turns = boards.turns[rows]
-        return boards.guesses[rows, rng.integers(0, turns if first is None else np.minimum(turns, first))]
+        return boards.guesses[
+            rows, rng.integers(0, turns if first is None else np.minimum(turns, first))
+        ]
 
     return _after(start or random_mixture(table, 0.0), again)
 
 
 def wrong(table: WordTable, words: Sequence[str] | None = None) -> BoardPlayer:
-    """Guesses a word of `words` (default: the game's) that cannot be the hidden one, or any of them if all can be."""
+    """Guesses a word of `words` (default: the game's) that cannot be the hidden one, or any of them
+    if all can be.
+    """
     mask = _mask_of(table, words)
 
     def choose(boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -128,11 +150,14 @@ def wrong(table: WordTable, words: Sequence[str] | None = None) -> BoardPlayer:
 
 def mixture(share: float, first: BoardPlayer, second: BoardPlayer) -> BoardPlayer:
     """Plays the first player with probability `share`, else the second; redrawn every turn."""
-    return lambda boards, rows, rng: _either(rng.random(len(rows)) < share, first, second)(boards, rows, rng)
+    return lambda boards, rows, rng: _either(rng.random(len(rows)) < share, first, second)(
+        boards, rows, rng
+    )
 
 
 def monte_carlo(samples: int, player: BoardPlayer) -> BoardPlayer:
-    """Samples `samples` games that `player` finishes, and guesses the first guess with the best mean return.
+    """Samples `samples` games that `player` finishes, and guesses the first guess with the best
+    mean return.
 
     Among equal guesses it takes the first sampled, as published.
     """

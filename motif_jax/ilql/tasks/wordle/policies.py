@@ -1,4 +1,6 @@
-"""Parses policies such as `mixture(0.4, optimal(start), repeat)`, and turns players into `TextPolicy` objects."""
+"""Parses policies such as `mixture(0.4, optimal(start), repeat)`, and turns players into
+`TextPolicy` objects.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from motif_jax.ilql.tasks.wordle.colours import DIGITS, WordTable
 from motif_jax.ilql.tasks.wordle.environment import WordleObservation
 from motif_jax.ilql.tasks.wordle.words import read_words
 
-# Name -> kinds of arguments (p probability, n number of at least 1, l word list, s player), those of optional ones, and the
-# maker, which takes the table and the arguments.
+# Name -> kinds of arguments (p probability, n number of at least 1, l word list, s player), those
+# of optional ones, and the maker, which takes the table and the arguments.
 PLAYERS: dict[str, tuple[str, str, Callable[..., BoardPlayer]]] = {
     "fitting": ("", "", lambda table: players.random_mixture(table, 1.0)),
     "random": ("", "", lambda table: players.random_mixture(table, 0.0)),
@@ -29,11 +31,17 @@ PLAYERS: dict[str, tuple[str, str, Callable[..., BoardPlayer]]] = {
     "mixture": ("pss", "", lambda table, *arguments: players.mixture(*arguments)),
     "monte_carlo": ("ns", "", lambda table, *arguments: players.monte_carlo(*arguments)),
 }
-_KINDS = {"p": "a probability", "n": "a number of at least 1", "l": "a word list in quotes", "s": "a player"}
+_KINDS = {
+    "p": "a probability",
+    "n": "a number of at least 1",
+    "l": "a word list in quotes",
+    "s": "a player",
+}
 
 
 class Plan:
-    """A player as a config describes it: one of `PLAYERS`, and its arguments, which are numbers, word lists or plans.
+    """A player as a config describes it: one of `PLAYERS`, and its arguments, which are numbers,
+    word lists or plans.
 
     `lists` are the words that it and its parts may guess in addition to the game's.
     """
@@ -50,14 +58,17 @@ class Plan:
 
     def player(self, table: WordTable) -> BoardPlayer:
         arguments = [
-            argument.player(table) if isinstance(argument, Plan) else argument for argument in self.arguments
+            argument.player(table) if isinstance(argument, Plan) else argument
+            for argument in self.arguments
         ]
         _, _, make = PLAYERS[self.name]
         return make(table, *arguments)
 
 
 def parse(text: str, key: str = "policy") -> Plan:
-    """Parses a player. Raises UserError: the text has another form; the error names the allowed ones."""
+    """Parses a player. Raises UserError: the text has another form; the error names the allowed
+    ones.
+    """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -72,7 +83,10 @@ def _plan(tree: ast.expr, text: str, key: str) -> Plan:
     needed, optional, _ = PLAYERS[call.func.id]
     kinds = needed + optional
     if not len(needed) <= len(call.args) <= len(kinds):
-        words = [*(_KINDS[kind] for kind in needed), *(f"{_KINDS[kind]} (or nothing)" for kind in optional)]
+        words = [
+            *(_KINDS[kind] for kind in needed),
+            *(f"{_KINDS[kind]} (or nothing)" for kind in optional),
+        ]
         form = f"({', '.join(words)})" if words else "nothing"
         raise _wrong(key, text, f"{call.func.id} takes {form}")
     # Optional arguments may be left out.
@@ -103,7 +117,9 @@ def _wrong(key: str, text: str, why: str) -> UserError:
 
 
 def policy_of(player: BoardPlayer, table: WordTable) -> TextPolicy:
-    """A player of boards of `table` as a policy of one game, whose own table may lack words that may only be guessed."""
+    """A player of boards of `table` as a policy of one game, whose own table may lack words that
+    may only be guessed.
+    """
 
     def choose_word(observation: WordleObservation, rng: np.random.Generator) -> str:
         board = WordleObservation(table, observation.guesses, observation.codes).board()
@@ -123,5 +139,7 @@ def picture(guesses: Sequence[str], codes: Sequence[int | None]) -> str:
             lines.append(guess)
             continue
         cells = zip(guess.upper(), DIGITS[code], strict=True)
-        lines.append("".join(f"\x1b[{_BACKGROUNDS[colour]}m {letter} \x1b[0m" for letter, colour in cells))
+        lines.append(
+            "".join(f"\x1b[{_BACKGROUNDS[colour]}m {letter} \x1b[0m" for letter, colour in cells)
+        )
     return "\n".join(lines) or "(nothing guessed yet)"

@@ -1,7 +1,8 @@
-"""Streams of training games: played, branched off an expert's, and adversarial (Snell et al. 2022, appendix on Wordle).
+"""Streams of training games: played, branched off an expert's, and adversarial (Snell et al. 2022,
+appendix on Wordle).
 
-The latter two test whether values rank an expert's guess above others. A game's `meta` has its `group`, its `kind`, and
-the turn in which it leaves the expert's game (`start`).
+The latter two test whether values rank an expert's guess above others. A game's `meta` has its
+`group`, its `kind`, and the turn in which it leaves the expert's game (`start`).
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def _branched(
 ) -> Boards:
     """Games that continue from the first `turns` turns of others, by another player.
 
-    With `restarts` (`compat.wordle_branch_restarts`), as published, the first guess is chosen for that state, but played
-    on an empty board.
+    With `restarts` (`compat.wordle_branch_restarts`), as published, the first guess is chosen for
+    that state, but played on an empty board.
     """
     start = _until(boards, rows, turns)
     all_games = np.arange(len(rows))
@@ -83,7 +84,9 @@ def _grouped(table: WordTable, parts: list[_Part], first: int) -> Dialogues:
 def branching(
     table: WordTable, expert: BoardPlayer, other: BoardPlayer, others: int, restarts: bool = False
 ) -> DialogueStream:
-    """An expert's games, and `others` games of another player from each of their states; `restarts`: see `_branched`."""
+    """An expert's games, and `others` games of another player from each of their states;
+    `restarts`: see `_branched`.
+    """
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
         expert_games = play(Boards(table, count), expert, rng)
@@ -91,7 +94,10 @@ def branching(
         turns = np.concatenate([np.repeat(np.arange(n), others) for n in expert_games.turns])
         branches = _branched(expert_games, rows, turns, other, restarts, rng)
         metas = [{"kind": BRANCH, "start": turn} for turn in turns.tolist()]
-        parts = [(expert_games, np.arange(count), [{"kind": EXPERT}] * count), (branches, rows, metas)]
+        parts = [
+            (expert_games, np.arange(count), [{"kind": EXPERT}] * count),
+            (branches, rows, metas),
+        ]
         return _grouped(table, parts, first)
 
     return draw
@@ -104,9 +110,11 @@ def adversarial(
     adversaries: int,
     restarts: bool = False,
 ) -> DialogueStream:
-    """An expert's games, each with `others` whole games of a player and `adversaries` of a third one.
+    """An expert's games, each with `others` whole games of a player and `adversaries` of a third
+    one.
 
-    The latter leave the expert's game at the third guess; as published, only games with a fourth guess have them.
+    The latter leave the expert's game at the third guess; as published, only games with a fourth
+    guess have them.
     """
     expert, other, adversary = players
 

@@ -30,15 +30,24 @@ KEYS: Mapping[str, Key] = {
     ),
     "num_words": non_negative(0, "number of words that are used, the first of the list; 0: all"),
     "suboptimal": Key("random", "policy that goes on in games of 'branch' and 'adversarial'"),
-    "num_suboptimal": positive(1, "number of suboptimal games for a state (branch) or a game (adversarial)"),
-    "adversary": Key("wrong", "policy that takes over from the expert at its third guess, in 'adversarial'"),
+    "num_suboptimal": positive(
+        1, "number of suboptimal games for a state (branch) or a game (adversarial)"
+    ),
+    "adversary": Key(
+        "wrong", "policy that takes over from the expert at its third guess, in 'adversarial'"
+    ),
     "num_adversarial": positive(5, "number of adversarial games for a game"),
-    "tweets": Key("", "file of 'tweets': CSV, or JSON {games, transitions}; empty: simulated people"),
+    "tweets": Key(
+        "", "file of 'tweets': CSV, or JSON {games, transitions}; empty: simulated people"
+    ),
     "guesses": Key(
-        "", "file of the words that may have been guessed in 'tweets' from CSV; empty: those of `words`"
+        "",
+        "file of the words that may have been guessed in 'tweets' from CSV; empty: those of `words`",
     ),
     "indexes": Key("", "file of 'tweets': a JSON list of the games that are used; empty: all"),
-    "true_word": Key(False, "the hidden word of 'tweets' is the day's, not any that the colours allow"),
+    "true_word": Key(
+        False, "the hidden word of 'tweets' is the day's, not any that the colours allow"
+    ),
     "top_p": Key(
         1.0,
         "share of the games of 'tweets' that is used, the best by number of guesses, lost ones last",
@@ -71,7 +80,9 @@ class Wordle(TextTask):
         self.words = read_words("wordle.words", values["words"], values["num_words"] or None)
         available = len(self.words)
         self.require(
-            values["num_words"] <= available, "num_words", f"at most {available}, the words of the list"
+            values["num_words"] <= available,
+            "num_words",
+            f"at most {available}, the words of the list",
         )
         self._facts: dict[str, Any] = {}
 
@@ -85,7 +96,10 @@ class Wordle(TextTask):
         pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
         actions = [(guess, reward) for guess, reward in pairs if reward is not None]
         repeated = float(len(actions) - len({guess for guess, _ in actions}))
-        return {"success": float(bool(actions) and actions[-1][1] == 0.0), "repeated_guesses": repeated}
+        return {
+            "success": float(bool(actions) and actions[-1][1] == 0.0),
+            "repeated_guesses": repeated,
+        }
 
     def policy(self, name: str) -> TextPolicy:
         plan = parse(name)
@@ -157,7 +171,9 @@ class Wordle(TextTask):
         if str(options["tweets"]).endswith(".json"):
             return tweets.read_structure(options["tweets"])
         games = tweets.read_csv(options["tweets"], read_words("wordle.words", "tweet_words"))
-        guess_words = read_words("wordle.guesses", options["guesses"]) if options["guesses"] else self.words
+        guess_words = (
+            read_words("wordle.guesses", options["guesses"]) if options["guesses"] else self.words
+        )
         return games, tweets.Guesses.of(self.words, guess_words)
 
     def _tweets(self) -> DialogueStream:

@@ -1,7 +1,9 @@
-"""Games from tweets: rows of colours without words, filled with fitting guesses (Snell et al. 2022, human data).
+"""Games from tweets: rows of colours without words, filled with fitting guesses (Snell et al. 2022,
+human data).
 
-A game is a tweet, a word that has a guess for each of the tweet's rows, and a uniformly drawn guess per row. The published
-code redraws tweet and word until they fit; drawing among fitting pairs gives the same distribution.
+A game is a tweet, a word that has a guess for each of the tweet's rows, and a uniformly drawn guess
+per row. The published code redraws tweet and word until they fit; drawing among fitting pairs gives
+the same distribution.
 """
 
 from __future__ import annotations
@@ -21,7 +23,15 @@ from motif_jax.core.files import atomic_write_text, read_json
 from motif_jax.ilql.dialogues.dialogue import Dialogues, share_of
 from motif_jax.ilql.tasks.wordle import colours
 from motif_jax.ilql.tasks.wordle.boards import TRIES, BoardPlayer, Boards, dialogues_of, play
-from motif_jax.ilql.tasks.wordle.colours import ABSENT, ALL_HERE, CODES, ELSEWHERE, HERE, NUM_CODES, letters
+from motif_jax.ilql.tasks.wordle.colours import (
+    ABSENT,
+    ALL_HERE,
+    CODES,
+    ELSEWHERE,
+    HERE,
+    NUM_CODES,
+    letters,
+)
 from motif_jax.ilql.tasks.wordle.words import FIRST_DAY, LENGTH, is_word
 
 SQUARES = {"⬛": ABSENT, "⬜": ABSENT, "🟨": ELSEWHERE, "🟦": ELSEWHERE, "🟩": HERE, "🟧": HERE}
@@ -40,12 +50,16 @@ class Tweet(NamedTuple):
 
 
 def rows_of(text: str) -> tuple[int, ...]:
-    """Colour codes of the first longest run of rows of five squares in a text, up to six rows or the winning one."""
+    """Colour codes of the first longest run of rows of five squares in a text, up to six rows or
+    the winning one.
+    """
     runs: list[list[int]] = [[]]
     for line in map(str.strip, text.splitlines()):
         is_row = len(line) == LENGTH and all(square in SQUARES for square in line)
         if is_row and len(runs[-1]) < TRIES:
-            runs[-1].append(sum(SQUARES[square] * 3**position for position, square in enumerate(line)))
+            runs[-1].append(
+                sum(SQUARES[square] * 3**position for position, square in enumerate(line))
+            )
         elif runs[-1]:
             runs.append([])
     return _until_won(max(runs, key=len))  # the first of equals
@@ -56,9 +70,11 @@ def _until_won(codes: Sequence[int]) -> tuple[int, ...]:
 
 
 def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
-    """Reads tweets from five columns, first the day's number, last the text; rows without a game are skipped.
+    """Reads tweets from five columns, first the day's number, last the text; rows without a game
+    are skipped.
 
-    `days` are the words from `FIRST_DAY` on. Raises UserError: the file is unreadable, or a line is invalid.
+    `days` are the words from `FIRST_DAY` on. Raises UserError: the file is unreadable, or a line is
+    invalid.
     """
     tweets = []
     try:
@@ -73,7 +89,9 @@ def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
                 index = int(day) - FIRST_DAY if day.isascii() and day.isdigit() else -1
                 if not 0 <= index < len(days):
                     last = FIRST_DAY + len(days) - 1
-                    raise UserError(f"{path}: row {number}: day {day!r} must be {FIRST_DAY} to {last}")
+                    raise UserError(
+                        f"{path}: row {number}: day {day!r} must be {FIRST_DAY} to {last}"
+                    )
                 tweets.append(Tweet(days[index], codes))
     except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
@@ -83,12 +101,16 @@ def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
 
 
 class Guesses:
-    """Guesses by word and colours (the published `transitions`); `words` and `guesses` are arrays of str."""
+    """Guesses by word and colours (the published `transitions`); `words` and `guesses` are arrays
+    of str.
+    """
 
     def __init__(
         self, words: Sequence[str], guesses: Sequence[str], flat: np.ndarray, offsets: np.ndarray
     ) -> None:
-        """`flat` int [...] indexes `guesses`; its range offsets[w, c] to offsets[w, c + 1] belongs to word w and code c."""
+        """`flat` int [...] indexes `guesses`; its range offsets[w, c] to offsets[w, c + 1] belongs
+        to word w and code c.
+        """
         self.words = np.array(words, object)
         self.guesses = np.array(guesses, object)
         self._flat = flat
@@ -130,7 +152,9 @@ class Guesses:
         """The published structure: word -> row of colours -> guesses."""
         return {
             word: {
-                str(colours.CODE_TEXTS[code]): self.guesses[self._flat[row[code] : row[code + 1]]].tolist()
+                str(colours.CODE_TEXTS[code]): self.guesses[
+                    self._flat[row[code] : row[code + 1]]
+                ].tolist()
                 for code in np.flatnonzero(np.diff(row))
             }
             for word, row in zip(self.words, self._offsets, strict=True)
@@ -138,13 +162,19 @@ class Guesses:
 
     @functools.cached_property
     def possible(self) -> np.ndarray:
-        """Whether a word has a guess with a code: bool [words, 244]; the last column, for padding, is True."""
+        """Whether a word has a guess with a code: bool [words, 244]; the last column, for padding,
+        is True.
+        """
         return np.concatenate([np.diff(self._offsets) > 0, np.ones((len(self.words), 1), bool)], 1)
 
     def draw(self, words: np.ndarray, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A uniform guess for each word and code: int [N], int [N] -> int [N] indices into `guesses`."""
+        """A uniform guess for each word and code: int [N], int [N] -> int [N] indices into
+        `guesses`.
+        """
         first = self._offsets[words, codes]
-        return self._flat[first + rng.integers(0, self._offsets[words, codes + 1] - first)].astype(np.int64)
+        return self._flat[first + rng.integers(0, self._offsets[words, codes + 1] - first)].astype(
+            np.int64
+        )
 
 
 def _offsets(ends: np.ndarray) -> np.ndarray:
@@ -153,11 +183,16 @@ def _offsets(ends: np.ndarray) -> np.ndarray:
 
 
 def read_structure(path: str | Path) -> tuple[list[Tweet], Guesses]:
-    """Reads games and guesses of a published JSON file. Raises UserError: it is unreadable or has another form."""
+    """Reads games and guesses of a published JSON file. Raises UserError: it is unreadable or has
+    another form.
+    """
     data = read_json(path, _REMEDY, keys=("games", "transitions"))
     try:
         guesses = Guesses.read(data["transitions"])
-        tweets = [Tweet(str(word), _until_won([CODES[row] for row in rows])) for word, rows in data["games"]]
+        tweets = [
+            Tweet(str(word), _until_won([CODES[row] for row in rows]))
+            for word, rows in data["games"]
+        ]
         if not tweets or not all(1 <= len(tweet.codes) <= TRIES for tweet in tweets):
             raise ValueError("games must have one to six rows each")
     except (LookupError, ValueError, TypeError, AttributeError) as error:
@@ -167,14 +202,17 @@ def read_structure(path: str | Path) -> tuple[list[Tweet], Guesses]:
 
 def write_structure(path: str | Path, tweets: Iterable[Tweet], guesses: Guesses) -> None:
     """Writes the published JSON form."""
-    games = [[tweet.word, [str(colours.CODE_TEXTS[code]) for code in tweet.codes]] for tweet in tweets]
+    games = [
+        [tweet.word, [str(colours.CODE_TEXTS[code]) for code in tweet.codes]] for tweet in tweets
+    ]
     atomic_write_text(path, json.dumps({"games": games, "transitions": guesses.to_json()}))
 
 
 def best(tweets: Sequence[Tweet], share: float, rows_only: bool = False) -> list[Tweet]:
     """The best `share` of the games: fewest guesses first, lost ones last.
 
-    With `rows_only` (`compat.wordle_top_p_rows`), as published, only the number of rows counts: a loss equals a win in six.
+    With `rows_only` (`compat.wordle_top_p_rows`), as published, only the number of rows counts: a
+    loss equals a win in six.
     """
     lost = np.array([ALL_HERE not in tweet.codes for tweet in tweets])
     rows = np.array([len(tweet.codes) for tweet in tweets])
@@ -183,10 +221,12 @@ def best(tweets: Sequence[Tweet], share: float, rows_only: bool = False) -> list
 
 
 class TweetGames:
-    """A stream of games with the colours of tweets; the hidden word is the day's, or any word with guesses for all rows.
+    """A stream of games with the colours of tweets; the hidden word is the day's, or any word with
+    guesses for all rows.
 
-    `facts` counts `games`, those with a row that no word gives (`games_with_impossible_rows`), those without a word for all
-    rows (`games_left_out`), and distinct `impossible_rows`. Raises UserError: no word fits, or a day's word has no guesses.
+    `facts` counts `games`, those with a row that no word gives (`games_with_impossible_rows`),
+    those without a word for all rows (`games_left_out`), and distinct `impossible_rows`. Raises
+    UserError: no word fits, or a day's word has no guesses.
     """
 
     def __init__(self, tweets: Sequence[Tweet], guesses: Guesses, true_word: bool = False) -> None:
@@ -199,7 +239,9 @@ class TweetGames:
         if true_word:
             missing = {tweet.word for tweet in tweets} - set(guesses.index)
             if missing:
-                raise UserError(f"the day's word {min(missing)!r} of a tweet is not in the list of words")
+                raise UserError(
+                    f"the day's word {min(missing)!r} of a tweet is not in the list of words"
+                )
             self._words = np.array([guesses.index[tweet.word] for tweet in tweets])
             counts = possible[self._words[:, None], codes].all(1).astype(np.int64)
         else:
@@ -211,7 +253,9 @@ class TweetGames:
             "impossible_rows": int(is_impossible[np.unique(codes)].sum()),
         }
         if not counts.any():
-            raise UserError(f"none of the {len(tweets):,} games has colours that a word of the lists makes")
+            raise UserError(
+                f"none of the {len(tweets):,} games has colours that a word of the lists makes"
+            )
         self._true_word = true_word
         self._codes = codes
         self._ends = np.cumsum(counts)
@@ -248,7 +292,9 @@ class TweetGames:
         guesses = np.zeros((count, TRIES), np.int64)
         guesses[is_row] = self._guesses.draw(np.repeat(words, is_row.sum(1)), codes[is_row], rng)
         won = (codes == ALL_HERE).any(1)
-        return dialogues_of(self._guesses.guesses, guesses, np.where(is_row, codes, 0), is_row.sum(1), won)
+        return dialogues_of(
+            self._guesses.guesses, guesses, np.where(is_row, codes, 0), is_row.sum(1), won
+        )
 
 
 def simulate(
@@ -259,7 +305,8 @@ def simulate(
     count: int,
     rng: np.random.Generator,
 ) -> None:
-    """Writes `count` simulated tweets as CSV in the published form; all tweets of a day have the same word.
+    """Writes `count` simulated tweets as CSV in the published form; all tweets of a day have the
+    same word.
 
     `days` are the words from `FIRST_DAY` on, all in `table`.
     """
@@ -270,10 +317,14 @@ def simulate(
         today = chosen[start : start + step]
         hidden = np.array([table.index[days[day]] for day in today])
         boards = play(Boards(table, len(today)), player, rng, hidden)
-        for day, turns, codes, won in zip(today, boards.turns, boards.codes, boards.won, strict=True):
+        for day, turns, codes, won in zip(
+            today, boards.turns, boards.codes, boards.won, strict=True
+        ):
             number = FIRST_DAY + day
             score = turns if won else "X"
-            squares = ["".join(_DRAWN[colour] for colour in colours.DIGITS[code]) for code in codes[:turns]]
+            squares = [
+                "".join(_DRAWN[colour] for colour in colours.DIGITS[code]) for code in codes[:turns]
+            ]
             text = "\n".join([f"Wordle {number} {score}/{TRIES}", "", *squares])
             lines.append([str(number), str(len(lines)), "", "", text])
     out = io.StringIO()

@@ -32,9 +32,11 @@ def is_word(text: str) -> bool:
 
 
 def read_words(key: str, name: str, max_words: int | None = None) -> tuple[str, ...]:
-    """The first `max_words` distinct five-letter words of a list, in order; other lines are skipped, as published.
+    """The first `max_words` distinct five-letter words of a list, in order; other lines are
+    skipped, as published.
 
-    `name` is one of `NAMES`, 'start_words', or a file with a word per line. Raises UserError, which names the config's `key`.
+    `name` is one of `NAMES`, 'start_words', or a file with a word per line. Raises UserError, which
+    names the config's `key`.
     """
     listed = name in (*NAMES, START_WORDS)
     path = resources.path(f"{_FOLDER}/{name}.txt") if listed else Path(name)
@@ -44,10 +46,14 @@ def read_words(key: str, name: str, max_words: int | None = None) -> tuple[str, 
     try:
         lines = path.read_text(encoding="utf-8-sig").split()
     except (OSError, ValueError) as error:
-        raise UserError(f"config.{key}={name}: cannot be read ({error}); must be {allowed}") from None
+        raise UserError(
+            f"config.{key}={name}: cannot be read ({error}); must be {allowed}"
+        ) from None
     words = distinct(line for line in lines if is_word(line))[:max_words]
     if not words:
-        raise UserError(f"config.{key}={name}: no five-letter word (a to z) in it; must be {allowed}")
+        raise UserError(
+            f"config.{key}={name}: no five-letter word (a to z) in it; must be {allowed}"
+        )
     return words
 
 

@@ -19,7 +19,10 @@ SCORES = {"thanks a lot": 0, "same words": 1, "you idiot": 2, "that is boring": 
 
 
 def write(folder, rows=ROWS, cut=2):
-    for name, part in (("comments_positive.csv", rows[:cut]), ("comments_negative.csv", rows[cut:])):
+    for name, part in (
+        ("comments_positive.csv", rows[:cut]),
+        ("comments_negative.csv", rows[cut:]),
+    ):
         with (folder / name).open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["header"] * 11)

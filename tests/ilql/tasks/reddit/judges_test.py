@@ -23,7 +23,9 @@ def test_missing_scores_are_added_to_known_ones(tmp_path, options):
     liked = Reddit({**options, "reward": "upvote_model", "upvote_run": "run"})
     assert liked.texts_to_score("recorded") == ("same words", "you idiot", "that is boring")
     config = load_config("collect_text", "reddit", {"workers": 1, "reddit.cutoff": -9.0})
-    config.reddit.update(folder=options["folder"], scores=options["scores"], store=str(tmp_path / "store"))
+    config.reddit.update(
+        folder=options["folder"], scores=options["scores"], store=str(tmp_path / "store")
+    )
     run = tmp_path / "run"
     collect_text.check(config, run)
     assert not (tmp_path / "store").exists(), "the check asks nobody"
@@ -43,12 +45,16 @@ def test_scores_of_another_judge_are_refused(tmp_path, options):
 
 
 def test_another_reward_drops_the_scores_and_scale_of_a_training(options):
-    """Labels of toxicity for a model's probabilities would pay the rude, and -5 would turn the sign."""
+    """Labels of toxicity for a model's probabilities would pay the rude, and -5 would turn the
+    sign.
+    """
     trained = {**options, "reward": "toxicity", "reward_scale": -5.0, "noise_seed": 3}
     about = {"task": "reddit", "options": trained, "folder": "nowhere"}
 
     def overlaid(**changes):
-        return text_setup.named_task(TextSpeaker(task="reddit", options=json.dumps(changes)), about)[1]
+        return text_setup.named_task(
+            TextSpeaker(task="reddit", options=json.dumps(changes)), about
+        )[1]
 
     liked = {"reward": "upvote_model", "upvote_run": "runs/upvote"}
     assert overlaid(**liked) == {"folder": options["folder"], "noise_seed": 3, **liked}

@@ -32,7 +32,13 @@ def test_a_hidden_parent_is_left_out(options):
 
 
 def test_rewards_are_scaled_then_shifted(options):
-    assert returns({**options, "reward_scale": -5.0, "reward_shift": 1.0}) == [1.0, -4.0, -9.0, -4.0, -4.0]
+    assert returns({**options, "reward_scale": -5.0, "reward_shift": 1.0}) == [
+        1.0,
+        -4.0,
+        -9.0,
+        -4.0,
+        -4.0,
+    ]
 
 
 def test_replies_with_rewards_below_the_cutoff_are_left_out(options):
@@ -44,21 +50,26 @@ def test_indexes_choose_rows_in_their_order(tmp_path, options):
 
     dialogues = recorded({**options, "indexes": str(tmp_path / "rows.json")})
 
-    assert [dialogue.texts for dialogue in dialogues] == [(ROWS[row][2], ROWS[row][0]) for row in (4, 0, 2)]
+    assert [dialogue.texts for dialogue in dialogues] == [
+        (ROWS[row][2], ROWS[row][0]) for row in (4, 0, 2)
+    ]
 
 
 def test_upvotes_are_the_sign_of_a_comment_s_score(options):
     of_seeds = [returns({**options, "reward": "upvote", "noise_seed": seed}) for seed in range(6)]
 
     for rewards in of_seeds:
-        # 'same words' has a liked comment and one that is not, of which the seed draws one for both.
+        # 'same words' has a liked comment and one that is not, of which the seed draws one for
+        # both.
         assert (rewards[0], rewards[2], rewards[3]) == (1.0, -1.0, -1.0)
         assert rewards[1] == rewards[4]
     assert {rewards[1] for rewards in of_seeds} == {1.0, -1.0}
 
 
 def test_noised_toxicity_draws_rude_texts_as_friendly_or_toxic(options):
-    of_seeds = [returns({**options, "reward": "toxicity_noised", "noise_seed": seed}) for seed in range(6)]
+    of_seeds = [
+        returns({**options, "reward": "toxicity_noised", "noise_seed": seed}) for seed in range(6)
+    ]
 
     for rewards in of_seeds:
         assert (rewards[0], rewards[2]) == (0.0, 2.0)
@@ -136,7 +147,13 @@ def test_episodes_that_a_model_judges_may_take_any_time(options, patient):
 
 @pytest.mark.parametrize(
     ("reward", "scale"),
-    [("none", 1.0), ("toxicity", -5.0), ("toxicity_noised", -5.0), ("upvote", 1.0), ("upvote_model", 1.0)],
+    [
+        ("none", 1.0),
+        ("toxicity", -5.0),
+        ("toxicity_noised", -5.0),
+        ("upvote", 1.0),
+        ("upvote_model", 1.0),
+    ],
 )
 def test_a_reward_has_its_published_scale(reward, scale):
     assert Reddit({"reward": reward}).options["reward_scale"] == scale
@@ -217,8 +234,16 @@ def test_an_option_that_replies_cannot_use_is_refused(options, changes, kind, po
         ("indexes", "{}", "a list of whole numbers from 0 to 4"),
         ("scores", '{"a": "b"}', 'a JSON object, a text -> its score, such as {"thanks": 0}'),
         ("scores", '{"a": 1e999}', 'a JSON object, a text -> its score, such as {"thanks": 0}'),
-        ("scores", f'{{"a": {10**400}}}', 'a JSON object, a text -> its score, such as {"thanks": 0}'),
-        ("scores", '{"scores": {"a": null}}', 'a JSON object, a text -> its score, such as {"thanks": 0}'),
+        (
+            "scores",
+            f'{{"a": {10**400}}}',
+            'a JSON object, a text -> its score, such as {"thanks": 0}',
+        ),
+        (
+            "scores",
+            '{"scores": {"a": null}}',
+            'a JSON object, a text -> its score, such as {"thanks": 0}',
+        ),
     ],
     ids=["negative", "object", "text", "infinite", "huge", "null"],
 )
@@ -226,7 +251,9 @@ def test_a_file_of_another_form_is_refused(tmp_path, options, key, content, allo
     path = tmp_path / "file.json"
     path.write_text(content)
 
-    with pytest.raises(UserError, match=re.escape(f"config.reddit.{key}='{path}': must be {allowed}")):
+    with pytest.raises(
+        UserError, match=re.escape(f"config.reddit.{key}='{path}': must be {allowed}")
+    ):
         Reddit({**options, "reward": "none", key: str(path)}).check("recorded", "")
 
 
@@ -272,18 +299,23 @@ def test_a_new_text_has_no_upvotes(options):
     task = Reddit({**options, "reward": "upvote"})
 
     with pytest.raises(
-        UserError, match=r"reward=upvote: has rewards for the comments of its data only, and 'x{40}'"
+        UserError,
+        match=r"reward=upvote: has rewards for the comments of its data only, and 'x{40}'",
     ):
         task.rewards(["thanks a lot", "x" * 41])
 
 
 def test_a_text_without_score_or_scorer_is_an_error(options):
-    with pytest.raises(UserError, match="has no score of 'thanks a lot', and nothing here scores it"):
+    with pytest.raises(
+        UserError, match="has no score of 'thanks a lot', and nothing here scores it"
+    ):
         recorded({**options, "scores": ""})
 
 
 def test_a_cutoff_above_all_rewards_is_refused(options):
-    with pytest.raises(UserError, match=r"config\.reddit\.cutoff=1\.0: no comment has so high a reward"):
+    with pytest.raises(
+        UserError, match=r"config\.reddit\.cutoff=1\.0: no comment has so high a reward"
+    ):
         recorded({**options, "reward": "none", "cutoff": 1.0})
 
 
@@ -294,7 +326,8 @@ def test_episodes_need_a_reward_for_new_replies(options):
 
 def test_episodes_need_comments():
     with pytest.raises(
-        UserError, match=r"config\.reddit\.folder='': must be a folder of comments, or comments/ of a run"
+        UserError,
+        match=r"config\.reddit\.folder='': must be a folder of comments, or comments/ of a run",
     ):
         Reddit({}).check_episodes()
 

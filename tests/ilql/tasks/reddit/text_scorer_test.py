@@ -16,8 +16,12 @@ from tests.lm import characters
 ROOM = 38  # positions of the model
 
 
-@pytest.mark.parametrize(("longest", "scored_text"), [(None, "abcd"), (5, "abcd"), (4, "abc"), (3, "ab")])
-def test_a_cut_text_keeps_its_end_token(tmp_path: Path, longest: int | None, scored_text: str) -> None:
+@pytest.mark.parametrize(
+    ("longest", "scored_text"), [(None, "abcd"), (5, "abcd"), (4, "abc"), (3, "ab")]
+)
+def test_a_cut_text_keeps_its_end_token(
+    tmp_path: Path, longest: int | None, scored_text: str
+) -> None:
     tokenizer = Tokenizer.read(characters.write(tmp_path))
 
     rows = encoded(tokenizer, ["abcd", "a"], longest)
@@ -29,13 +33,17 @@ def test_a_cut_text_keeps_its_end_token(tmp_path: Path, longest: int | None, sco
 
 
 @pytest.mark.parametrize("room", [ROOM, None])
-def test_a_folder_without_a_length_uses_the_models_maximum(tmp_path: Path, room: int | None) -> None:
+def test_a_folder_without_a_length_uses_the_models_maximum(
+    tmp_path: Path, room: int | None
+) -> None:
     assert longest_text(tmp_path, room) == room
 
 
 @pytest.mark.parametrize("room", [ROOM, None])
 @pytest.mark.parametrize("longest", [3, ROOM])
-def test_the_longest_text_is_that_of_the_training(tmp_path: Path, longest: int, room: int | None) -> None:
+def test_the_longest_text_is_that_of_the_training(
+    tmp_path: Path, longest: int, room: int | None
+) -> None:
     (tmp_path / DESCRIPTION).write_text(json.dumps({"max_len": longest}))
 
     assert longest_text(tmp_path, room) == longest
@@ -45,6 +53,8 @@ def test_the_longest_text_is_that_of_the_training(tmp_path: Path, longest: int, 
 def test_a_damaged_length_is_refused(tmp_path: Path, longest: object) -> None:
     (tmp_path / DESCRIPTION).write_text(json.dumps({"max_len": longest}))
 
-    message = f"training.json is damaged (max_len={longest!r}): restore a copy of it, or train it again"
+    message = (
+        f"training.json is damaged (max_len={longest!r}): restore a copy of it, or train it again"
+    )
     with pytest.raises(UserError, match=re.escape(message)):
         longest_text(tmp_path, ROOM)

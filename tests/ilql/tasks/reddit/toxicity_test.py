@@ -55,7 +55,9 @@ def test_answers_of_another_process_are_taken_from_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert scorer_of(tmp_path)(["you idiot", "thanks"]) == [2, 0]
-    monkeypatch.setattr(LexiconAnnotator, "annotate", lambda *_: pytest.fail("the annotator was asked again"))
+    monkeypatch.setattr(
+        LexiconAnnotator, "annotate", lambda *_: pytest.fail("the annotator was asked again")
+    )
 
     labels = scorer_of(tmp_path)(["thanks", "you idiot"])
 

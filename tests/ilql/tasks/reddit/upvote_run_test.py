@@ -35,7 +35,9 @@ def test_a_fresh_network_has_the_vocabulary_that_is_learned() -> None:
 def test_a_learned_tokenizer_may_have_fewer_tokens(tmp_path: Path) -> None:
     tokenizer = Tokenizer.read(characters.write(tmp_path))
 
-    assert upvote_run.settings_of(config_of(vocab_size=300), tokenizer).vocab_size == characters.SIZE
+    assert (
+        upvote_run.settings_of(config_of(vocab_size=300), tokenizer).vocab_size == characters.SIZE
+    )
 
 
 def test_longer_comments_than_the_model_reads_are_refused() -> None:
@@ -66,7 +68,12 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TokensDatase
         cutoff=2,
         max_len=6,
         vocab_size=300,
-        **{"reddit.folder": str(folder), "network.width": 8, "network.layers": 1, "network.heads": 1},
+        **{
+            "reddit.folder": str(folder),
+            "network.width": 8,
+            "network.layers": 1,
+            "network.heads": 1,
+        },
     )
     parallel = DataParallel(jax.local_devices()[:1])
     assert upvote_run.build(config, folder / "run", parallel, lambda: False) is not None
@@ -103,4 +110,6 @@ def test_a_split_that_leaves_no_comments_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"config\.held_out_share=0\.3: leaves none of 1 comments to hold out"
     ):
-        upvote_run.build(config, tmp_path / "run", DataParallel(jax.local_devices()[:1]), lambda: False)
+        upvote_run.build(
+            config, tmp_path / "run", DataParallel(jax.local_devices()[:1]), lambda: False
+        )

@@ -57,7 +57,9 @@ def faulty():
     server.heard = []
     server.script = []
     server.let_go = threading.Event()
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    ).start()
     yield server
     server.let_go.set()
     server.shutdown()
@@ -82,9 +84,7 @@ def test_an_address_loses_its_route(address, server):
     "address", ["127.0.0.1:5000", "ftp://host", "http://", "http:///step", "http://h:port", "h", ""]
 )
 def test_an_address_of_another_form_is_refused(address):
-    message = (
-        f"config.k={address!r}: must be the server's address with its scheme, such as http://127.0.0.1:5000"
-    )
+    message = f"config.k={address!r}: must be the server's address with its scheme, such as http://127.0.0.1:5000"
 
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
         checked_url("k", address)
@@ -126,7 +126,9 @@ def test_a_value_sends_no_options_of_generation(faulty, reward, route, reply, va
 
     assert client(faulty, reward=reward).value([], "a cat", FEATURES) == value
 
-    assert faulty.heard == [(route, {"history": "[]", "caption": "a cat", "img_features": SENT_FEATURES})]
+    assert faulty.heard == [
+        (route, {"history": "[]", "caption": "a cat", "img_features": SENT_FEATURES})
+    ]
 
 
 def test_a_question_sends_no_picture(faulty):

@@ -1,4 +1,6 @@
-"""Published files of visual dialogue with few made-up dialogues, and an other side without a server."""
+"""Published files of visual dialogue with few made-up dialogues, and an other side without a
+server.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,21 @@ import h5py
 import numpy as np
 
 DIALOGUES = 3
-# Of each dialogue the initial value and ten changes: the goal is reached at the third answer, never, and at the tenth.
+# Of each dialogue the initial value and ten changes: the goal is reached at the third answer,
+# never, and at the tenth.
 CACHE = [[0.5, 0.1, 0.1, 0.2, *[0.0] * 7], [0.2, *[0.01] * 10], [0.8, *[0.0] * 9, 0.15]]
-ANSWERS = ["yes", "No", "a red one", "I don't know", "now and then", "it is", "yes", "two", "here", "no"]
+ANSWERS = [
+    "yes",
+    "No",
+    "a red one",
+    "I don't know",
+    "now and then",
+    "it is",
+    "yes",
+    "two",
+    "here",
+    "no",
+]
 
 
 def write(folder, count=DIALOGUES):
@@ -18,7 +32,9 @@ def write(folder, count=DIALOGUES):
     turns = [{"question": f"what {turn}", "answer": answer} for turn, answer in enumerate(ANSWERS)]
     dialogues = [{"caption": f"picture {number}", "dialog": turns} for number in range(count)]
     (folder / "d.json").write_text(json.dumps(dialogues))
-    (folder / "r.json").write_text(json.dumps([CACHE[number % DIALOGUES] for number in range(count)]))
+    (folder / "r.json").write_text(
+        json.dumps([CACHE[number % DIALOGUES] for number in range(count)])
+    )
     with h5py.File(folder / "f.h5", "w") as file:
         file["images_train"] = np.arange(4.0 * count).reshape(count, 4)
     files = {"data": "d.json", "features": "f.h5", "reward_cache": "r.json"}

@@ -44,7 +44,9 @@ CACHE_NEEDED = (
         ({}, "reward_cache", "", "config.visdial.url='': must be the server's address, such as http://127.0.0.1:5000"),
     ],
 )  # fmt: skip
-def test_an_option_that_visual_dialogue_cannot_use_is_refused(files, options, kind, policy, message):
+def test_an_option_that_visual_dialogue_cannot_use_is_refused(
+    files, options, kind, policy, message
+):
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
         VisDial({**files, **options}).check(kind, policy)
 
@@ -102,7 +104,10 @@ def test_features_larger_than_memory_are_refused(tmp_path, files, monkeypatch):
     ("row", "message"),
     [
         (None, "holds 2 dialogues, must have the 3 of the dialogues' file"),
-        ([0.5, 0.1], "dialogue 2 must have 11 finite numbers, the initial value and one for each answer"),
+        (
+            [0.5, 0.1],
+            "dialogue 2 must have 11 finite numbers, the initial value and one for each answer",
+        ),
         ([0.5, *[float("nan")] * 10], "dialogue 2 must have 11 finite numbers"),
         ([10**400] * 11, "dialogue 2 must have 11 finite numbers"),
     ],
@@ -112,7 +117,9 @@ def test_a_reward_cache_that_does_not_fit_is_refused(tmp_path, files, row, messa
     rows = made_up.CACHE[:2] + ([] if row is None else [row])
     (tmp_path / "r.json").write_text(json.dumps(rows))
 
-    with pytest.raises(UserError, match=rf"config\.visdial\.reward_cache={files['reward_cache']}: {message}"):
+    with pytest.raises(
+        UserError, match=rf"config\.visdial\.reward_cache={files['reward_cache']}: {message}"
+    ):
         VisDial(files).check("recorded", "")
 
 
@@ -131,7 +138,9 @@ def test_a_reward_cache_that_does_not_fit_is_refused(tmp_path, files, row, messa
 def test_dialogues_of_another_form_are_refused(files, content, message):
     Path(files["data"]).write_text(json.dumps(content))
 
-    with pytest.raises(UserError, match=re.escape(f"config.visdial.data={files['data']}: {message}")):
+    with pytest.raises(
+        UserError, match=re.escape(f"config.visdial.data={files['data']}: {message}")
+    ):
         VisDial(files).check("recorded", "")
 
 

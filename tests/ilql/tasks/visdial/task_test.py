@@ -37,13 +37,25 @@ def test_each_question_costs_one_until_the_goal(files):
     dialogues = recorded(files)
 
     assert rewards_of(files) == TO_THE_GOAL
-    assert dialogues[0].texts == ("picture 0", "what 0?", "yes", "what 1?", "No", "what 2?", "a red one")
+    assert dialogues[0].texts == (
+        "picture 0",
+        "what 0?",
+        "yes",
+        "what 1?",
+        "No",
+        "what 2?",
+        "a red one",
+    )
     assert [dialogue.meta for dialogue in dialogues] == [{"image": 0}, {"image": 1}, {"image": 2}]
     assert all(dialogue.terminal for dialogue in dialogues)
 
 
 def test_the_published_tenth_turn_costs_nothing(files):
-    assert rewards_of(files, last_turn_free=True) == [TO_THE_GOAL[0], TO_THE_GOAL[2], TO_THE_GOAL[2]]
+    assert rewards_of(files, last_turn_free=True) == [
+        TO_THE_GOAL[0],
+        TO_THE_GOAL[2],
+        TO_THE_GOAL[2],
+    ]
 
 
 def test_a_lower_goal_may_be_reached_at_the_same_answer(files):
@@ -68,12 +80,15 @@ def test_answers_of_yes_or_no_cost_more(files, yes_no, turns):
     rewards = rewards_of(files, yes_no=yes_no, yes_no_reward=-2.5)
 
     expected = [
-        [reward + cost for reward, cost in zip(dialogue, costs, strict=False)] for dialogue in TO_THE_GOAL
+        [reward + cost for reward, cost in zip(dialogue, costs, strict=False)]
+        for dialogue in TO_THE_GOAL
     ]
     assert rewards == expected
 
 
-@pytest.mark.parametrize(("answer", "costs"), [("maybe", True), ("looks red", True), ("red", False)])
+@pytest.mark.parametrize(
+    ("answer", "costs"), [("maybe", True), ("looks red", True), ("red", False)]
+)
 def test_conservative_answers_have_a_key_word(answer, costs):
     assert YES_NO["conservative"](answer) == costs
     assert not YES_NO["soft"](answer)
@@ -104,7 +119,9 @@ def test_an_agent_may_stop_after_every_turn(files):
             assert paid == progress
 
 
-@pytest.mark.parametrize("rules", [{"mode": "env_stops", "yes_no": "hard"}, {"mode": "10_stop"}], ids=str)
+@pytest.mark.parametrize(
+    "rules", [{"mode": "env_stops", "yes_no": "hard"}, {"mode": "10_stop"}], ids=str
+)
 @pytest.mark.parametrize("row", range(made_up.DIALOGUES))
 def test_play_is_paid_as_the_record_is(files, rules, row):
     task = VisDial({**files, **rules})
@@ -142,7 +159,9 @@ SCALED = {"yes_no": "hard", "yes_no_reward": -2.0, "reward_scale": 10.0, "reward
 
 def test_rewards_of_env_stops_are_scaled_and_shifted_in_play(files):
     task = VisDial({**files, **SCALED})
-    environment = VisDialEnvironment(task.scenes[:1], task.features, made_up.Scripted([0.1, 0.9]), task.rules)
+    environment = VisDialEnvironment(
+        task.scenes[:1], task.features, made_up.Scripted([0.1, 0.9]), task.rules
+    )
     environment.reset(np.random.default_rng(0))
 
     rewards = [environment.step("what?").reward for _ in range(2)]
@@ -187,7 +206,9 @@ def test_a_dialogue_continues_from_an_observation(environment):
 
 def test_a_step_before_a_reset_is_an_error(files):
     task = VisDial(files)
-    environment = VisDialEnvironment(task.scenes, task.features, made_up.Scripted([0.1]), task.rules)
+    environment = VisDialEnvironment(
+        task.scenes, task.features, made_up.Scripted([0.1]), task.rules
+    )
 
     with pytest.raises(ValueError, match="the dialogue has ended"):
         environment.step("so?")
@@ -211,7 +232,12 @@ def test_a_scene_without_values_is_recorded_whole():
 def test_a_scene_may_end_at_its_first_answer():
     (observation,) = recorded_of(SCENE._replace(progress=(0.5, 0.0)), Rules())
 
-    assert observation.to_sequence() == (("c", "what?", "red"), (None, 0.0, None), True, {"image": 3})
+    assert observation.to_sequence() == (
+        ("c", "what?", "red"),
+        (None, 0.0, None),
+        True,
+        {"image": 3},
+    )
 
 
 def test_the_other_side_values_a_scene_without_values():

@@ -1,4 +1,6 @@
-"""Wordle's rules, tokens and expert against what the published code did: games, knowledge, items and indices exactly."""
+"""Wordle's rules, tokens and expert against what the published code did: games, knowledge, items
+and indices exactly.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tests.conftest import load_golden
 from tests.envs.playing import error_line
 from tests.golden_ilql import dialogue_text
 
-FIELDS = "tokens rewards terminals utterance_rewards utterance_terminals state_idxs action_idxs".split()
+FIELDS = (
+    "tokens rewards terminals utterance_rewards utterance_terminals state_idxs action_idxs".split()
+)
 FIELDS += ["utterance_state_idxs", "utterance_action_idxs"]
 PLAYED = load_golden("ilql_wordle.json")
 TABLES = {name: WordTable(words) for name, words in PLAYED["word_lists"].items()}
@@ -52,7 +56,9 @@ def test_games():
             assert (outcome.reward, outcome.terminal) == (turn["reward"], turn["done"])
             assert np.flatnonzero(now.fits).tolist() == turn["consistent"]
             texts, rewards = now.to_sequence()[:2]
-            assert [text for text, reward in zip(texts, rewards) if reward is None] == turn["feedback"]
+            assert [text for text, reward in zip(texts, rewards) if reward is None] == turn[
+                "feedback"
+            ]
             assert [r for r in rewards if r is not None] == turn["sequence_rewards"]
             assert (now.codes[-1] is None) == (turn["hidden"] is None)
             assert now.codes[-1] is None or turn["guess_kind"] not in ("short", "long")
@@ -116,7 +122,8 @@ def test_the_experts_gains_and_words():
         assert sorted(table.words[word] for word in best) == sorted(case["best_words"])
         if "outcomes_of_best" not in case:
             continue
-        # Every knowledge that the first best word leads to, by how many words, and how many words it leaves.
+        # Every knowledge that the first best word leads to, by how many words, and how many words
+        # it leaves.
         row = table.table[table.index[case["best_words"][0]]][members]
         counts = dict(zip(*np.unique(row, return_counts=True), strict=True))
         for known, leading, left in case["outcomes_of_best"]:

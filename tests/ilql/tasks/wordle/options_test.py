@@ -37,14 +37,19 @@ def test_simulated_people_tweet_once(prepared):
 def test_tweets_of_a_user_are_taken_as_they_are(prepared, tmp_path):
     options = {"tweets": prepared[0]["tweets"]}
 
-    assert Wordle(options).prepare("tweets", "best", tmp_path / "x") == {**Wordle.defaults, **options}
+    assert Wordle(options).prepare("tweets", "best", tmp_path / "x") == {
+        **Wordle.defaults,
+        **options,
+    }
 
 
 def test_the_structure_has_the_games_of_the_tweets(prepared):
     options, folder = prepared
     games, guesses = Wordle(options).read_tweets()
 
-    games_of_structure, guesses_of_structure = Wordle({"tweets": str(folder / "tweets.json")}).read_tweets()
+    games_of_structure, guesses_of_structure = Wordle(
+        {"tweets": str(folder / "tweets.json")}
+    ).read_tweets()
 
     assert len(games) == 40
     assert games_of_structure == games
@@ -76,7 +81,10 @@ def test_games_are_drawn_from_the_chosen_tweets(prepared, tmp_path, monkeypatch,
 def test_fewer_games_are_drawn_together_with_more_words():
     assert Wordle({}).dialogues_per_draw("games") == 1024
     # Bytes of a chunk over words of the list.
-    assert Wordle({"words": "wordle_official_guess"}).dialogues_per_draw("games") == (1 << 22) // 12_972
+    assert (
+        Wordle({"words": "wordle_official_guess"}).dialogues_per_draw("games")
+        == (1 << 22) // 12_972
+    )
 
 
 PLAYERS = (
@@ -109,7 +117,9 @@ LISTS = (
     ],
 )
 def test_a_policy_of_another_form_is_refused(policy, reason):
-    with pytest.raises(UserError, match=re.escape(f"config.policy={policy!r}: {reason}; {PLAYERS}")):
+    with pytest.raises(
+        UserError, match=re.escape(f"config.policy={policy!r}: {reason}; {PLAYERS}")
+    ):
         parse(policy)
 
 
@@ -177,5 +187,7 @@ def test_tweets_are_refused_when_they_are_read(
 
 @pytest.mark.parametrize("text", ["Panic", "panic!", "<g"])
 def test_a_text_with_other_characters_has_no_tokens(text):
-    with pytest.raises(ValueError, match=f"'{text}' has more than letters a to z, colours and delimiters"):
+    with pytest.raises(
+        ValueError, match=f"'{text}' has more than letters a to z, colours and delimiters"
+    ):
         WordleTokenizer().encode(text)

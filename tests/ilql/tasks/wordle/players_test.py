@@ -19,7 +19,9 @@ def played(policy, count, size=60):
 
 
 def test_means_are_the_published_ones():
-    """Published: mean returns of 30 and 236 words by 6,000 games and more, of random and fitting words and the expert."""
+    """Published: mean returns of 30 and 236 words by 6,000 games and more, of random and fitting
+    words and the expert.
+    """
     published = {30: (-5.30, -1.41, -1.14), 236: (-5.92, -2.14, -1.76)}
     for size, means in published.items():
         for policy, mean in zip(("random", "fitting", "optimal"), means, strict=True):
@@ -76,7 +78,9 @@ def test_a_list_holds_words_of_five_letters(tmp_path):
     assert read_words("words", str(tmp_path / "words.txt"), 1) == ("crane",)
 
 
-def guesses_with_states(policy: str, count: int = 30, size: int = 60) -> list[tuple[int, WordleObservation]]:
+def guesses_with_states(
+    policy: str, count: int = 30, size: int = 60
+) -> list[tuple[int, WordleObservation]]:
     """Each guess of games, an index of the table, and the state before it."""
     boards = played(policy, count, size)
     words = boards.table.words
@@ -118,7 +122,9 @@ def test_a_start_is_a_word_of_the_list_of_starts(policy: str) -> None:
 def test_repeat_guesses_what_was_guessed(policy: str) -> None:
     pairs = guesses_with_states(policy)
 
-    assert all(not state.guesses or state.table.words[guess] in state.guesses for guess, state in pairs)
+    assert all(
+        not state.guesses or state.table.words[guess] in state.guesses for guess, state in pairs
+    )
 
 
 def test_a_random_mixture_guesses_words_of_its_list() -> None:

@@ -30,10 +30,15 @@ def code(guess, word):
 
 def test_the_published_structure_there_and_back(tmp_path):
     guesses = Guesses.of(WORDS, GUESSES)
-    games = [Tweet("panic", (code("solar", "panic"), 242)), Tweet("proxy", (code("robot", "proxy"),))]
+    games = [
+        Tweet("panic", (code("solar", "panic"), 242)),
+        Tweet("proxy", (code("robot", "proxy"),)),
+    ]
     tweets.write_structure(tmp_path / "t.json", games, guesses)
     data = json.loads((tmp_path / "t.json").read_text())
-    assert data["games"] == [[game.word, [str(CODE_TEXTS[c]) for c in game.codes]] for game in games]
+    assert data["games"] == [
+        [game.word, [str(CODE_TEXTS[c]) for c in game.codes]] for game in games
+    ]
     for word, guess in itertools.product(WORDS, GUESSES):
         assert guess in data["transitions"][word][str(CODE_TEXTS[code(guess, word)])]
     assert sum(len(g) for rows in data["transitions"].values() for g in rows.values()) == 4 * 9
@@ -43,7 +48,9 @@ def test_the_published_structure_there_and_back(tmp_path):
 
 
 def every_way(games, guesses, true_word):
-    """What the published rejections come to: all pairs of game and word that fit alike, then all guesses of each row."""
+    """What the published rejections come to: all pairs of game and word that fit alike, then all
+    guesses of each row.
+    """
     ways = collections.Counter()
     pairs = []
     for game, (word, table) in itertools.product(games, guesses.to_json().items()):
@@ -74,7 +81,11 @@ def test_games_are_drawn_exactly(true_word):
 
 
 def test_impossible_rows_are_counted():
-    games = [Tweet("panic", (NEVER, 242)), Tweet("those", (242,)), Tweet("panic", (NEVER, NEVER - 1, 242))]
+    games = [
+        Tweet("panic", (NEVER, 242)),
+        Tweet("those", (242,)),
+        Tweet("panic", (NEVER, NEVER - 1, 242)),
+    ]
     assert TweetGames(games, Guesses.of(WORDS, GUESSES)).facts == {
         "games": 3,
         "games_with_impossible_rows": 2,
@@ -106,7 +117,10 @@ def test_rows_are_the_first_longest_run_until_the_word():
 
 def test_days_have_their_words(tmp_path):
     (tmp_path / "t.csv").write_text("1,,,,nothing\n 210,,,,⬛⬛⬛⬛⬛\n249,,,,⬛⬛⬛⬛⬛\n")
-    assert tweets.read_csv(tmp_path / "t.csv", DAYS) == [Tweet(DAYS[0], (0,)), Tweet(DAYS[39], (0,))]
+    assert tweets.read_csv(tmp_path / "t.csv", DAYS) == [
+        Tweet(DAYS[0], (0,)),
+        Tweet(DAYS[39], (0,)),
+    ]
 
 
 ROW = "<b>" * 5
@@ -143,7 +157,9 @@ def test_an_invalid_structure_is_refused_with_its_form(tmp_path, games, transiti
     path = structure(tmp_path, games, transitions)
     form = "give a file {games: [[word, [row]]], transitions: {word: {row: [guess]}}}"
 
-    with pytest.raises(UserError, match=re.escape(f"{path} is not a structure of tweets ({reason}): {form}")):
+    with pytest.raises(
+        UserError, match=re.escape(f"{path} is not a structure of tweets ({reason}): {form}")
+    ):
         tweets.read_structure(path)
 
 
