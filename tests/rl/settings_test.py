@@ -369,7 +369,7 @@ def test_workers_beside_a_gpu_have_four_groups(
     platform: str, changes: dict[str, Any], groups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        settings, "learner_devices", lambda devices: [MadeUpDevice(platform=platform)]
+        training_devices, "learner_devices", lambda devices: [MadeUpDevice(platform=platform)]
     )
     config = recall_training(
         **{"actors__envs_per_worker": 8, "actors__groups_per_worker": None, **changes}
