@@ -164,6 +164,45 @@ def test_a_head_has_one_softmax_over_shared_and_private_keys(key_heads: int, tok
     np.testing.assert_allclose(values, by_numpy(query, segments, 0.5), atol=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+@pytest.mark.parametrize("tokens", [3, 40])
+@pytest.mark.parametrize("shared_axes", ["B", "H", "NS", "BNHS"])
+@pytest.mark.parametrize("branch_axes", ["", "BN", "HS", "BNHS"])
+def test_biases_of_any_axes_are_added_to_the_scores(
+    shared_axes: str, branch_axes: str, tokens: int, platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    query, (prefix, continuations) = arrays(2, tokens)
+    sizes = dict(zip("BNHS", (2, 3, 4, tokens), strict=True))
+    draws = np.random.default_rng(3)
+
+    def bias(axes: str, keys: int) -> np.ndarray:
+        shape = [sizes[axis] if axis in axes else 1 for axis in "BNHS"]
+        return draws.normal(size=(*shape, keys)).astype(np.float32)
+
+    biases = [bias(shared_axes, 6), bias(branch_axes, tokens)]
+    segments = [prefix._replace(bias=jnp.asarray(biases[0]))]
+    segments.append(continuations._replace(bias=jnp.asarray(biases[1]), causal=False))
+
+    values = attend(query, segments, 0.5)
+
+    # Two heads look at each of the two matrices of keys.
+    keys = [np.repeat(segment.keys, 2, axis=-3) for segment in segments]
+    contents = [np.repeat(segment.values, 2, axis=-3) for segment in segments]
+    scores = np.concatenate(
+        [
+            0.5 * np.einsum("bnshd,bhkd->bnhsk", query, keys[0]) + biases[0],
+            0.5 * np.einsum("bnshd,bnhkd->bnhsk", query, keys[1]) + biases[1],
+        ],
+        axis=-1,
+    )
+    weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+    expected = np.einsum("bnhsk,bhkd->bnshd", weights[..., :6], contents[0])
+    expected += np.einsum("bnhsk,bnhkd->bnshd", weights[..., 6:], contents[1])
+    np.testing.assert_allclose(values, expected, atol=1e-5)
+
+
 def test_blocks_cover_all_queries_and_a_gpu_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for length in (0, 1, 63, 64, 127, 128, 150, 360, 5000):
         blocks = query_blocks(length)
