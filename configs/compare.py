@@ -9,8 +9,8 @@ episodes give a curve). Out come comparison.html, comparison.md, comparison.tex,
 plots/: interquartile mean, mean and median with stratified bootstrap intervals, differences over
 runs and over games (paired where both methods played them), probability of improvement, performance
 profiles (rliable), claims about what agents do, learning curves, sample efficiency. A run given
-twice is refused.
-Ends with exit code 1 where the games do not support one of `claims`. Under a minute.
+twice is refused. Ends with exit code 1 where the games do not support one of `claims`. Under a
+minute.
 """
 
 from motif_jax.reports.config import CompareConfig

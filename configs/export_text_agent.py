@@ -4,7 +4,8 @@
         --config.agent=runs/ilql
 
 Out comes model/: weights of the policy, config, tokenizer with the delimiters, generation config, a
-card, and values.safetensors with Q and V. Publish it: hf upload USER/NAME runs/export/model
+card, and values.safetensors with Q and V.
+Publish it: hf upload USER/NAME runs/export/model
 """
 
 from motif_jax.published.config import ExportTextAgentConfig

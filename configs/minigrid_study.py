@@ -10,8 +10,8 @@ resumes; what has a line is not run again. On 2 quiet cores DoorKey takes half a
 
 The methods on DoorKey-8x8, 250,000 steps each: `task` alone, `intrinsic` reward alone, `both`, and
 `random` play. The controls have both rewards, but another judge: `alike` prefers any caption to
-none (its coefficient makes a caption worth what `both` pays on average), `count` pays the same by 1
-/ sqrt(N), `shuffled1` to `shuffled3` have the judge's values on other events. `task_2m` is `task`
+none (its coefficient makes a caption worth what `both` pays on average), `count` pays the same by
+1 / sqrt(N), `shuffled1` to `shuffled3` have the judge's values on other events. `task_2m` is `task`
 with 2 million steps.
 
 The claims in `config.claims` were written down before the first of the seeds 11 to 15 was run; the

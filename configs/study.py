@@ -2,8 +2,8 @@
 table with intervals.
 
     python -m motif_jax.launch --config=configs/study.py --workdir=runs/doorkey_seeds \\
-        --config.seeds=5 --config.training='configs/train_agent.py:minigrid \\
-        --config.reward.dir=runs/reward' --config.measures=success,return
+        --config.seeds=5 --config.measures=success,return \\
+        --config.training='configs/train_agent.py:minigrid --config.reward.dir=runs/reward'
 
 A sweep trains with each combination of values:
 --config.sweep.over='optimizer.learning_rate=1e-4,1e-3'. The runs are trained one after the other,

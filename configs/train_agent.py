@@ -174,7 +174,7 @@ VARIANTS = {
         "train_for_env_steps": 300_000,
         "batch_size": 512,
         "rollout": 16,
-        # kept up, the rate unlearns a cue again
+        # A rate that is kept up unlearns a cue again.
         "optimizer": {"learning_rate": 3e-3, "schedule": "linear"},
         "algorithm.exploration_coefficient": 0.01,
         "reward": {

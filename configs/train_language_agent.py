@@ -17,8 +17,8 @@ Variants:
                           model's embeddings and an action head (npae), with an action head alone
                           (npa), with the embeddings alone (npe).
   drrn        the baseline without a language model: two small recurrent encoders, Q-learning from a
-              memory; needs a
-              --config.network.tokenizer. drrn_faithful: with the quirks of the released code.
+              memory; needs a --config.network.tokenizer. drrn_faithful: with the quirks of the
+              released code.
   quickstart  what launch/quickstart_glam.sh runs: GoToLocal, a small MODEL, minutes on 2 cores.
   smoke       seconds: whether everything works; needs a small MODEL.
 Several are joined by '+': faithful+npae.

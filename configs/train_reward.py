@@ -1,11 +1,12 @@
 """Trains a reward model from the preferences of a dataset.
 
-    python -m motif_jax.launch --config=configs/train_reward.py --workdir=runs/reward \
+    python -m motif_jax.launch --config=configs/train_reward.py --workdir=runs/reward \\
         --config.dataset_dir=DATASET --config.annotator=NAME
 
 How long 10 epochs over 500,000 pairs take depends on the machine and on how many of the messages
 are distinct: `configs/benchmark.py:reward --config.options.dataset_dir=DATASET` measures pairs a
 second.
+
 Out come checkpoints/ (one an evaluation, with its own statistics and quantiles), train_metrics.csv,
 val_metrics.csv, reward_metrics/train_norm_quantiles.csv, metrics.jsonl, tensorboard/ and
 summary.json. Stopped at any moment and started again with the same command it resumes, to the same

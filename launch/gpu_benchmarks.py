@@ -3,11 +3,11 @@ ones before; see launch/gpu_figures.py.
 
     python launch/gpu_benchmarks.py ITEMS FIGURES DEADLINE
 
-ITEMS is JSON: [{"item": name, "benchmark": variant, "options": {...}, "limit": seconds, "reserve":
-seconds}, ...]; each item leaves later ones their reserves. Each item's line goes to stdout and to
-the end of the file FIGURES. An item that exceeds its limit ends the process with the code 99, after
-a line of what it has measured by then: what comes behind it is run by another process. All end at
-DEADLINE, in seconds since 1970.
+ITEMS is JSON: [{"item": name, "benchmark": variant, "options": {...}, "limit": seconds,
+"reserve": seconds}, ...]; each item leaves later ones their reserves. Each item's line goes to
+stdout and to the end of the file FIGURES. An item that exceeds its limit ends the process with the
+code 99, after a line of what it has measured by then: what comes behind it is run by another
+process. All end at DEADLINE, in seconds since 1970.
 """
 
 from __future__ import annotations

@@ -35,6 +35,9 @@ def machine() -> dict[str, Any]:
     gpus = subprocess.run(
         ["bash", "-c", "nvidia-smi -L"], capture_output=True, text=True, check=False
     )
+    gpu = "none"
+    if gpus.returncode == 0:
+        gpu = re.sub(r" \(UUID.*", "", gpus.stdout.splitlines()[0])
     processors = re.findall(
         r"(?m)^model name.*?: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8")
     )
@@ -46,9 +49,7 @@ def machine() -> dict[str, Any]:
             versions[name] = "missing"
     return {
         "item": "machine",
-        "gpu": re.sub(r" \(UUID.*", "", gpus.stdout.splitlines()[0])
-        if gpus.returncode == 0
-        else "none",
+        "gpu": gpu,
         "processor": processors[0] if processors else "unknown",
         "cores": len(os.sched_getaffinity(0)),
         "python": sys.version.split()[0],

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 OUTCOMES = ("PASSED", "FAILED", "ERROR", "SKIPPED")
-# Of pytest's -v, with xdist ("[gw1] [ 5%] PASSED tests/...") and without ("tests/... PASSED [
-# 5%]").
+# Of pytest's -v, with xdist ("[gw1] [ 5%] PASSED tests/...") and without
+# ("tests/... PASSED [ 5%]").
 OUTCOME_LINE = re.compile(
     rf"^\[gw\d+\].*? ({'|'.join(OUTCOMES)}) |^tests/.* ({'|'.join(OUTCOMES)}) +\["
 )

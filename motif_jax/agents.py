@@ -94,8 +94,8 @@ class Agent:
         """Chooses an action for one environment, or one for each of several.
 
         Args:
-          observations: the fields of `spec.observation`, each [...] of a single environment or [N,
-            ...]; other fields are ignored.
+          observations: the fields of `spec.observation`, each [...] of a single environment or
+            [N, ...]; other fields are ignored.
           state: the state that the last call returned; None where episodes begin.
           first: bool or bool [N], True where an episode begins, which resets the memory. None:
             everywhere if `state` is None, else nowhere.
@@ -177,7 +177,7 @@ def load(
 
     Raises:
       UserError: the folder is not an agent run, has no such checkpoint, does not fit the
-        environment, or names a class that is not trusted.
+          environment, or names a class that is not trusted.
     """
     return Agent(*_open(folder, checkpoint, environment, trust), seed)
 

@@ -123,10 +123,9 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
 
 
 def _print_help(arguments: Sequence[str], config: ConfigDict) -> NoReturn:
-    last = list(command_line.config_files(arguments).values())[
-        -1
-    ]  # of several --config flags the last one decides
-    path = last.partition(":")[0]
+    files = list(command_line.config_files(arguments).values())
+    # Of several --config flags the last one decides.
+    path = files[-1].partition(":")[0]
     tree = ast.parse(Path(path).read_text(encoding="utf-8-sig"))
     print(ast.get_docstring(tree) or path, "", "Keys:", *schema.describe(config), sep="\n")
     raise SystemExit(0)

@@ -86,15 +86,15 @@ class TextAgent:
         """The agent's next utterance.
 
         Args:
-          dialogue: the dialogue so far: a `Dialogue`; messages `{"role": "user" or "assistant",
-            "content": text}`; or pairs (text, whether the agent said it). Empty where the agent
-            begins.
+          dialogue: the dialogue so far: a `Dialogue`; messages
+            `{"role": "user" or "assistant", "content": text}`; or pairs (text, whether the agent
+            said it). Empty where the agent begins.
           seed: of the draws; equal seeds give equal utterances.
           greedy: takes the most likely token each time.
 
         Raises:
           UserError: the dialogue cannot be read, or has characters that the agent has no tokens
-              for.
+            for.
         """
         so_far = as_dialogue(dialogue)
         # Of a dialogue that is longer than the agent's positions it reads the end.

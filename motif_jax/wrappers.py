@@ -314,14 +314,13 @@ def _as_trained(folder: str | Path, space: gymnasium.Space, trust: Iterable[str]
         extrinsic_clip=trained.reward.extrinsic_clip,
     )
     count = setup.spec.count_field
+    has_count = isinstance(space, gymnasium.spaces.Dict) and count in space.spaces
     return {
         "reward": lambda texts: reward.lookup(_rows(texts)).values,
         "terms": terms,
         "text": _text_source(setup, space),
         "last_text": setup.spec.last_text,
-        "count": count
-        if isinstance(space, gymnasium.spaces.Dict) and count in space.spaces
-        else None,
+        "count": count if has_count else None,
     }
 
 

@@ -88,8 +88,8 @@ def assert_matches_recording(name: str, text: str, record: bool, *, exact: bool 
 
 
 def assert_matches_recorded_section(name: str, section: str, text: str, record: bool) -> None:
-    """Compares a text, to the letter, with the part of the file `name` below the line `##
-    SECTION`.
+    """Compares a text, to the letter, with the part of the file `name` below the line
+    `## SECTION`.
     """
     path = FOLDER / name
     sections = {}

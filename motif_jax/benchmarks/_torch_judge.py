@@ -63,8 +63,8 @@ class TorchJudge:
         return self._torch.from_numpy(np.array(array))
 
     def answering(self, rows: Sequence[Sequence[int]]) -> Callable[[], np.ndarray]:
-        """A call that answers all rows, which begin with the shared tokens: float32 [rows,
-        groups].
+        """A call that answers all rows, which begin with the shared tokens: float32
+        [rows, groups].
         """
         module = self._torch
         own_tokens = module.tensor([row[len(self._shared) :] for row in rows])

@@ -64,8 +64,8 @@ class TransformersScorer:
     def scoring(
         self, prompts: np.ndarray, valid: np.ndarray, candidates: np.ndarray
     ) -> Callable[[], np.ndarray]:
-        """A call that scores candidates int [B, N, S] after prompts int [B, T], `valid` bool [B,
-        T]: log-probabilities float32 [B, N].
+        """A call that scores candidates int [B, N, S] after prompts int [B, T], `valid` bool
+        [B, T]: log-probabilities float32 [B, N].
         """
         torch = self._torch
         prompt_tokens = torch.tensor(prompts, dtype=torch.int64)

@@ -186,7 +186,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     calls = {name: functools.partial(_metrics, program) for name, program in programs.items()}
     first = _language.first_step_seconds(calls["shared"])
     apart = _changes_apart(programs, state) if chosen.baseline else None
-    # None: not reported
+    # None where the device does not report it.
     memory = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
     rates = _language.rates(config, calls, chosen.batch_size)
     print_early(config, "samples/s", rates["shared"], first_step_seconds=first)

@@ -2,8 +2,8 @@
 
     python -m motif_jax.launch --config=configs/benchmark.py:train \\
         --config.options.reward_dir=runs/reward
-    python -m motif_jax.launch --config=configs/benchmark.py:train --config.options.network=laptop
-      --config.options.beside=quickstart
+    python -m motif_jax.launch --config=configs/benchmark.py:train \\
+        --config.options.network=laptop --config.options.beside=quickstart
 
 Value: environment steps a second. Baseline: 1 / (1 / learner + 1 / inference), the rate if both
 took turns on the device, with inference at the training's mean rows a call; measured after all

@@ -315,7 +315,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 
         Raises:
           UserError: there is no such checkpoint, it is damaged, or it holds other names, shapes or
-              dtypes; they are named.
+            dtypes; they are named.
         """
         step = self._require(self.latest() if step is None else step)
         self._refuse_other_shapes(step, abstract)

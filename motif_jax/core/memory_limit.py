@@ -45,7 +45,7 @@ def ran_out(error: BaseException) -> str | None:
     for cause in causes(error):
         message = " ".join(str(cause).split())
         no_memory = isinstance(cause, OSError) and cause.errno == errno.ENOMEM
-        # jax
+        # As jax says it.
         exhausted = isinstance(cause, RuntimeError) and message.startswith("RESOURCE_EXHAUSTED")
         not_loaded = isinstance(cause, ImportError) and any(part in message for part in _OF_LOADER)
         if isinstance(cause, MemoryError) or no_memory or exhausted or not_loaded:

@@ -9,21 +9,22 @@ from typing import Any
 
 def silence() -> None:
     """Drops Orbax's lines about failed saves from now on: a failing save raises."""
-    logging.getLogger("absl").addFilter(
-        lambda record: (
-            "orbax" not in record.pathname
-            or (
-                record.levelno == logging.WARNING
-                and "Skipping merge of OCDBT" not in str(record.msg)
-            )
-        )
-    )
+
+    def is_of_use(record: logging.LogRecord) -> bool:
+        """Whether a line is another's, or a warning of Orbax about more than its merge."""
+        if "orbax" not in record.pathname:
+            return True
+        is_warning = record.levelno == logging.WARNING
+        return is_warning and "Skipping merge of OCDBT" not in str(record.msg)
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        """Whether a line of asyncio names no file of Orbax."""
+        line = record.getMessage()
+        return "orbax-checkpoint-tmp" not in line and "/orbax/" not in line
+
+    logging.getLogger("absl").addFilter(is_of_use)
     # Orbax stops at the first array that fails; errors of others are never retrieved.
-    logging.getLogger("asyncio").addFilter(
-        lambda line: (
-            "orbax-checkpoint-tmp" not in line.getMessage() and "/orbax/" not in line.getMessage()
-        )
-    )
+    logging.getLogger("asyncio").addFilter(is_of_others)
     hook = sys.unraisablehook
 
     def quiet(unraisable: Any) -> None:

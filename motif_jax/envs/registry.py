@@ -27,9 +27,9 @@ from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.sequential import SingleEnvironments
 from motif_jax.envs.spec import Environment, EnvironmentGroup, EnvironmentSpec, Renderer
 
-# name -> "module:class". A class is made with (name, **options) and has a static `make_spec(name,
-# **options)`. All options are optional: all classes take max_episode_steps, and fields, compat and
-# others if their spec has them.
+# name -> "module:class". A class is made with (name, **options) and has a static
+# `make_spec(name, **options)`. All options are optional: all classes take max_episode_steps, and
+# fields, compat and others if their spec has them.
 _BABYAI_TEXT = "motif_jax.envs.babyai_text.environment:BabyAIText"
 _ENTRY_POINTS: dict[str, str] = {
     **dict.fromkeys(TASKS, "motif_jax.envs.nethack.environment:NetHackEnvironment"),

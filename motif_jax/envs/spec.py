@@ -149,11 +149,9 @@ class EnvironmentSpec:
     @property
     def action(self) -> ArraySpec:
         """Shape and dtype of an action."""
-        return (
-            ArraySpec((self.action_size,), "float32")
-            if self.action_size
-            else ArraySpec((), "int32")
-        )
+        if self.action_size:
+            return ArraySpec((self.action_size,), "float32")
+        return ArraySpec((), "int32")
 
     def action_array(self, actions: Sequence[Action]) -> np.ndarray:
         """Actions as an array [T, ...] of the dtype and shape of `action`."""

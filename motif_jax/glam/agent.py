@@ -128,7 +128,7 @@ class LanguageAgent(PromptReader):
       candidates: tokens of the actions of all prompts; None where each prompt has its own.
       form, by_length, pad_plus_one: see `candidate_scores`.
       source: folder of the model's weights; None: fresh weights, with the embeddings of
-          `keep_embedding` if it is a folder.
+        `keep_embedding` if it is a folder.
       dropout: whether dropout is on, in acting and in learning (`compat.glam_untrained_dropout`).
     """
 

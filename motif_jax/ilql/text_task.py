@@ -61,7 +61,7 @@ class TextTraining(GradientTask):
         has_dropout = objective.dropout and not objective.rule.proposes
         super().__init__(config, (learned, frozen), data, parallel, has_dropout, config.max_steps)
         self.objective = objective
-        # until `init_state` hands it over, so that memory holds it once
+        # Only until `init_state` hands it over, so that memory holds it once.
         self._start_target = target
         self.target = shapes_of(target)
         self._updates_target = bool(self.target) and objective.weights.trains_values

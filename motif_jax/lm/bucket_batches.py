@@ -62,8 +62,8 @@ class BucketBatches:
         return list(first_steps.values())
 
     def all_batches(self, max_batches: int) -> list[Any]:
-        """All items, or a sample of every length, in at most `max_batches` batches [batch_size,
-        ...]; empty rows fill the last one.
+        """All items, or a sample of every length, in at most `max_batches` batches
+        [batch_size, ...]; empty rows fill the last one.
         """
         size = self.batch_size
         # By length, so that each batch is padded to little more than its items.

@@ -32,8 +32,8 @@ def _mapped(function: Callable[..., jax.Array], *caches: Cache) -> Cache:
 
 
 def picked(cache: Cache, index: jax.Array) -> Cache:
-    """The cache whose n-th continuation is continuation `index[b, n]` of `cache`; `index` int32 [B,
-    M].
+    """The cache whose n-th continuation is continuation `index[b, n]` of `cache`; `index` int32
+    [B, M].
     """
     return _mapped(lambda leaf: taken(leaf, index, 1), cache)
 

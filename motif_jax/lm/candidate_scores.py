@@ -40,7 +40,7 @@ def candidate_scores(
     Args:
       logit: float32 [..., K, T], the model's logit of each token of a candidate.
       log_normaliser: float32 [..., K, T], the logarithm of the sum of all exponentiated logits at
-          that token.
+        that token.
       valid: bool [..., K, T], False for padding. A candidate without any token is padding, too.
       form: one of `FORMS`.
       by_length: divides sums by the number of tokens.

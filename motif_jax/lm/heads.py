@@ -46,7 +46,7 @@ class HeadConfig:
       activation: one of `ACTIVATIONS`, or one for each hidden layer (RoBERTa's pooler with a head:
           "tanh" and "relu").
       kind: 'mlp': linear layers alone; 'residual': norm(x + linear(activation(linear(norm(x)))))
-        with one hidden layer, then a linear output (ILQL's `advanced_mlp`).
+          with one hidden layer, then a linear output (ILQL's `advanced_mlp`).
       state: it reads the states 'after' or 'before' the last norm.
       dropout: rate in the residual branch, where `apply` receives a key.
       constant: the output layer starts with weights 0 and this bias; None: it starts as the other

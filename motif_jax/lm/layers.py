@@ -233,8 +233,8 @@ class Attention(nn.Module):
         return KeyValues(keys.swapaxes(-2, -3), values.swapaxes(-2, -3))
 
     def attend_to_encoder(self, x: jax.Array, encoded: KeyValues, bias: jax.Array) -> jax.Array:
-        """Attends to the keys and values of an encoder's states, [B, G, K, D]; returns [B, N, S,
-        D].
+        """Attends to the keys and values of an encoder's states, [B, G, K, D]; returns
+        [B, N, S, D].
         """
         return self._attend(self._query(x), [Keys(*encoded, bias)])
 

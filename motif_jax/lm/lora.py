@@ -1,14 +1,18 @@
 """Low-rank additions to linear layers (Hu et al. 2021): y = x W + (alpha / rank) (x A) B, with W
 frozen.
 
-    additions = lora.init(key, params, lora.Spec(("*/attention/query", "*/attention/value"),
-    rank=8)) with lora.added(additions, spec):
+    spec = lora.Spec(("*/attention/query", "*/attention/value"), rank=8)
+    additions = lora.init(key, params, spec)
+    with lora.added(additions, spec):
         model.prefill(params, ...)
     whole = lora.merged(params, additions, spec)
 
-Additions are a tree of arrays: {"decoder/block_0/attention/query": {"a": [in, rank], "b": [rank,
-out]}}. Where tokens were added to the model, `new_tokens` beside the layers has additions to their
-rows of the tables (`new_tokens.py`).
+Additions are a tree of arrays:
+
+    {"decoder/block_0/attention/query": {"a": [in, rank], "b": [rank, out]}}
+
+Where tokens were added to the model, `new_tokens` beside the layers has additions to their rows of
+the tables (`new_tokens.py`).
 """
 
 from __future__ import annotations

@@ -40,10 +40,10 @@ class PackArrays(NamedTuple):
       tokens: int32 [N, S].
       depths: int32 [N, S], how many tokens of its prompt stand before a token.
       subtree_ends: int32 [N, S], the place after the last token that comes after a token in some
-        prompt. Prompts are added one after the other, so token i looks at token j where j <= i <
-        subtree_ends[j]. 0 for padding.
+        prompt. Prompts are added one after the other, so token i looks at token j where
+        j <= i < subtree_ends[j]. 0 for padding.
       last_places: int32 [N, Q], the place of each prompt's last token; 0 where a pack has fewer
-          prompts.
+        prompts.
     """
 
     tokens: Any

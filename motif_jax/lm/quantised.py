@@ -45,8 +45,8 @@ Kernels = Mapping[str, Mapping[str, Any]]
 def encode(kernel: np.ndarray, kind: str) -> dict[str, np.ndarray]:
     """Codes and scales of a kernel [in, out].
 
-    int8: `codes` int8 [in, out], `scales` float32 [out]. nf4, for multiples of 64 inputs: uint8 [in
-    / 2, out] and float32 [in / 64, out].
+    int8: `codes` int8 [in, out], `scales` float32 [out]. nf4, for multiples of 64 inputs: uint8
+    [in / 2, out] and float32 [in / 64, out].
     """
     kernel = np.asarray(kernel, np.float32)
     if kind == "int8":

@@ -42,7 +42,7 @@ def score(
     Args:
       prompt, prompt_valid: int32 and bool [B, T], padded on either side.
       candidates, candidate_valid: int32 and bool [B, N, S], padded on the right, or [N, S] where
-          all prompts have the same.
+        all prompts have the same.
       by_length: divide each total by the candidate's number of tokens.
       form, pad_plus_one: see `candidate_scores`.
       starts: int32 [B, N], the number of tokens at the beginning of each candidate's row that are
@@ -83,8 +83,8 @@ def _predicting_states(
     candidates: jax.Array,
     candidate_valid: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """The states after the last norm that predict candidates' tokens: [B, D] of the first, [B, N, S
-    - 1, D] of the later ones.
+    """The states after the last norm that predict candidates' tokens: [B, D] of the first,
+    [B, N, S - 1, D] of the later ones.
 
     All candidates of a prompt, int32 and bool [B, N, S], have the same state before their first
     token.

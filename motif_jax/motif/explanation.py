@@ -11,8 +11,8 @@ import numpy as np
 class ExplainedReward(NamedTuple):
     """One reward model's values of N messages; NaN for a message without a value.
 
-    `disagreement` [N] is the standard deviation of an ensemble's normalised rewards, `history` [E,
-    N] the normalised rewards at the E `evaluations`, oldest first, `curve` their metrics, and
+    `disagreement` [N] is the standard deviation of an ensemble's normalised rewards, `history`
+    [E, N] the normalised rewards at the E `evaluations`, oldest first, `curve` their metrics, and
     `facts` has (label, value, note).
     """
 

@@ -313,6 +313,7 @@ def _make_trunk(
         )
         return Trunk(encoder, core)
     if kind == FLAT:
+        is_scaled = config.observation_normalisation == RUNNING
         flat = FlatEncoder(
             fields,
             text_fields=tuple(name for name in fields if name == spec.text_field),
@@ -320,9 +321,7 @@ def _make_trunk(
             image_features=config.image_features,
             sizes=tuple(config.flat_sizes),
             nonlinearity=config.nonlinearity,
-            scaled_fields=_numbers(fields, spec)
-            if config.observation_normalisation == RUNNING
-            else (),
+            scaled_fields=_numbers(fields, spec) if is_scaled else (),
             picture_normalisation=config.picture_normalisation,
             dtype=dtype,
         )

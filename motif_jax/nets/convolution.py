@@ -16,8 +16,8 @@ _AXES = ("NHWC", "HWIO", "NHWC")
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def convolution(pictures: Array, kernel: Array, stride: int, padding: int) -> Array:
-    """Cross-correlation of pictures [N, H, W, in] -> [N, H', W', out] with a kernel [k, k, in,
-    out].
+    """Cross-correlation of pictures [N, H, W, in] -> [N, H', W', out] with a kernel
+    [k, k, in, out].
 
     Value and gradients are those of `jax.lax.conv_general_dilated`, outside of loops to the bit.
 

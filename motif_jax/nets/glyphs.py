@@ -103,8 +103,8 @@ class GlyphConvolutions(nn.Module):
 def convolve_embedded(
     glyphs: jax.Array, embedding: jax.Array, weights: tuple[jax.Array, jax.Array], stride: int
 ) -> jax.Array:
-    """`convolve` with padding 1 of glyphs int32 [N, H, W], embedded by [G, E], and a kernel [3, 3,
-    E, O].
+    """`convolve` with padding 1 of glyphs int32 [N, H, W], embedded by [G, E], and a kernel
+    [3, 3, E, O].
 
     Each of the 9 neighbours looks up a row of (embedding x kernel), which has 16 channels where the
     embedding has 128. The result is [N, ceil(H / stride), ceil(W / stride), O] in the dtype of

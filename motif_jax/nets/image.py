@@ -45,7 +45,7 @@ class ImageEncoder(nn.Module):
         variable `tables` of `AgentNetwork.prepare`, which has no gradient, or a new table for many
         rows.
       blocks: whether the first convolution reads squares of pixels (`layers.convolve_blocks`) where
-          it uses no table.
+        it uses no table.
       dtype: of the computation; the table is float32, so that its gradient is summed in float32.
     """
 

@@ -59,7 +59,7 @@ def with_statistics(params: Any, statistics: Any) -> Any:
         number of calls so far; each `RunningScale` has `mean` [F], `variance` [F] and `rows`, the
         number of rows so far.
       statistics: the collection `STATISTICS` of the call, the same tree down to these layers,
-          without other layers.
+        without other layers.
     """
     if not statistics:
         return params

@@ -89,8 +89,8 @@ def tile_table(tiles: TileSet, kernel: Array) -> Array:
 
 
 def convolve_tiles(table: Array, kinds: Array) -> Array:
-    """Cross-correlation with stride 4 of pictures of tiles, [N, rows * 6 // 4 - 1, columns * 6 // 4
-    - 1, O].
+    """Cross-correlation with stride 4 of pictures of tiles,
+    [N, rows * 6 // 4 - 1, columns * 6 // 4 - 1, O].
 
     The table is a `tile_table`, kinds are int32 [N, rows, columns]; rows and columns are even.
     """

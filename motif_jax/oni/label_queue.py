@@ -294,6 +294,8 @@ class LabelBookkeeper:
 
             totals = self._all_totals()
             prompt, completion, cached = [totals.pop(name) for name in _TOKENS]
+            prices = self._prices
+            cost = 0.0 if prices is None else prices.of(prompt, completion, cached)
             figures = totals | {
                 "queued": len(self._queue),
                 "in_flight": len(self._in_flight),
@@ -301,9 +303,7 @@ class LabelBookkeeper:
                 "tokens_per_second": recent_tokens / elapsed,
                 "latency_mean": sum(latencies) / len(latencies),
                 "latency_max": max(latencies),
-                "cost": 0.0
-                if self._prices is None
-                else self._prices.of(prompt, completion, cached),
+                "cost": cost,
                 "server_up": self.server_up,
                 "server_seconds": max(0.0, time.time() - self.server_since),
             }

@@ -228,15 +228,14 @@ class NetworkReward(OnlineReward, abc.ABC):
         row = super().metrics()
         # The batcher's thread adds to these numbers.
         with self._lock:
+            accuracy = self._correct / self._counted if self._counted else 0.0
             row |= {
                 "reward/training_steps": float(self.taken),
                 "reward/training_steps_owed": float(self.schedule.owed),
                 "reward/training_steps_dropped": float(self.schedule.dropped),
                 "reward/training_share": self._training_seconds / seconds,
                 **{f"reward/{name}": value for name, value in self._last_means.items()},
-                "reward/accuracy_before_training": self._correct / self._counted
-                if self._counted
-                else 0.0,
+                "reward/accuracy_before_training": accuracy,
             }
             self._correct = 0
             self._counted = 0

@@ -169,11 +169,11 @@ class PlaySettings:
     """How episodes are played.
 
     Attributes:
-      lanes: episodes of a `BatchPolicy` at a time, an even number; the network's batch is lanes /
-        2, which decides the last bits of its results.
+      lanes: episodes of a `BatchPolicy` at a time, an even number; the network's batch is
+        lanes / 2, which decides the last bits of its results.
       keep_fields: observation fields that the records keep for every step.
       keep_probabilities: whether records keep the probabilities of all actions, too, where these
-          are numbered.
+        are numbered.
     """
 
     workers: int

@@ -71,8 +71,8 @@ def _fit(name: str, options: str, seed: int) -> tuple[float, ...]:
                     f"config.policy=fixed: must be another for {name}, whose returns are not all numbers"
                 )
             advantages = returns - returns.mean()
-            # Gradient of an episode's log-probability with respect to the logits: [episodes,
-            # actions].
+            # Gradient of an episode's log-probability with respect to the logits:
+            # [episodes, actions].
             gradients = counts - counts.sum(-1, keepdims=True) * shares
             logits.append(logits[-1] + LEARNING_RATE * (advantages[:, None] * gradients).mean(0))
     environment.close()

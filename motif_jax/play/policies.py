@@ -62,9 +62,9 @@ class BatchPolicy(Protocol):
               is read.
 
         Returns:
-          Logits float32 [B, A], or of real numbers what `nets.squashed_gaussian` reads, float32 [B,
-          2 n]; values float32 [B] or None; the new state. Actions are drawn by the caller, of those
-          that the environment allows.
+          Logits float32 [B, A], or of real numbers what `nets.squashed_gaussian` reads, float32
+          [B, 2 n]; values float32 [B] or None; the new state. Actions are drawn by the caller, of
+          those that the environment allows.
         """
 
 

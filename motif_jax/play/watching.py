@@ -52,7 +52,8 @@ class WatchedStep:
       count: occurrences of the text in the episode, the present observation included; 0 without a
           text.
       reward, intrinsic: the intrinsic reward of the observation, and what it pays here after the
-        count discount; the last observation is only paid where `EnvironmentSpec.last_text` says so.
+          count discount; the last observation is only paid where `EnvironmentSpec.last_text` says
+          so.
       task_reward: paid by the task for the action that led here.
       choice: the next action; None at the end.
       end: 0 running, 1 terminated, 2 truncated.
@@ -202,7 +203,7 @@ class Film:
       actions: int32 [n - 1], numbers of `action_names`; played: [n - 1, ...], what the environment
           was given; task_rewards: float32 [n], of the action that led there.
       texts: distinct texts, or rather distinct pairs of a text and its reward, which may depend on
-        more than the text; text_index: int32 [n]; text_count: int32 [n], of the text alone.
+          more than the text; text_index: int32 [n]; text_count: int32 [n], of the text alone.
       raw, normalised, paid: float32 [texts], the intrinsic reward of each, see `TextReward`; None
           without one.
       intrinsic: float32 [n], the reward after the count discount; None without one.

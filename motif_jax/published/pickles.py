@@ -108,6 +108,10 @@ def _from_buffer(data: Any, dtype: _DType, shape: Any, order: Any, *axes: Any) -
     return np.frombuffer(_raw(data), dtype.real()).reshape(tuple(shape), order=order)
 
 
+def _scalar(dtype: _DType, data: Any) -> Any:
+    return np.frombuffer(data, dtype.real(), 1)[0]
+
+
 def _raw(data: Any) -> bytes:
     if not isinstance(data, bytes | bytearray):
         raise ValueError("an array of what is not bytes")
@@ -126,9 +130,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
 # Calls that make arrays, for readers that allow them.
 ARRAYS: dict[str, Callable[..., Any]] = {"numpy.ndarray": _refused}
 for _inside in ("numpy.core", "numpy._core"):
-    _CALLS[f"{_inside}.multiarray.scalar"] = lambda dtype, data: np.frombuffer(
-        data, dtype.real(), 1
-    )[0]
+    _CALLS[f"{_inside}.multiarray.scalar"] = _scalar
     ARRAYS[f"{_inside}.multiarray._reconstruct"] = _empty_array
     ARRAYS[f"{_inside}.numeric._frombuffer"] = _from_buffer
 

@@ -5,8 +5,11 @@ A study of your own is a config file (docs/tutorials/my_study.md):
     get_config = studies.study(
         {
             "training": "configs/train_agent.py:recall --config.environment.name=gym:Taxi-v3",
-            "methods": {"slow": "--config.optimizer.learning_rate=1e-4", "fast":
-            "--config.optimizer.learning_rate=1e-3"}, "measures": "return,length",
+            "methods": {
+                "slow": "--config.optimizer.learning_rate=1e-4",
+                "fast": "--config.optimizer.learning_rate=1e-3",
+            },
+            "measures": "return,length",
         }
     )
 """

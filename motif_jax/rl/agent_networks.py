@@ -30,7 +30,7 @@ class NetworkKind(abc.ABC):
       named_by: the key of `config.network` that holds the path of its files; used in errors.
       splits: whether its parameters can be split over devices.
       is_slow: whether its updates may take minutes, so that a training prints what it does before
-          the first, and a stop waits for none.
+        the first, and a stop waits for none.
       defaults_of_older_runs: dotted key that was added later -> the value that runs made before it
         used; filled in when such a run is resumed or played.
     """

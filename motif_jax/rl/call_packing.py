@@ -118,8 +118,8 @@ class CallLayout:
 
 
 def pack_choice(action: jax.Array, log_prob: jax.Array, value: jax.Array) -> jax.Array:
-    """Actions int32 [N] or float32 [N, n], and two arrays float32 [N], as one array int32 [n + 2,
-    N] of their bits; n is 1 for int32.
+    """Actions int32 [N] or float32 [N, n], and two arrays float32 [N], as one array int32
+    [n + 2, N] of their bits; n is 1 for int32.
     """
     chex.assert_equal_shape([log_prob, value])
     chex.assert_equal_shape_prefix([action, value], 1)

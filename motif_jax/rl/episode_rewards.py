@@ -29,7 +29,7 @@ class Terms(RewardTerms):
 
     Attributes:
       quantile: normalised rewards at or below this quantile of the training messages become 0;
-        'auto': at or below the threshold that the labels advise; None: no threshold.
+          'auto': at or below the threshold that the labels advise; None: no threshold.
       normalise: False pays raw rewards.
       two_decimals: the threshold rounded as in the published quantile file; None: as the reward run
           says.

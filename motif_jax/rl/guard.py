@@ -105,8 +105,8 @@ def _cause_in_environment(arrays: Mapping[str, np.ndarray]) -> str | None:
     None if there is none.
 
     Args:
-      arrays: name -> array of a batch. Rewards are [..., T, B] and observations [..., T + 1, B,
-          ...], with the same leading axes.
+      arrays: name -> array of a batch. Rewards are [..., T, B] and observations
+          [..., T + 1, B, ...], with the same leading axes.
     """
     time_axis = np.ndim(arrays[_REWARD]) - 2
     for name, array in arrays.items():

@@ -201,8 +201,8 @@ class Inference:
         return [ready for ready in waiting if ready not in self._held]
 
     def initial_states(self, rows: np.ndarray) -> Any:
-        """The recurrent states, [B, ...], before row 0 of finished slots; `rows` int32 [B]: slot *
-        envs_per_group + column.
+        """The recurrent states, [B, ...], before row 0 of finished slots; `rows` int32 [B]:
+        slot * envs_per_group + column.
         """
         with self._state_lock:
             return gather_rows(self._state.slot_states, rows)

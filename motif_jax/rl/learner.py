@@ -72,9 +72,9 @@ class Learner:
 
     Attributes:
       state: the training state on the learner's devices.
-      update_program: the compiled update (state, trajectories) -> (state, metrics float32 [1 +
-        metrics]); the first number says whether the update was finite. It takes over the memory of
-        the old state.
+      update_program: the compiled update (state, trajectories) -> (state, metrics float32
+        [1 + metrics]); the first number says whether the update was finite. It takes over the
+        memory of the old state.
       version: the number of updates in `state`.
       failures: skipped updates that nobody has taken yet.
       patience: with a stop while an update runs; None: a stop waits for the update.

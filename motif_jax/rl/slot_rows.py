@@ -13,8 +13,8 @@ from motif_jax.rl.actors.slots import Slots
 
 
 class SlotRows(NamedTuple):
-    """The arrays of `Slots` by row: [slots * (T + 1), envs]; observations and actions [slots * (T +
-    1), numbers].
+    """The arrays of `Slots` by row: [slots * (T + 1), envs]; observations and actions
+    [slots * (T + 1), numbers].
     """
 
     observation: dict[str, np.ndarray]

@@ -147,9 +147,8 @@ def test_a_requeued_job_waits_for_a_lost_nodes_lock(tmp_path: Path, monkeypatch)
         match=f"^{tmp_path}/new was removed while it was in use, and its contents are lost: remove",
     )
     with gone, locks.FolderLock(tmp_path / "new", "held", patience=0):
-        assert (
-            tmp_path / "new/held"
-        ).read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
+        holder = f"process {os.getpid()} on {socket.gethostname()}\n"
+        assert (tmp_path / "new/held").read_text() == holder
         (tmp_path / "new/held").unlink()
 
 

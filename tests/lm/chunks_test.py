@@ -20,8 +20,8 @@ TOKENS = DRAWS.integers(0, VOCAB, (3, 9))
 
 
 class LinearModel:
-    """A `LanguageModel` as far as its logits are read, whose parameters are their matrix [WIDTH,
-    VOCAB].
+    """A `LanguageModel` as far as its logits are read, whose parameters are their matrix
+    [WIDTH, VOCAB].
     """
 
     def logits(self, params: jax.Array, states: jax.Array) -> jax.Array:

@@ -70,9 +70,8 @@ def logits_and_values(agent_network, tree, observation):
 
 
 def normed(x, layer):
-    return (x - layer["mean"]) / np.sqrt(layer["variance"] + EPSILON) * layer["scale"] + layer[
-        "bias"
-    ]
+    unscaled = (x - layer["mean"]) / np.sqrt(layer["variance"] + EPSILON)
+    return unscaled * layer["scale"] + layer["bias"]
 
 
 def pooled(x):

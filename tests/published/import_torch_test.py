@@ -79,12 +79,8 @@ def test_absent_statistics_are_asked_for(golden, tmp_path):
     with pytest.raises(UserError, match=r"has no reward_mean, .*--config\.mean=NUMBER"):
         import_torch.run(config_for("reward", path), tmp_path / "run")
     assert not (tmp_path / "run" / "import.json").exists()
-    assert (
-        read_run(run_config(config_for("reward", path, mean=3.5), tmp_path / "run")).statistics[
-            "mean"
-        ]
-        == 3.5
-    )
+    run = run_config(config_for("reward", path, mean=3.5), tmp_path / "run")
+    assert read_run(run).statistics["mean"] == 3.5
 
 
 def test_a_model_that_contains_itself_is_one_error(tmp_path):

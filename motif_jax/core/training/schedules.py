@@ -103,7 +103,7 @@ def make_optimizer(
 
     Args:
       total_steps: optimiser steps of the whole run. None: `update(..., share=...)` receives the
-          share that is over.
+        share that is over.
       decays: returns which parameters of a tree decay by `optimizer.weight_decay` times the
         learning rate (Loshchilov and Hutter 2019); None for no decay.
 

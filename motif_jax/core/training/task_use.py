@@ -48,8 +48,8 @@ class TaskUse:
         return {"throughput/mfu": flops_per_second / (self._peak * self._devices)}
 
     def _step_flops(self, state: Any, shared: Any, batches: Any) -> float:
-        """Model FLOPs of one step over all devices, of batches with leaves [chunk, micro-batches,
-        ...].
+        """Model FLOPs of one step over all devices, of batches with leaves
+        [chunk, micro-batches, ...].
         """
         leaves, structure = jax.tree.flatten(batches)
         key = structure, tuple(leaf.shape[1:] for leaf in leaves)

@@ -51,7 +51,7 @@ class LevelOptions:
       observations: number of observations in a prompt.
       actions: their names in a prompt; actions after the sixth change nothing.
       tokenizer: a tokenizer.json for the field `tokens` int32 [prompt_tokens], the prompt padded
-          with -1; '' for none.
+        with -1; '' for none.
       change: one of `changes.CHANGES` or `changes.EXCHANGED`, '' for none.
       distractors: number of objects that the mission does not need; None for the level's default.
       special_tokens: whether the tokenizer's special tokens enclose a prompt.
@@ -59,7 +59,7 @@ class LevelOptions:
         `candidates` int32 [actions, tokens], padded with -1, and `candidate_starts` int32 [actions]
         (`prompts.PromptTokens`).
       prompt_turn: what a chat model's template writes before a prompt and after it, where the
-          answer begins; () for none.
+        answer begins; () for none.
     """
 
     max_episode_steps: int | None = None

@@ -124,7 +124,7 @@ class PromptTokens:
 
     Args:
       special: with the tokenizer's special tokens (T5's end token); with `actions` only those in
-          front.
+        front.
       turn: what a chat model's template writes before a prompt and after it, special tokens among
         it; then the tokenizer adds none, and an action begins the answer without a blank.
     """
@@ -153,8 +153,8 @@ class PromptTokens:
             }
 
     def write(self, prompt: str, out: Mapping[str, np.ndarray]) -> None:
-        """Writes `fields`: `tokens` int32 [length] of the prompt and `candidates` int32 [actions,
-        tokens], padded with -1.
+        """Writes `fields`: `tokens` int32 [length] of the prompt and `candidates` int32
+        [actions, tokens], padded with -1.
 
         Of each candidate the first `candidate_starts` int32 [actions] tokens are the prompt's.
 

@@ -3,8 +3,9 @@ opensimplex in Crafter's world generator.
 
 opensimplex computes one point at a time in Python: 2 s for a world of 64 x 64 cells, more than its
 episode takes to play. Its values and these differ by less than 1e-4, as it leaves out the weakest
-contributions at some points. Source: K. Spencer, OpenSimplex noise (2014, public domain), in three
-dimensions.
+contributions at some points.
+
+Source: K. Spencer, OpenSimplex noise (2014, public domain), in three dimensions.
 """
 
 from __future__ import annotations

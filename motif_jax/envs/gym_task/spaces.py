@@ -113,9 +113,8 @@ def _encoding(space: gymnasium.Space, text_bytes: int, name: str) -> tuple:
             raise UnsupportedSpaceError(
                 f"{name} has {size:,} discrete values, more than {_MAX_VALUES:,}"
             )
-        return ArraySpec((size,), "uint8"), lambda value: gymnasium.spaces.flatten(
-            space, np.asarray(value)
-        )
+        field = ArraySpec((size,), "uint8")
+        return field, lambda value: gymnasium.spaces.flatten(space, np.asarray(value))
     if isinstance(space, gymnasium.spaces.MultiBinary):
         return ArraySpec(tuple(space.shape), "uint8"), np.asarray
     # minigrid's mission is a text, but its space is not gymnasium.spaces.Text.

@@ -42,8 +42,8 @@ _OUTSIDE: int = code(_WALL, COLORS.index("grey"), 0)
 
 
 def padded(grid: np.ndarray) -> np.ndarray:
-    """The codes of a grid uint8 [width, height, 3] with walls around it: int64 [width + 2 PAD,
-    height + 2 PAD].
+    """The codes of a grid uint8 [width, height, 3] with walls around it: int64
+    [width + 2 PAD, height + 2 PAD].
     """
     codes = code(*np.moveaxis(grid.astype(np.int64), -1, 0))
     return np.pad(codes, PAD, constant_values=_OUTSIDE)
@@ -51,8 +51,8 @@ def padded(grid: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _cells() -> tuple[np.ndarray, ...]:
-    """Direction -> columns and rows of the view's cells relative to the agent: int64 [2, VIEW,
-    VIEW].
+    """Direction -> columns and rows of the view's cells relative to the agent: int64
+    [2, VIEW, VIEW].
     """
     column, row = np.mgrid[:VIEW, :VIEW]
     # The agent is in the middle of the view's last row.

@@ -56,9 +56,9 @@ class GameMemory:
     Attributes:
         views, before: bytearrays of `count` views, now and before the newest step.
         screens: uint8 [2, count, 40, 80], the padded characters and colours.
-        tty_chars uint8, tty_colors int8 [count, 24, 80], glyphs int16 [count, 21, 79], status int32
-        [count, 27], the low words
-        of the status numbers on little-endian machines: views of these.
+        tty_chars uint8, tty_colors int8 [count, 24, 80], glyphs int16 [count, 21, 79],
+            status int32 [count, 27], the low words of the status numbers on little-endian machines:
+            views of these.
     """
 
     def __init__(self, count: int) -> None:
@@ -72,9 +72,8 @@ class GameMemory:
         inside = self.screens[:, :, PAD_ROWS : PAD_ROWS + SCREEN_SHAPE[0]]
         self.tty_chars = inside[0]
         self.tty_colors = inside[1].view(np.int8)
-        self.status = np.frombuffer(self.views, np.int32).reshape(count, -1)[
-            :, : 2 * NUM_STATUS : 2
-        ]
+        words = np.frombuffer(self.views, np.int32).reshape(count, -1)
+        self.status = words[:, : 2 * NUM_STATUS : 2]
         steps = (VIEW_BYTES, 2 * MAP_SHAPE[1], 2)
         self.glyphs = np.ndarray((count, *MAP_SHAPE), np.int16, self.views, GLYPHS_AT, steps)
 

@@ -67,6 +67,9 @@ def make_spec(
     extended = TASKS[name].extended
     keys = EXTENDED_KEYS if extended else TASK_KEYS
     reason = reload_reason()
+    remark = ""
+    if reason is not None:
+        remark = f"engines loaded again for each game, which is slower ({reason})"
     return EnvironmentSpec(
         observation=_OBSERVATION | {field: _OPTIONAL[field] for field in fields},
         num_actions=len(keys),
@@ -82,7 +85,5 @@ def make_spec(
         renderer="motif_jax.envs.nethack.renderer:NetHackRenderer",
         group="motif_jax.envs.nethack.group:NetHackGroup",
         modules=("motif_jax.envs.nethack.engine",),
-        remark=""
-        if reason is None
-        else f"engines loaded again for each game, which is slower ({reason})",
+        remark=remark,
     )

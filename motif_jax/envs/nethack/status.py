@@ -44,8 +44,8 @@ BLSTATS_SCALE: np.ndarray = np.array(
     + [0, 1 / 10, 1 / 10, 0, 1 / 1000]  # score, hit points, their maximum, depth, gold
     + [1 / 10, 1 / 10, 1 / 10]  # energy, its maximum, armour
     + [0, 1 / 10, 1 / 100]  # monster level, level, points
-    # time, hunger, load, dungeon, its level, conditions, alignment
-    + [1 / 1000, 1, 1 / 10, 0, 0, 0, 0],
+    + [1 / 1000, 1, 1 / 10]  # time, hunger, load
+    + [0, 0, 0, 0],  # dungeon, its level, conditions, alignment
     np.float32,
 )
 BLSTATS_CLIP = 5.0

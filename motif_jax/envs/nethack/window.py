@@ -15,8 +15,8 @@ Cells = tuple[np.ndarray, slice | None]
 
 
 class ScreenWindows:
-    """Views of the screen for every place of the hero, made on first use; the hero is in cell [6,
-    6].
+    """Views of the screen for every place of the hero, made on first use; the hero is in cell
+    [6, 6].
 
     Map row y is screen row y + 1; `row_offset` (a published quirk) ignores that, so that the hero
     is in cell [7, 6].

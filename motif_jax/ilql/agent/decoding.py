@@ -206,8 +206,8 @@ def utterance_scores(
 def divergence(facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.Array:
     """The published estimate of an action's divergence from the policy, nats, float32 [...].
 
-    It is log p - log pi of the tokens [..., M], drawn from p; the best of n adds log n - (n - 1) /
-    n. Beams are not drawn: theirs is -log pi.
+    It is log p - log pi of the tokens [..., M], drawn from p; the best of n adds
+    log n - (n - 1) / n. Beams are not drawn: theirs is -log pi.
     """
     policy = jnp.where(valid, facts.policy, 0.0).sum(-1)
     if decoding.kind == "beam":

@@ -20,12 +20,8 @@ from motif_jax.lm import weights
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.tokens import FILE as TOKENIZER
 
-MODEL, CARD, VALUES, ACTION_HEAD = (
-    "model",
-    "README.md",
-    "values.safetensors",
-    "action_head.safetensors",
-)
+MODEL, CARD = "model", "README.md"
+VALUES, ACTION_HEAD = "values.safetensors", "action_head.safetensors"
 TOKENIZER_CONFIG, GENERATION = "tokenizer_config.json", "generation_config.json"
 CHAT_TEMPLATE = "chat_template.jinja"
 

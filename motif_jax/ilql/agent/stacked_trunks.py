@@ -24,8 +24,8 @@ from motif_jax.lm.network import States
 
 @dataclasses.dataclass(frozen=True)
 class TrunkRoles:
-    """The trunk's name for each part, such as {"policy": "values", "values": "values", "target":
-    "target"}: shared trunks run once.
+    """The trunk's name for each part, such as {"policy": "values", "values": "values",
+    "target": "target"}: shared trunks run once.
     """
 
     trunk_of: Mapping[str, str]

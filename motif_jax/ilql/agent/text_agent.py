@@ -6,7 +6,7 @@ heads on the states of the trunk `values`; target Qs are copies of those heads o
 trunk `target`. Parameters are a tree
 
     {"trunks": {name: a model's}, "heads": {"v", "q1", "q2"}, "target_heads": {"q1", "q2"},
-    "prefix": {"kernel", "bias"}}
+     "prefix": {"kernel", "bias"}}
 
 whose entries depend on the method. Decoding runs the trunks as one program (`stacked_trunks`) and
 passes their states to `TextAgentNetwork.read`; `TextAgentNetwork.run` runs whole dialogues.

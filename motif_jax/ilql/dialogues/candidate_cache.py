@@ -71,7 +71,7 @@ class CandidateCache:
         order = np.argsort(sequences, kind="stable")
         order = order[sequences[order] > 0]
         keys = self._records["key"]
-        # the newest of equal keys
+        # Of equal keys the newest stays.
         self._index = {bytes(keys[record]): int(record) for record in order}
         self._written = int(sequences.max(initial=0))
 

@@ -22,7 +22,7 @@ class Quirks:
         one more action that counts; a dialogue without actions has a weight at position 0
         (`compat.ilql_padded_positions`).
       whole_rewards: truncates rewards of utterances to integers
-          (`compat.ilql_utterance_int_reward`).
+        (`compat.ilql_utterance_int_reward`).
       utterances_by_tokens: `max_len` keeps equally many states of utterances and of tokens
         (`compat.ilql_utterance_truncation`).
     """

@@ -218,7 +218,7 @@ class StreamBatches:
                 raise UserError(
                     f"config.filter: none of {misses:,} dialogues in a row passes it: choose a lower cutoff"
                 )
-            # otherwise the first of several groups would give all dialogues
+            # Without this draw the first of several groups would give all dialogues.
             if len(accepted) > missing:
                 chosen = rng.choice(len(accepted), missing, replace=False)
                 accepted = [accepted[index] for index in chosen]

@@ -11,8 +11,8 @@ and the dialogue is terminal. Each entry stands below the position that it belon
 
     position                    0    1  2     3  4  5     6
     token                       <s>  h  </s>  g  o  </a>  </eod>
-    action_indices                      2     3  4                 each predicts the token to its
-                                        right
+    action_indices                      2     3  4                 each predicts the token
+                                                                   to its right
     state_indices                       2     3  4        6
     rewards                             0     0  1
     terminals                           0     0  0        1

@@ -1,5 +1,5 @@
-"""Reads JSON lines: LMRL-Gym's {sequence, reward, done}, or chat's {messages: [{role, content},
-...], reward}.
+"""Reads JSON lines: LMRL-Gym's {sequence, reward, done}, or chat's
+{messages: [{role, content}, ...], reward}.
 """
 
 from __future__ import annotations

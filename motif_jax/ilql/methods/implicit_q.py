@@ -289,9 +289,9 @@ def _next_entries(of_tokens: Array, positions: Array) -> Array:
 def counts(batch: TextBatch, settings: ImplicitQSettings) -> Counts:
     """The denominators of this part of a batch, before other parts are added: float32 scalars.
 
-    The policy's is the number of tokens of actions that it learns from (`policy_mask`, bool [B,
-    A]). With `all_tokens`, or with a `context_weight`, it is that of all tokens but the first of
-    each row (`valid`, bool [B, T]).
+    The policy's is the number of tokens of actions that it learns from (`policy_mask`, bool
+    [B, A]). With `all_tokens`, or with a `context_weight`, it is that of all tokens but the first
+    of each row (`valid`, bool [B, T]).
     """
     chex.assert_equal_shape([batch.tokens, batch.valid])
     chex.assert_equal_shape([batch.policy_mask, batch.action_token_positions])

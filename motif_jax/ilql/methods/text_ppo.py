@@ -51,8 +51,8 @@ class PpoState(NamedTuple):
 
 
 class TokenEstimates(NamedTuple):
-    """Log-probabilities and entropies of tokens float32 [B, K], and values of states float32 [B, K
-    + 1].
+    """Log-probabilities and entropies of tokens float32 [B, K], and values of states
+    float32 [B, K + 1].
     """
 
     log_probs: jax.Array
@@ -179,8 +179,7 @@ class PpoTraining(GradientTask):
 
         Returns:
           The state, equal on all devices, and the metrics, float32 scalars: means over the tokens
-              of all devices, or over its
-          episodes (`episode/`), or over the minibatches.
+          of all devices, or over its episodes (`episode/`), or over the minibatches.
         """
         settings = self.config.ppo
         frozen = shared or {}

@@ -3,11 +3,12 @@ al. 2022; as in TRL and OpenRLHF).
 
 The states of a dialogue are those before each token of its utterances, and the last one. The
 environment's text between two utterances belongs to the step from `</a>` to the next utterance's
-first token. The reward r_k is the utterance's at its last token, and at every token -beta (log pi -
-log pi_ref) (`kl_penalty`). With d_k = 1 where a dialogue has ended:
+first token. The reward r_k is the utterance's at its last token, and at every token
+-beta (log pi - log pi_ref) (`kl_penalty`). With d_k = 1 where a dialogue has ended:
 
-    delta_k = r_k + gamma (1 - d_{k+1}) V_{k+1} - V_k,   A_k = delta_k + gamma lambda (1 - d_{k+1})
-    A_{k+1},   target_k = A_k + V_k
+    delta_k  = r_k + gamma (1 - d_{k+1}) V_{k+1} - V_k
+    A_k      = delta_k + gamma lambda (1 - d_{k+1}) A_{k+1}
+    target_k = A_k + V_k
 
 `ppo.step_losses` computes the clipped losses of policy and value, each a mean over the tokens of a
 minibatch.

@@ -134,8 +134,9 @@ class TextTask(ABC):
       defaults: option -> its default; a class has these or `keys`, and the other one follows.
       switches: prefix of its compat switches; the rest of a switch's name is an option.
       follow: option -> options that are valid only with its value; a change of its value drops
-      them. patient: whether an episode may take any time, as with a server; else it counts as hung
-      after minutes.
+          them.
+      patient: whether an episode may take any time, as with a server; else it counts as hung after
+          minutes.
     """
 
     name: ClassVar[str] = "options"

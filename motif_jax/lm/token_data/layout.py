@@ -4,7 +4,7 @@ tokens.npy              uint16 or int32 [tokens]  all items, concatenated
 offsets.npy             int64 [items + 1]         item i is tokens[offsets[i] : offsets[i + 1]]
 token_columns/NAME.npy  [tokens]                  a number for each token, such as a reward
 item_columns/NAME.npy   [items]                   a number for each item, such as the length of its
-                        prompt
+                                                  prompt
 tokens.json             the tokenizer, counts, digests, origin of the texts; written last
 """
 

@@ -135,8 +135,8 @@ class Buckets:
 def gather(
     dataset: TokensDataset, items: np.ndarray, width: int, pad: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Items int64 [B] (-1: none) padded on the right: tokens int32 [B, width], and a mask bool [B,
-    width], False for padding.
+    """Items int64 [B] (-1: none) padded on the right: tokens int32 [B, width], and a mask bool
+    [B, width], False for padding.
     """
     exists = items >= 0
     starts = np.where(exists, dataset.offsets[items], 0)

@@ -69,13 +69,14 @@ class Answer:
     Attributes:
       label: index of the verdict in the question's form, or UNKNOWN.
       probabilities: of the form's verdicts in their order (first, second, tie; or no, yes), with
-        sum 1; none of them is above that of `label`, unless this is a tie or UNKNOWN. `train_reward
-        --config.labels.soft=True` learns them. None where the annotator is certain of `label`.
+        sum 1; none of them is above that of `label`, unless this is a tie or UNKNOWN.
+        `train_reward --config.labels.soft=True` learns them. None where the annotator is certain of
+        `label`.
       tokens: sums over all turns: of prompts, of answers, of the part of prompts that the server
-          had cached.
+        had cached.
       turns: the conversation, each turn with "role" and "content".
       mass: sum of the verdicts' probabilities before they were normalised; None where no
-          log-probabilities were read.
+        log-probabilities were read.
       note: why the label is UNKNOWN, where the text alone does not show it.
       retried: whether the model was asked a second time for a verdict.
       cut: number of turns that ended before the model had answered.
@@ -139,7 +140,7 @@ class Annotator(abc.ABC):
     Attributes:
       forms: class attribute, the possible forms of its verdicts.
       reads_items: class attribute. True: a question is its texts. False: each pair of a dataset is
-          its own question.
+        its own question.
       reads_prompt: class attribute, whether it reads config.prompt and config.answer.
       default_mode, default_prompt, default_orders: class attributes, the values of answer.mode,
         prompt.version and orders where the config has auto.
@@ -155,14 +156,14 @@ class Annotator(abc.ABC):
       loads_model: class attribute, whether it loads a language model into its process. Of a
         training on several hosts, one process then asks for all.
       questions_at_once: class attribute, most questions that a training which waits for it asks in
-          one call.
+        one call.
       identity: an object that JSON can hold, with all that an answer depends on besides the
         question and `config.options`: model and revision, prompt texts, sampling, the rule by which
         a label is read, the dataset's content hash where its numbers are read. It is part of the
         manifest and of every question's id, so that stored answers of another identity are never
         taken for its own.
       short_name: default name of the label file, without a dot
-          (`llama70b_msg_defaultgoal_default`).
+        (`llama70b_msg_defaultgoal_default`).
       prices: prices of its model's tokens, None where nothing is paid.
     """
 

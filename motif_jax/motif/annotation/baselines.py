@@ -17,8 +17,8 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 
 
 def _array(dataset: PairsDataset, need: str) -> np.ndarray:
-    """The array of a dataset that `need` names: 'info/NAME' [pairs, 2], or 'NAME' of data/ [pairs,
-    2, length].
+    """The array of a dataset that `need` names: 'info/NAME' [pairs, 2], or 'NAME' of data/
+    [pairs, 2, length].
     """
     group, _, name = need.rpartition("/")
     return np.asarray((dataset.info if group else dataset.data)[name])

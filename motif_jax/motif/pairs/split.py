@@ -11,9 +11,9 @@ def torch_permutation(num: int, seed: int) -> np.ndarray:
     """The permutation of 0..num-1 of `torch.randperm(num)` by a CPU generator seeded with `seed`,
     int64 [num].
 
-    Forward Fisher-Yates on the raw 32-bit outputs of MT19937: entry i is swapped with entry i +
-    raw_i mod (num - i), for i = 0..num-2. For num < 2**32 / 20: above it torch draws 64 bits per
-    entry.
+    Forward Fisher-Yates on the raw 32-bit outputs of MT19937: entry i is swapped with entry
+    i + raw_i mod (num - i), for i = 0..num-2. For num < 2**32 / 20: above it torch draws 64 bits
+    per entry.
     """
     bits = np.random.MT19937()
     bits._legacy_seeding(seed)

@@ -51,8 +51,8 @@ class PreferenceBatch(NamedTuple):
 
 
 def cross_entropy(rewards: jax.Array, targets: jax.Array) -> jax.Array:
-    """-sum_k q_k log softmax(rewards)_k of each pair, float32 [...], of rewards and targets q [...,
-    2]; q sums to 1.
+    """-sum_k q_k log softmax(rewards)_k of each pair, float32 [...], of rewards and targets q
+    [..., 2]; q sums to 1.
     """
     chex.assert_equal_shape_suffix([rewards, targets], 1)
     # Computed from the difference alone, so that the gradients of the two rewards are opposite to
@@ -89,9 +89,8 @@ def step_rewards(
       max_length: bytes of all messages from here on are zero (static).
     """
     if network.architecture.message_only:
-        return network.reward(params, {"message": messages[batch.unique]}, max_length)[
-            batch.inverse
-        ]
+        rewards = network.reward(params, {"message": messages[batch.unique]}, max_length)
+        return rewards[batch.inverse]
     inputs = {name: rows.reshape(-1, *rows.shape[3:]) for name, rows in batch.rows.items()}
     if "message" in network.architecture.fields:
         features = network.message_features(params, messages[batch.unique], max_length)

@@ -91,7 +91,7 @@ def reward_statistics(
       member_rewards: raw rewards of each member: float32 [members, M] of the distinct messages if
         `message_only`, else [members, pairs, 2, L].
       running: compat.running_statistics: merge mean and variance batch by batch of `batch_size`
-          pairs.
+        pairs.
     """
     # Rewards [members, N] over the training part, and how often each occurs there.
     counts = data.counts

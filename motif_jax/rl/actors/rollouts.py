@@ -45,7 +45,8 @@ class ActorsConfig:
       start_method: 'exec' starts each process by itself; 'fork' and 'auto' fork them from one,
           which is faster.
       remembered: length up to which an episode's actions are remembered, to rebuild environments
-        from seeds and actions after the death of a process or a resume. 0: they begin new episodes.
+          from seeds and actions after the death of a process or a resume. 0: they begin new
+          episodes.
       cores: core of each worker's processes; None: cores that no other run has claimed; empty: as
           the system chooses.
     """

@@ -1,9 +1,9 @@
 """Trajectory slots: one block of shared memory that actors and inference write in place and the
 batcher reads.
 
-A slot holds a rollout of one group of environments, time first: every array is [slots, T + 1, envs,
-...]. The memory is anonymous (memfd): it has no name that could outlive the processes that map it,
-whichever way they end.
+A slot holds a rollout of one group of environments, time first: every array is
+[slots, T + 1, envs, ...]. The memory is anonymous (memfd): it has no name that could outlive the
+processes that map it, whichever way they end.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Slots:
       first, last, episode, reward, terminated, truncated: see `ACTOR_FIELDS` and `TrajectoryBatch`;
         `episode` is the number of the environment's episode that the row belongs to.
       action, behaviour_log_prob, behaviour_value, parameter_version: see `INFERENCE_FIELDS` and
-          `TrajectoryBatch`.
+        `TrajectoryBatch`.
       next_episode: int32 [groups, envs], number of the episode that each environment starts next.
       history: int16 [groups, envs, remembered] or float32 [groups, envs, remembered, n], the
         actions of each environment's running episode; None where games are not remembered.

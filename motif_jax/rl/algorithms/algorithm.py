@@ -52,11 +52,11 @@ class StateFields(NamedTuple):
       reward_params: parameters of a reward that is computed in the update, () without one. No
         update changes them, and no checkpoint holds them.
       env_steps: environment steps so far. An update that is skipped because it is not finite
-          counts, as it does in `step`.
+        counts, as it does in `step`.
       memory: played steps. It keeps the batch of a skipped update, and is not checked for finite
-          numbers: it is too large to be copied.
+        numbers: it is too large to be copied.
       frozen: parameters that no update changes and that no checkpoint holds, () without any: the
-          base of low-rank additions.
+        base of low-rank additions.
       reference: parameters of another policy that no update changes and that no checkpoint holds,
         () without any. A run that resumes computes them again by `make_state` and
         `with_training_parts`.

@@ -41,8 +41,8 @@ class Controller:
     horizon: float  # in actions
 
     def adapted(self, coefficient: Array, kl: Array, actions: Array) -> Array:
-        """beta for the next update: beta (1 + clip(kl / target - 1, -0.2, 0.2) min(actions /
-        horizon, 1)).
+        """beta for the next update:
+        beta (1 + clip(kl / target - 1, -0.2, 0.2) min(actions / horizon, 1)).
 
         Source: Ziegler et al. 2019, section 2.2. Their constant K_beta is actions / horizon in
         their code; here it is 1 at most.

@@ -61,7 +61,7 @@ def targets(
       discount: float32 [T, B], 0 where the episode ends with this row. With
         `compat.timeout_as_terminal` it is 0 at a timeout too, and there are no `last` rows.
       last: bool [T, B], rows that only carry the value of an episode's final observation; see
-          `gae.gae`.
+        `gae.gae`.
       gae_lambda: lambda in [0, 1].
 
     Returns:

@@ -55,8 +55,8 @@ def done(batch: TrajectoryBatch) -> Array:
 
 
 def recorded(batch: TrajectoryBatch) -> Array:
-    """Rows that hold an action of an agent, neither an episode's final row nor padding: bool [T,
-    B].
+    """Rows that hold an action of an agent, neither an episode's final row nor padding: bool
+    [T, B].
     """
     return ~batch.last[:-1] & (batch.parameter_version >= 0)
 

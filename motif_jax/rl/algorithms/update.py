@@ -65,7 +65,7 @@ def make(
     Args:
       optimizer: from `schedules.make_optimizer` without a number of steps.
       plan: the learning rate falls with the share of its `train_for_env_steps` that earlier batches
-          had.
+        had.
       learn: (state, batch, reward float32 [T, B], apply, axis_name) -> (state, metrics). It takes
         each optimiser step by `apply`. Its metrics replace metrics of the same name that are
         computed here.

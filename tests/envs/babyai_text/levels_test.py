@@ -143,9 +143,8 @@ def test_first_observations_and_what_follows_from_their_seeds(episode):
         *episode["grid_size"],
         episode["max_steps_limit"],
     ]
-    assert [action.name for action in world.actions][: len(WALK["action_names"])] == WALK[
-        "action_names"
-    ]
+    actions = WALK["action_names"]
+    assert [action.name for action in world.actions][: len(actions)] == actions
     for before, after in zip([None, *episode["steps"]], episode["steps"], strict=False):
         if before is not None:
             # Episodes of turning keep the first three and the last four steps: all turn left.

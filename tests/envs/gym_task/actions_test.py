@@ -212,7 +212,7 @@ def test_a_continuous_environment_is_played_by_its_bins() -> None:
 
     rewards = [environment.step(action, out)[0] for action in (left, rest, right)]
 
-    # it costs a tenth of the squared force
+    # A step costs a tenth of the squared force.
     np.testing.assert_allclose(rewards, [-0.1, 0, -0.1], atol=1e-6)
     assert environment.spec.action_names == ("-1", "0", "1")
 

@@ -48,8 +48,8 @@ GPT2 = model_config.parse(
 
 
 def written(dialogue: Dialogue, number: int) -> PlayedText:
-    """An episode whose actions an agent wrote; token k of episode n has the log-probability -(10 n
-    + k).
+    """An episode whose actions an agent wrote; token k of episode n has the log-probability
+    -(10 n + k).
     """
     actions = []
     position = 0

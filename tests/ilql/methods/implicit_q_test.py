@@ -205,9 +205,8 @@ def loops(
                 sums["margin"] += sum(
                     max(0, other - row[tokens[k]] + settings.margin) ** 2 for other in row
                 )
-            error = (returns[k] if settings.monte_carlo else targets[k]) - outputs.values[
-                dialogue, k
-            ]
+            target = returns[k] if settings.monte_carlo else targets[k]
+            error = target - outputs.values[dialogue, k]
             sums["v"] += (settings.expectile if error >= 0 else 1 - settings.expectile) * error**2
         for number, position in enumerate(POSITIONS[dialogue]):
             if (

@@ -125,9 +125,8 @@ def test_rows_of_llamas_queries_come_in_halves_of_a_head(tmp_path: Path) -> None
     query = tensors_of_file.find("model.layers.0.self_attn.q_proj.weight")
 
     assert query.ravel().tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
-    assert tensors_of_file.rows(
-        "model.layers.0.self_attn.q_proj.weight", 1, 4
-    ).ravel().tolist() == [2, 1, 3]
+    some = tensors_of_file.rows("model.layers.0.self_attn.q_proj.weight", 1, 4)
+    assert some.ravel().tolist() == [2, 1, 3]
 
 
 def test_rows_of_qwens_queries_stay_in_their_order(tmp_path: Path) -> None:

@@ -28,9 +28,8 @@ def test_there_and_back_without_loss(tmp_path, monkeypatch, length):
     table = pq.read_table(tmp_path / "p.parquet")
     assert table.num_rows == 50
     message = table["data/message/second"][7].as_py()
-    assert (message if length == 1 else message[0]) == dataset.data["message"][
-        7, 1, 0
-    ].tobytes().rstrip(b"\0")
+    expected = dataset.data["message"][7, 1, 0].tobytes().rstrip(b"\0")
+    assert (message if length == 1 else message[0]) == expected
     assert table["preference/test"].to_pylist() == dataset.preference("test").tolist()
     import_all(tmp_path / "p.parquet", tmp_path / "back")
     back = PairsDataset.open(tmp_path / "back")

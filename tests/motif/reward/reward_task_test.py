@@ -195,9 +195,8 @@ def test_a_training_begun_on_two_devices_ends_on_one(folder, tmp_path):
 def newest_params(folder, task):
     """The parameters of the newest evaluation in a run folder."""
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
-        return checkpoints.restore(None, {"params": jax.device_get(task.init_state().params)})[
-            "params"
-        ]
+        params = jax.device_get(task.init_state().params)
+        return checkpoints.restore(None, {"params": params})["params"]
 
 
 def test_a_small_dataset_gets_the_steps_that_its_texts_need(folder):

@@ -55,8 +55,8 @@ class WordTable:
         occurs = np.zeros((len(LETTERS), len(self.words)), np.uint8)
         occurs[word_letters.T, np.arange(len(self.words))] = 1
         same = word_letters.T[:, None, :] == np.arange(len(LETTERS), dtype=np.uint8)[None, :, None]
-        # The digit that a letter adds to the code at a place, for each hidden word: uint8 [5, 26,
-        # words].
+        # The digit that a letter adds to the code at a place, for each hidden word: uint8
+        # [5, 26, words].
         self._parts = (occurs[None] + same) * _WEIGHTS.astype(np.uint8)[:, None, None]
 
     def codes(self, guess: np.ndarray) -> np.ndarray:

@@ -50,9 +50,12 @@ def _either(mask: np.ndarray, yes: BoardPlayer, no: BoardPlayer) -> BoardPlayer:
 
 def _after(start: BoardPlayer, rest: BoardPlayer) -> BoardPlayer:
     """Makes the first guess by one player and all further ones by another."""
-    return lambda boards, rows, rng: _either(boards.turns[rows] == 0, start, rest)(
-        boards, rows, rng
-    )
+
+    def choose(boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        player = _either(boards.turns[rows] == 0, start, rest)
+        return player(boards, rows, rng)
+
+    return choose
 
 
 def random_mixture(
@@ -128,9 +131,8 @@ def repeat(
 
     def again(boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         turns = boards.turns[rows]
-        return boards.guesses[
-            rows, rng.integers(0, turns if first is None else np.minimum(turns, first))
-        ]
+        count = turns if first is None else np.minimum(turns, first)
+        return boards.guesses[rows, rng.integers(0, count)]
 
     return _after(start or random_mixture(table, 0.0), again)
 
@@ -150,9 +152,12 @@ def wrong(table: WordTable, words: Sequence[str] | None = None) -> BoardPlayer:
 
 def mixture(share: float, first: BoardPlayer, second: BoardPlayer) -> BoardPlayer:
     """Plays the first player with probability `share`, else the second; redrawn every turn."""
-    return lambda boards, rows, rng: _either(rng.random(len(rows)) < share, first, second)(
-        boards, rows, rng
-    )
+
+    def choose(boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        player = _either(rng.random(len(rows)) < share, first, second)
+        return player(boards, rows, rng)
+
+    return choose
 
 
 def monte_carlo(samples: int, player: BoardPlayer) -> BoardPlayer:

@@ -150,12 +150,14 @@ class Guesses:
 
     def to_json(self) -> dict[str, dict[str, list[str]]]:
         """The published structure: word -> row of colours -> guesses."""
+
+        def guesses(row: np.ndarray, code: int) -> list[str]:
+            return self.guesses[self._flat[row[code] : row[code + 1]]].tolist()
+
         return {
             word: {
-                str(colours.CODE_TEXTS[code]): self.guesses[
-                    self._flat[row[code] : row[code + 1]]
-                ].tolist()
-                for code in np.flatnonzero(np.diff(row))
+                str(colours.CODE_TEXTS[code]): guesses(row, code)
+                for code in np.flatnonzero(np.diff(row)).tolist()
             }
             for word, row in zip(self.words, self._offsets, strict=True)
         }

@@ -56,9 +56,8 @@ def test_games():
             assert (outcome.reward, outcome.terminal) == (turn["reward"], turn["done"])
             assert np.flatnonzero(now.fits).tolist() == turn["consistent"]
             texts, rewards = now.to_sequence()[:2]
-            assert [text for text, reward in zip(texts, rewards) if reward is None] == turn[
-                "feedback"
-            ]
+            feedback = [text for text, reward in zip(texts, rewards) if reward is None]
+            assert feedback == turn["feedback"]
             assert [r for r in rewards if r is not None] == turn["sequence_rewards"]
             assert (now.codes[-1] is None) == (turn["hidden"] is None)
             assert now.codes[-1] is None or turn["guess_kind"] not in ("short", "long")
