@@ -2,7 +2,8 @@
 their own.
 
 Arrays have three leading axes: rows [B], continuations of each row [N], and tokens [S]. Shared keys
-have no axis N: they are computed and kept once, in the forward pass and in the gradient.
+have no axis N: they are computed once, and kept once unless many queries look at them on a CPU
+(`attends_in_one_pass`).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ MASKED = -1e9
 # See `query_blocks`.
 _BLOCKS = 4
 _QUERIES_OF_BLOCK = 64
-# See `joins_keys`.
-_QUERIES_OF_COPY = 32
+# See `attends_in_one_pass`.
+_MIN_QUERIES_OF_PASS = 32
 
 
 class Keys(NamedTuple):
@@ -38,7 +39,7 @@ class Keys(NamedTuple):
         the number of key-value heads. Heads stand before tokens: each head's keys are one matrix,
         which is multiplied as it lies.
       bias: float32, added to the scores; broadcasts to [B, N, H, S, K].
-      causal: the keys are those of the queries' own tokens, and `bias` hides later ones.
+      causal: the last keys are those of the queries' own tokens, and `bias` hides later ones.
     """
 
     keys: jax.Array
@@ -46,21 +47,14 @@ class Keys(NamedTuple):
     bias: jax.Array
     causal: bool = False
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether a row's continuations share them."""
-        return self.keys.ndim == 4
-
-    def matrices(self, x: jax.Array) -> jax.Array:
-        """`keys` or `values` as [matrices, K, D], see `_Rows`."""
-        return x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
-
-    def of_queries(self, start: int, stop: int) -> Keys:
-        """What the queries from `start` up to the one before `stop` look at."""
+    def of_queries(self, start: int, stop: int, length: int) -> Keys:
+        """What the queries from `start` up to the one before `stop`, of `length`, look at."""
         bias = self.bias if self.bias.shape[3] == 1 else self.bias[:, :, :, start:stop]
         if not self.causal:
             return self._replace(bias=bias)
-        return Keys(self.keys[..., :stop, :], self.values[..., :stop, :], bias[..., :stop])
+        # Those before the queries' own tokens are seen by all of them.
+        count = self.keys.shape[-2] - length + stop
+        return Keys(self.keys[..., :count, :], self.values[..., :count, :], bias[..., :count])
 
 
 def mask_bias(allowed: jax.Array) -> jax.Array:
@@ -81,15 +75,20 @@ def attend(
     all segments]; None: there is none.
     """
     chex.assert_rank(query, 5)
-    length = query.shape[2]
+    branches, length = query.shape[1:3]
     # One draw of dropout is for all queries, so that its numbers do not depend on the blocks.
     bounds = [(0, length)] if drop is not None else query_blocks(length)
+    in_one_pass = drop is None and attends_in_one_pass(length)
+    if in_one_pass:
+        segments = [_joined(segments, branches)]
     blocks = []
     for start, stop in bounds:
-        visible = [segment.of_queries(start, stop) for segment in segments]
-        if len(visible) > 1 and joins_keys(stop - start):
-            visible = [_joined(visible, query.shape[1], stop - start)]
-        blocks.append(_attend(query[:, :, start:stop], visible, scale, drop))
+        block = query[:, :, start:stop]
+        visible = [segment.of_queries(start, stop, length) for segment in segments]
+        if in_one_pass:
+            blocks.append(_attend_in_one_pass(block, visible[0], scale))
+        else:
+            blocks.append(_attend(block, visible, scale, drop))
     return blocks[0] if len(blocks) == 1 else jnp.concatenate(blocks, axis=2)
 
 
@@ -108,44 +107,85 @@ def query_blocks(length: int) -> list[tuple[int, int]]:
     return [(length * number // count, length * (number + 1) // count) for number in range(count)]
 
 
-def joins_keys(length: int) -> bool:
-    """Whether `length` queries look at one copy of the keys of all segments. Only this function
-    decides it by platform.
+def attends_in_one_pass(length: int) -> bool:
+    """Whether `length` queries look at the keys of all segments as one. Only this function decides
+    it by platform.
 
-    A CPU computes the attention to one segment in one pass (see `_Rows`), which gains more than the
-    copy costs unless there are few queries. On a GPU shared keys are not copied.
+    XLA's CPU compiler makes one pass of a product, its bias, maximum and exponential if there is
+    one segment, and the scores have the axes of their product. Otherwise it writes, copies and
+    reads all scores between them: attention of 360 tokens took twice as long. For few queries the
+    copy of the keys costs more than that. On a GPU groups stay an axis of their own, over which
+    heads may be split (`core.devices.parameter_sharding`).
     """
-    return platforms.traced() == platforms.CPU and length >= _QUERIES_OF_COPY
+    return platforms.traced() == platforms.CPU and length >= _MIN_QUERIES_OF_PASS
 
 
-def _joined(segments: Sequence[Keys], branches: int, length: int) -> Keys:
-    """The keys and values of all segments as one, which has the axis N if a segment has it."""
-    is_shared = all(segment.is_shared for segment in segments)
-    keys = []
-    values = []
-    for segment in segments:
-        keys.append(segment.keys)
-        values.append(segment.values)
-        if segment.is_shared and not is_shared:
-            keys[-1] = _of_branches(segment.keys, branches)
-            values[-1] = _of_branches(segment.values, branches)
-    shapes = [segment.bias.shape for segment in segments]
-    batch, _, heads = np.max([shape[:3] for shape in shapes], axis=0)
+def _joined(segments: Sequence[Keys], branches: int) -> Keys:
+    """The keys and values of all segments as one, [B, N, G, K, D]; the last may be causal."""
+    keys = [_of_branches(segment.keys, segment, branches) for segment in segments]
+    values = [_of_branches(segment.values, segment, branches) for segment in segments]
+    if len(segments) == 1:
+        return segments[0]._replace(keys=keys[0], values=values[0])
+    axes = np.broadcast_shapes(*(segment.bias.shape[:4] for segment in segments))
     biases = [
-        jnp.broadcast_to(segment.bias, (batch, branches, heads, length, segment.bias.shape[-1]))
-        for segment in segments
+        jnp.broadcast_to(segment.bias, (*axes, segment.keys.shape[-2])) for segment in segments
     ]
     return Keys(
         jnp.concatenate(keys, axis=-2),
         jnp.concatenate(values, axis=-2),
         jnp.concatenate(biases, axis=-1),
+        segments[-1].causal,
     )
 
 
-def _of_branches(shared: jax.Array, branches: int) -> jax.Array:
-    """Shared keys or values [B, G, K, D] for each branch, [B, N, G, K, D]."""
-    batch, *shape = shared.shape
-    return jnp.broadcast_to(shared[:, None], (batch, branches, *shape))
+def _of_branches(x: jax.Array, segment: Keys, branches: int) -> jax.Array:
+    """Keys or values of a segment for each branch, [B, N, G, K, D]."""
+    if segment.keys.ndim == 5:
+        return x
+    if branches == 1:
+        return x[:, None]
+    batch, *shape = x.shape
+    # In float32, as which the gradients of the branches are added.
+    copies = jnp.broadcast_to(x.astype(jnp.float32)[:, None], (batch, branches, *shape))
+    return copies.astype(x.dtype)
+
+
+def _attend_in_one_pass(query: jax.Array, segment: Keys, scale: float) -> jax.Array:
+    """Attention to keys [B, N, G, K, D]: one matrix of queries, and of scores, for each matrix of
+    keys.
+    """
+    batch, branches, length, heads, width = query.shape
+    groups, count = segment.keys.shape[2:4]
+    matrices = batch * branches * groups
+    shared_heads = heads // groups
+    grouped = query.reshape(batch, branches, length, groups, shared_heads, width)
+    by_group = grouped.transpose(0, 1, 3, 4, 2, 5)
+    queries = by_group.reshape(matrices, shared_heads * length, width)
+    keys = segment.keys.reshape(matrices, count, width)
+    values = segment.values.reshape(matrices, count, width)
+    scores = products.einsum_float32("mqd,mkd->mqk", queries, keys) * scale
+    scores += _bias_of_matrices(segment.bias, (batch, branches, groups), (shared_heads, length))
+    greatest = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True, initial=-jnp.inf))
+    weights = jnp.exp(scores - greatest).astype(query.dtype)
+    normaliser = weights.sum(axis=-1, keepdims=True, dtype=jnp.float32)
+    attended = _divided(products.einsum("mqk,mkd->mqd", weights, values), normaliser)
+    return attended.reshape(by_group.shape).transpose(0, 1, 4, 2, 3, 5).reshape(query.shape)
+
+
+def _bias_of_matrices(
+    bias: jax.Array, matrices: tuple[int, int, int], queries: tuple[int, int]
+) -> jax.Array:
+    """A bias [B, N, H, S, K], whose axes may be 1, as one that broadcasts to [matrices, queries, K]
+    of the sizes (B, N, G) and (H / G, S).
+    """
+    batch, branches, heads, length, keys = bias.shape
+    groups = (matrices[2], queries[0]) if heads > 1 else (1, 1)
+    split = bias.reshape(batch, branches, *groups, length, keys)
+    if split.shape[:3] != (1, 1, 1):
+        split = jnp.broadcast_to(split, (*matrices, *split.shape[3:]))
+    if split.shape[3:5] != (1, 1):
+        split = jnp.broadcast_to(split, (*split.shape[:3], *queries, keys))
+    return split.reshape(math.prod(split.shape[:3]), math.prod(split.shape[3:5]), keys)
 
 
 def _attend(
@@ -156,128 +196,26 @@ def _attend(
 ) -> jax.Array:
     batch, branches, length, heads, width = query.shape
     groups = segments[0].keys.shape[-3]
-    rows = _Rows(batch, branches, groups, heads // groups, length)
-    grouped = query.reshape(batch, branches, length, groups, rows.heads_of_group, width)
-    by_branch = grouped.transpose(0, 1, 3, 4, 2, 5).reshape(
-        batch * branches * groups, rows.heads_of_group * length, width
+    grouped = query.reshape(batch, branches, length, groups, heads // groups, width)
+    grouped = grouped.transpose(0, 3, 1, 4, 2, 5)  # heads of a row first: [B, G, N, H / G, S, D]
+    scores = [_scores(grouped, segment, scale) for segment in segments]
+    greatest = functools.reduce(
+        jnp.maximum, [part.max(axis=-1, keepdims=True, initial=-jnp.inf) for part in scores]
     )
-    by_group = rows.by_group(by_branch)
-
-    scores = []
-    for segment in segments:
-        of_segment = by_group if segment.is_shared else by_branch
-        scores.append(_scores(of_segment, segment, scale, rows))
-    maxima = [part.max(axis=-1, keepdims=True, initial=-jnp.inf) for part in scores]
-    greatest = jax.lax.stop_gradient(
-        functools.reduce(jnp.maximum, _all_by_group(maxima, segments, rows))
+    greatest = jax.lax.stop_gradient(greatest)
+    weights = [jnp.exp(part - greatest).astype(query.dtype) for part in scores]
+    normaliser = functools.reduce(
+        jnp.add, [part.sum(axis=-1, keepdims=True, dtype=jnp.float32) for part in weights]
     )
-    weights = []
-    for part, segment in zip(scores, segments, strict=True):
-        subtracted = greatest if segment.is_shared else rows.by_branch(greatest)
-        weights.append(jnp.exp(part - subtracted).astype(query.dtype))
-    sums = [part.sum(axis=-1, keepdims=True, dtype=jnp.float32) for part in weights]
-    normaliser = functools.reduce(jnp.add, _all_by_group(sums, segments, rows))
     if drop is not None:
-        weights = _dropped(weights, segments, rows, drop)
-    attended = []
+        ends = np.cumsum([part.shape[-1] for part in weights])
+        weights = jnp.split(drop(jnp.concatenate(weights, axis=-1)), ends[:-1], axis=-1)
+    total = jnp.zeros(grouped.shape, query.dtype)
     for part, segment in zip(weights, segments, strict=True):
-        attended.append(products.einsum("mrk,mkd->mrd", part, segment.matrices(segment.values)))
-    total = functools.reduce(jnp.add, _all_by_group(attended, segments, rows))
+        total += products.einsum(f"bgnhsk,{_letters(segment)}->bgnhsd", part, segment.values)
     # The sums are divided and not the weights, of which there are many more.
-    divided = _divided(total, normaliser)
-    split = divided.reshape(batch, groups, branches, rows.heads_of_group, length, width)
-    return split.transpose(0, 2, 4, 1, 3, 5).reshape(query.shape)
-
-
-class _Rows(NamedTuple):
-    """The queries as rows of matrices, of which there is one for each matrix of keys.
-
-    Scores have the three axes of their product, [matrices, rows, K]. Then XLA's CPU compiler
-    computes product, bias, maximum and exponential in one pass; with groups, branches, heads and
-    tokens as axes of their own, or a batch of size 1, it writes and copies all scores between them,
-    and attention of 360 tokens takes twice as long.
-
-    * By group, for keys that branches share: [B * G, N * H / G * S, ...].
-    * By branch, for keys of their own: [B * N * G, H / G * S, ...].
-
-    Without branches both are the same.
-    """
-
-    batch: int  # B
-    branches: int  # N
-    groups: int  # G
-    heads_of_group: int  # H / G
-    length: int  # S
-
-    def by_group(self, x: jax.Array) -> jax.Array:
-        """Rows by branch as rows by group."""
-        if self.branches == 1:
-            return x
-        _, rows, width = x.shape
-        apart = x.reshape(self.batch, self.branches, self.groups, rows, width)
-        matrices = self.batch * self.groups
-        return apart.transpose(0, 2, 1, 3, 4).reshape(matrices, self.branches * rows, width)
-
-    def by_branch(self, x: jax.Array) -> jax.Array:
-        """Rows by group as rows by branch."""
-        if self.branches == 1:
-            return x
-        _, rows, width = x.shape
-        rows //= self.branches
-        apart = x.reshape(self.batch, self.groups, self.branches, rows, width)
-        matrices = self.batch * self.branches * self.groups
-        return apart.transpose(0, 2, 1, 3, 4).reshape(matrices, rows, width)
-
-    def bias(self, bias: jax.Array, is_shared: bool) -> jax.Array:
-        """A bias [B, N, H, S, K], or 1 for any axis, as one that broadcasts to the scores."""
-        batch, branches, heads, length, keys = bias.shape
-        group_heads = (self.groups, self.heads_of_group) if heads > 1 else (1, 1)
-        split = bias.reshape(batch, branches, *group_heads, length, keys)
-        if is_shared:
-            by_group = split.transpose(0, 2, 1, 3, 4, 5)
-            matrices = _merged(by_group, 0, (self.batch, self.groups))
-            return _merged(matrices, 1, (self.branches, self.heads_of_group, self.length))
-        matrices = _merged(split, 0, (self.batch, self.branches, self.groups))
-        return _merged(matrices, 1, (self.heads_of_group, self.length))
-
-
-def _merged(x: jax.Array, axis: int, sizes: Sequence[int]) -> jax.Array:
-    """`x` with the axes from `axis` on, each of its size in `sizes` or 1, as one; of size 1 if all
-    are 1.
-    """
-    before = x.shape[:axis]
-    after = x.shape[axis + len(sizes) :]
-    if all(size == 1 for size in x.shape[axis : axis + len(sizes)]):
-        return x.reshape(*before, 1, *after)
-    return jnp.broadcast_to(x, (*before, *sizes, *after)).reshape(*before, math.prod(sizes), *after)
-
-
-def _all_by_group(
-    parts: Sequence[jax.Array], segments: Sequence[Keys], rows: _Rows
-) -> list[jax.Array]:
-    return [
-        part if segment.is_shared else rows.by_group(part)
-        for part, segment in zip(parts, segments, strict=True)
-    ]
-
-
-def _dropped(
-    weights: Sequence[jax.Array],
-    segments: Sequence[Keys],
-    rows: _Rows,
-    drop: Callable[[jax.Array], jax.Array],
-) -> list[jax.Array]:
-    """The weights of all segments after one draw of dropout."""
-    by_group = _all_by_group(weights, segments, rows)
-    ends = np.cumsum([part.shape[-1] for part in by_group])
-    together = jnp.concatenate(by_group, axis=-1)
-    shape = (rows.batch, rows.groups, rows.branches, rows.heads_of_group, rows.length)
-    apart = together.reshape(*shape, together.shape[-1])
-    kept = jnp.split(drop(apart).reshape(together.shape), ends[:-1], axis=-1)
-    return [
-        part if segment.is_shared else rows.by_branch(part)
-        for part, segment in zip(kept, segments, strict=True)
-    ]
+    attended = _divided(total, normaliser)
+    return attended.transpose(0, 2, 4, 1, 3, 5).reshape(query.shape)
 
 
 @jax.checkpoint
@@ -288,11 +226,20 @@ def _divided(total: jax.Array, normaliser: jax.Array) -> jax.Array:
     return (total.astype(jnp.float32) / normaliser).astype(total.dtype)
 
 
-def _scores(query: jax.Array, segment: Keys, scale: float, rows: _Rows) -> jax.Array:
-    """Scores float32 [matrices, rows, K]."""
+def _letters(segment: Keys) -> str:
+    return "bgkd" if segment.keys.ndim == 4 else "bngkd"
+
+
+def _scores(query: jax.Array, segment: Keys, scale: float) -> jax.Array:
+    """Scores float32 [B, G, N, H / G, S, K]."""
     chex.assert_rank(segment.bias, 5)
-    scores = products.einsum_float32("mrd,mkd->mrk", query, segment.matrices(segment.keys))
-    return scores * scale + rows.bias(segment.bias, segment.is_shared)
+    letters = f"bgnhsd,{_letters(segment)}->bgnhsk"
+    scores = products.einsum_float32(letters, query, segment.keys)
+    bias = segment.bias
+    groups = query.shape[1]
+    split = (groups, bias.shape[2] // groups) if bias.shape[2] > 1 else (1, 1)
+    bias = bias.reshape(*bias.shape[:2], *split, *bias.shape[3:])
+    return scores * scale + bias.transpose(0, 2, 1, 3, 4, 5)
 
 
 def window_bias(queries: jax.Array, keys: jax.Array, window: int) -> jax.Array:

@@ -256,7 +256,25 @@ def test_dropout_of_weights_is_drawn_once_for_all_pairs() -> None:
 
 
 @pytest.mark.slow
-def test_gradients_are_those_of_all_queries_at_once() -> None:
+def test_gradients_of_shared_keys_are_added_in_float32() -> None:
+    query, segments = arrays(2, 40)
+    weights = jnp.asarray(np.random.default_rng(2).normal(size=query.shape), jnp.float32)
+
+    def loss(keys: jax.Array, dtype: str) -> jax.Array:
+        parts = [
+            Keys(segment.keys.astype(dtype), segment.values.astype(dtype), *segment[2:])
+            for segment in [segments[0]._replace(keys=keys), segments[1]]
+        ]
+        return jnp.sum(attend(query.astype(dtype), parts, 0.5).astype(jnp.float32) * weights)
+
+    exact = jax.grad(loss)(segments[0].keys, "float32")
+    rounded = jax.grad(loss)(segments[0].keys, "bfloat16")
+    # Three branches are added; the error is that of the rounded inputs.
+    assert np.abs(rounded - exact).max() < 0.05 * np.abs(exact).max()
+
+
+@pytest.mark.slow
+def test_gradients_are_those_of_all_queries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     query, segments = arrays(2, 150)
     weights = jnp.asarray(np.random.default_rng(2).normal(size=query.shape), jnp.float32)
 
@@ -269,6 +287,7 @@ def test_gradients_are_those_of_all_queries_at_once() -> None:
 
     numbers = [segment[:2] for segment in segments]
     in_blocks = jax.grad(loss, (0, 1))(query, numbers, True)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     at_once = jax.grad(loss, (0, 1))(query, numbers, False)
     for blocked, joint in zip(jax.tree.leaves(in_blocks), jax.tree.leaves(at_once), strict=True):
         np.testing.assert_allclose(blocked, joint, atol=2e-5)
