@@ -57,7 +57,7 @@ ONLY_IN = {
     "crafter": ("envs/crafter/",),
     "minigrid": ("envs/babyai_text/", "envs/minigrid_events/", "envs/minihack/"),
 }
-MAX_LINES = 450
+MAX_LINES = 400
 MAX_ARGUMENTS = 7  # of a constructor, dataclasses of values apart
 MAX_WORDS = 10  # of a test's name, after "test_"
 # Private names that tests may use: the interface of named tuples, and names of other libraries

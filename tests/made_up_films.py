@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from motif_jax.envs import registry
-from motif_jax.play import watching
+from motif_jax.play import drawn_fields, watching
 from motif_jax.play.policies import RandomPolicy
 from motif_jax.play.ratings import TextReward
 
@@ -72,7 +72,7 @@ def film(steps: int = 150, seed: int = 3, screen: bool = True) -> watching.Film:
 @functools.cache
 def grid_film(level: str = "BabyAI-MixedTrainLocal-v0", seed: int = 5) -> watching.Film:
     """A random player in a grid world, with its probabilities."""
-    options = watching.with_screen(level, {"kind": "open", "max_episode_steps": 30})
+    options = drawn_fields.with_screen(level, {"kind": "open", "max_episode_steps": 30})
     environment = registry.make(level, **options)
     maker = watching.FilmMaker(level, {}, seed, environment.spec, "A film of a grid")
     chooser = watching.policy_actions(RandomPolicy(), seed, environment.spec)

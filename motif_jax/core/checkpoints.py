@@ -5,12 +5,9 @@ by item.
 from __future__ import annotations
 
 import contextlib
-import errno
-import functools
 import math
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,8 +21,9 @@ from orbax.checkpoint import v1 as ocp
 
 from motif_jax.core import checkpoint_items, digests, memory_limit, orbax_messages
 from motif_jax.core.capacity import available_memory, require
+from motif_jax.core.checkpoint_messages import warn_once, write_error
 from motif_jax.core.errors import UserError, first_line
-from motif_jax.core.files import NO_ROOM, read_json, sync
+from motif_jax.core.files import read_json, sync
 from motif_jax.core.locks import GONE
 
 # Prefix of the name of a checkpoint that is being removed.
@@ -180,7 +178,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     def _unsaved(self, step: int, error: Exception) -> UserError:
         self._failed = True
         return UserError(
-            f"{self._folder}: checkpoint {step} could not be saved: {_reason(error, self._folder)}; earlier ones are "
+            f"{self._folder}: checkpoint {step} could not be saved: {write_error(error, self._folder)}; earlier ones are "
             "intact: remove the cause, then the same command resumes"
         )
 
@@ -234,7 +232,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         damage = self._damage(step)
         # A training that is resumed may have removed it meanwhile.
         if damage and (self._folder / str(step)).exists():
-            _warn_once(f"{self._folder / str(step)} is damaged ({damage}) and left out")
+            warn_once(f"{self._folder / str(step)} is damaged ({damage}) and left out")
         return not damage
 
     def latest(self, all_damaged_is_none: bool = False) -> int | None:
@@ -399,21 +397,3 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
                     self._checkpointer.close()
                 if jax.process_index() == 0:  # after a failure it may hold a part
                     shutil.rmtree(self._folder / _STAGING, ignore_errors=True)
-
-
-@functools.cache
-def _warn_once(line: str) -> None:
-    """Prints a warning on the first host; cached, so once in a process."""
-    if jax.process_index() == 0:
-        print(f"warning: {line}", file=sys.stderr, flush=True)
-
-
-def _reason(error: BaseException, folder: Path) -> str:
-    """Why a write failed, in a few words: Orbax's error of a full disk has pages."""
-    number = next((number for number in NO_ROOM if os.strerror(number) in str(error)), None)
-    if number is None:
-        return first_line(error)
-    reason = os.strerror(number)
-    if number == errno.ENOSPC:
-        reason += f" ({shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there)"
-    return reason

@@ -25,11 +25,10 @@ from motif_jax.core.sections import LoraOnBase
 from motif_jax.envs.babyai_text.prompts import CANDIDATE_STARTS, CANDIDATES, TOKENS, after_prompt
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.glam.config import LanguagePolicy
-from motif_jax.lm import chat_prompts, chat_template, finetune_params, lora, scoring, weights
 from motif_jax.lm import config as language_config
+from motif_jax.lm import finetune_params, lora, scoring, weights
 from motif_jax.lm import folder as folders
 from motif_jax.lm.candidate_scores import LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY
-from motif_jax.lm.chat_template import ChatTemplate
 from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.model import LanguageModel, param_shapes
 from motif_jax.lm.text import fetch
@@ -286,39 +285,6 @@ def is_joint(network: LanguagePolicy, compat: Compat, model: language_config.Mod
     """
     is_published = compat.glam_separate_tokens or compat.glam_end_token
     return network.policy != ACTIONS and not model.encoder_layers and not is_published
-
-
-def template_of(network: LanguagePolicy, compat: Compat, folder: Path) -> ChatTemplate | None:
-    """The chat template by which the model in `folder` reads prompts, see `network.chat`; None:
-    they are plain text.
-
-    Raises:
-      UserError: `network.chat=always`, and the model has no template, or its policy does not read
-          prompt and action as one text.
-    """
-    if network.chat == chat_prompts.NEVER:
-        return None
-    template = chat_template.read(folder)
-    joint = is_joint(network, compat, language_config.read(folder))
-    if network.chat == chat_prompts.ALWAYS:
-        allowed = f"{chat_prompts.AUTO} or {chat_prompts.NEVER}"
-        has_template = f"{allowed}: config.network.model={network.model} has no chat template"
-        checks.require(template is not None, "network.chat", network.chat, has_template)
-        reads_both = f"{allowed} where prompt and action are not tokenised together as one text (docs/glam.md)"
-        checks.require(joint, "network.chat", network.chat, reads_both)
-    return template if joint else None
-
-
-def prompts_in_words(network: LanguagePolicy, compat: Compat, folder: Path) -> str:
-    """One line: how prompts are written."""
-    template = template_of(network, compat, folder)
-    if (
-        template is None
-        and network.chat != chat_prompts.NEVER
-        and chat_template.read(folder) is not None
-    ):
-        return "prompts: plain text, as they are (prompt and action are not tokenised together)"
-    return chat_prompts.in_words(network.chat, template, "network.chat")
 
 
 def _action_rows(

@@ -18,8 +18,7 @@ from motif_jax.core.training.offline_run import OfflineRun
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.environment import FRENCH_GOAL, NO_FIRST_OBSERVATION
-from motif_jax.glam import agent as language_agent
-from motif_jax.glam import cloning_data, cloning_task
+from motif_jax.glam import cloning_data, cloning_task, prompt_forms
 from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.cloning_data import CloningData
 from motif_jax.glam.cloning_task import CloningTask
@@ -155,7 +154,7 @@ def end_token(agent: AgentConfig, folder: Path, model: ModelConfig) -> int:
     """The token that ends an action: of a chat model that reads turns the end of the assistant's
     turn, else the end of a text.
     """
-    template = language_agent.template_of(agent.network, agent.compat, folder)
+    template = prompt_forms.template_of(agent.network, agent.compat, folder)
     if template is None:
         return model.end_ids[0]
     # A model may have several end tokens, and the first of them need not end a turn.

@@ -13,7 +13,7 @@ import jax
 from motif_jax.core import digests
 from motif_jax.core.sections import LoraOnBase
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.glam import agent, drrn
+from motif_jax.glam import agent, drrn, prompt_forms
 from motif_jax.glam.config import LanguagePolicy
 from motif_jax.lm import chat_prompts, chat_turns, weights
 from motif_jax.lm import config as language_config
@@ -55,7 +55,7 @@ class LanguageNetworkKind(NetworkKind):
         }
         if agent.is_joint(network, config.compat, language_config.read(_model(network))):
             options["joint_actions"] = True
-        template = agent.template_of(network, config.compat, _model(network))
+        template = prompt_forms.template_of(network, config.compat, _model(network))
         if template is not None:
             # A list, as it comes back from the JSON of a plan.
             options["prompt_turn"] = list(chat_turns.around_prompt(template))
@@ -66,12 +66,12 @@ class LanguageNetworkKind(NetworkKind):
         if config.network.chat == chat_prompts.NEVER:
             # Without a look at the model, which may have to be fetched.
             return chat_prompts.in_words(chat_prompts.NEVER, None, "network.chat")
-        return agent.prompts_in_words(config.network, config.compat, _model(config.network))
+        return prompt_forms.prompts_in_words(config.network, config.compat, _model(config.network))
 
     @classmethod
     def file_digests(cls, config: AgentConfig) -> dict[str, str]:
         files = {"tokenizer": digests.of_input(cls.environment_options(config)["tokenizer"])}
-        template = agent.template_of(config.network, config.compat, _model(config.network))
+        template = prompt_forms.template_of(config.network, config.compat, _model(config.network))
         if template is not None:
             files["chat template"] = digests.of_bytes(template.text.encode())
         if config.lora is not None and config.lora.patterns:

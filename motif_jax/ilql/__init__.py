@@ -17,7 +17,8 @@ transformer are variants of the same training. The order to read:
                                     says which are learned
     methods/text_objective.py       the loss of a batch: estimates go into the method's losses,
                                     whose terms are weighted
-    methods/text_estimates.py       runs the trunks and heads over the batch
+    methods/text_estimates.py       runs the trunks and heads over the batch; of CHAI
+                                    proposal_estimates.py
     methods/implicit_q.py           the losses: expectile regression of V, Bellman error of Q, CQL
                                     term, weighted cloning
     methods/text_methods.py         which method has which loss

@@ -16,7 +16,15 @@ from rich.live import Live
 from motif_jax.core import interruption, run_folder, seeds
 from motif_jax.core.errors import UserError, printable
 from motif_jax.envs import determinism, registry
-from motif_jax.play import evaluation_setup, keyboard, messages, playback, terminal, watching
+from motif_jax.play import (
+    drawn_fields,
+    evaluation_setup,
+    keyboard,
+    messages,
+    playback,
+    terminal,
+    watching,
+)
 from motif_jax.play.config import VisualizeConfig
 from motif_jax.play.films.film_files import FilmForms, Films
 from motif_jax.rl.actors.rerecording import differences, record_actions
@@ -139,7 +147,7 @@ class _Player:
         seed: int,
         title: str,
     ) -> None:
-        options = watching.with_screen(setup.environment, setup.options)
+        options = drawn_fields.with_screen(setup.environment, setup.options)
         self._environment = registry.make(setup.environment, **options)
         spec = self._environment.spec
         self._label = spec.action_label

@@ -18,6 +18,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.episode import play
 from motif_jax.envs.recording import Digest, Recording, mismatch_error
 from motif_jax.envs.spec import RUNNING, Action, Environment, EnvironmentSpec, Frame
+from motif_jax.play.drawn_fields import with_screen
 from motif_jax.play.episode_worker import Uniforms
 from motif_jax.play.policies import choose_actions, log_softmax, masked
 from motif_jax.play.ratings import TextReward
@@ -355,23 +356,6 @@ def _png(picture: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
-
-
-def with_screen(
-    task: str, options: Mapping[str, Any], fields: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Returns `options` of the environment `task` with `fields` and the fields that its renderer
-    draws.
-    """
-    spec = registry.spec(task, **options)
-    renderer = registry.renderer(spec)
-    drawn = (
-        []
-        if renderer is None
-        else [name for name in renderer.fields if name in spec.optional_fields]
-    )
-    shown = tuple(dict.fromkeys((*options.get("fields", ()), *fields, *drawn)))
-    return {**options, "fields": shown} if shown else dict(options)
 
 
 def film_recording(

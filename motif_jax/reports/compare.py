@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +29,19 @@ from motif_jax.reports.comparison import (
     compare,
     normalise,
 )
+from motif_jax.reports.comparison_checks import (
+    PUBLISHED_SCORES,
+    check_folders,
+    kind_of_folder,
+    task_names,
+)
 from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.reports.config import CompareConfig
 from motif_jax.reports.smoothing import LEAST, learning_curve
-from motif_jax.rl.reward_keys import MESSAGE
 from motif_jax.schema import read_section
 
 # Exit code where the games do not carry a claim.
 NOT_CARRIED = 1
-# What files of published tools hold: returns of GLAM's tests, episodes of ILQL's evaluations.
-_PUBLISHED_SCORES = {".npy": "returns", ".pkl": "episodes"}
-# Keys of a training's config.reward that change nothing of its intrinsic return.
-_COEFFICIENTS = (
-    "intrinsic_coefficient",
-    "extrinsic_coefficient",
-    "extrinsic_scale",
-    "extrinsic_clip",
-)
-# Keys of a training's config.reward that decide the values of a frozen reward of kind 'motif'.
-_MOTIF_KEYS = ("dir", "step", "normalise", "quantile", "threshold", "count_exponent")
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
@@ -57,10 +51,12 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
         config, "methods", bool(config.methods or config.published), "given, or published"
     )
     methods = read_methods(config.methods)
-    _check_folders(methods, config.measure)
+    check_folders(methods, config.measure)
 
     folders = [folder for folders_of_method in methods.values() for folder in folders_of_method]
-    published = [str(folder) for folder in folders if _kind(folder) not in ("evaluation", "run")]
+    published = [
+        str(folder) for folder in folders if kind_of_folder(folder) not in ("evaluation", "run")
+    ]
     allowed = f"the task that {', '.join(published[:1])} is of, which it does not say"
     checks.require_key(
         config, "published_task", bool(config.published_task) or not published, allowed
@@ -73,7 +69,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     exists = config.published is None or Path(config.published).is_file()
     checks.require_key(config, "published", exists, "an existing file")
     _read_claims(config, _single_evaluations(config))
-    _task_names(config)
+    task_names(config)
 
 
 def read_methods(text: str) -> dict[str, list[Path]]:
@@ -88,142 +84,6 @@ def read_methods(text: str) -> dict[str, list[Path]]:
     return methods
 
 
-def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
-    """Raises UserError: a run counts twice, or evaluations or trainings have no common scale of
-    `measure`.
-    """
-    evaluations: dict[Path, dict[str, Any]] = {}
-    runs: list[Path] = []
-    first_uses: dict[Path, tuple[str, Path]] = {}
-    first_copies: dict[str, Path] = {}
-    evaluation_of_training: dict[tuple[str, str, Path], Path] = {}
-    for method, folders in methods.items():
-        for folder in folders:
-            location = folder.resolve()
-            if location in first_uses:
-                other_method, first_path = first_uses[location]
-                raise _counted_twice(method, folder, other_method, first_path)
-            first_uses[location] = (method, folder)
-            kind = _kind(folder)
-            if kind == "run":
-                runs.append(folder)
-            if kind != "evaluation":
-                continue
-
-            evaluation = evaluation_files.read_evaluation(folder)
-            copied = first_copies.setdefault(evaluation["digest"], folder)
-            if copied is not folder:
-                raise UserError(
-                    f"config.methods: {folder} is a copy of {copied}: a run counts once"
-                )
-            evaluations[folder] = evaluation
-            plan = evaluation["plan"]
-            # The path of an agent begins where it was evaluated.
-            policy = run_folder.stored_folder(folder, plan["policy"])
-            if policy is None:  # random, or an agent that lies elsewhere now
-                continue
-            training = (method, plan["environment"], policy.resolve())
-            earlier = evaluation_of_training.setdefault(training, folder)
-            if earlier is not folder:
-                raise UserError(
-                    f"config.methods: {earlier} and {folder}, under {method}, both evaluate {plan['policy']}: a "
-                    "training counts once, so give one of them"
-                )
-    evaluation_files.require_comparable(evaluations, measure, "measure")
-    if evaluation_files.is_of_the_reward(measure):
-        _require_one_reward(runs, measure)
-
-
-def _counted_twice(method: str, folder: Path, other_method: str, first_path: Path) -> UserError:
-    where = (
-        f"twice under {method}"
-        if other_method == method
-        else f"under {other_method} and under {method}"
-    )
-    # The same folder can be written in two ways.
-    also = f" (first as {first_path})" if str(first_path) != str(folder) else ""
-    return UserError(f"config.methods: {folder} is given {where}{also}: a run counts once")
-
-
-def _require_one_reward(runs: Sequence[Path], measure: str) -> None:
-    """Raises UserError if trainings had different rewards; `require_comparable` does this for
-    evaluations.
-    """
-    rewards = {folder: _reward_identity(folder) for folder in runs}
-    for folder in runs[1:]:
-        first = rewards[runs[0]]
-        other = rewards[folder]
-        # Rewards of two kinds have no other key in common.
-        difference = evaluation_files.rewards_apart(
-            {"kind": first["kind"]}, {"kind": other["kind"]}
-        )
-        difference = difference or evaluation_files.rewards_apart(first, other)
-        if difference:
-            raise UserError(
-                f"config.measure={measure}: {runs[0]} and {folder} were trained with different rewards ({difference}): evaluate "
-                "both with the same config.reward, and compare the evaluations"
-            )
-
-
-def _reward_identity(run: Path) -> dict[str, Any]:
-    """What identifies a training's intrinsic reward; one that is learned online is the run's
-    own.
-    """
-    from motif_jax.oni.online_model import KINDS
-    from motif_jax.rl import reward_choice
-    from motif_jax.rl.choices import MOTIF
-
-    config = run_folder.read_config(run)
-    reward = config.get("reward", {})
-    switches = config.get("compat", {})
-    if not isinstance(reward, dict) or not isinstance(switches, dict):
-        raise UserError(
-            f"{run / 'config.json'} is damaged (reward or compat): restore a copy of it"
-        )
-    kind = reward.get("kind", MOTIF)
-    if kind in KINDS:
-        return {"kind": kind, "dir": str(run)}
-    if kind != MOTIF:
-        return {key: value for key, value in reward.items() if key not in _COEFFICIENTS}
-
-    identity = {"kind": kind, **{key: reward.get(key) for key in _MOTIF_KEYS}}
-    identity["by"] = reward.get("by", MESSAGE)
-    step = reward_choice.pinned_step(run)
-    if step is not None:
-        identity["step"] = step
-    return {**identity, "two_decimals": switches.get("quantile_two_decimals", False)}
-
-
-def _kind(folder: Path) -> str:
-    """'returns', 'episodes', 'log', 'evaluation' or 'run'; UserError for anything else."""
-    if folder.suffix in _PUBLISHED_SCORES and folder.is_file():
-        return _PUBLISHED_SCORES[folder.suffix]
-    if glam_results.is_log(folder):
-        return "log"
-    if (folder / evaluation_files.SUMMARY).is_file():
-        return "evaluation"
-    if (folder / "config.json").is_file() and run_folder.read_config(folder).get(
-        "stage"
-    ) == "train_agent":
-        return "run"
-    raise UserError(
-        f"config.methods: {folder} must be a finished evaluation, a run of train_agent, a log.csv's folder or .npy file of GLAM's tool, or a "
-        "log (.pkl) of ILQL's evaluations"
-    )
-
-
-def _task_names(config: CompareConfig) -> dict[str, str]:
-    """The task's name in the published file -> its name here."""
-    names = {}
-    for part in checks.listed(config.published_tasks):
-        theirs, separator, ours = part.partition("=")
-        checks.require(
-            bool(separator and theirs and ours), "published_tasks", part, "'theirs=ours, ...'"
-        )
-        names[theirs.strip()] = ours.strip()
-    return names
-
-
 def _single_evaluations(config: CompareConfig) -> Mapping[str, Mapping[str, Any]]:
     """The evaluations of the methods that are one evaluation each, for claims and measures; {}
     where neither is wanted.
@@ -233,7 +93,7 @@ def _single_evaluations(config: CompareConfig) -> Mapping[str, Mapping[str, Any]
     evaluations = {
         name: evaluation_files.read_evaluation(folders[0])
         for name, folders in read_methods(config.methods).items()
-        if len(folders) == 1 and _kind(folders[0]) == "evaluation"
+        if len(folders) == 1 and kind_of_folder(folders[0]) == "evaluation"
     }
     key = "claims" if config.claims else "measures"
     allowed = "empty where no method of config.methods is a single evaluation"
@@ -266,7 +126,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     data = ComparisonData(config.title, measure=with_unit(measure(config.measure)))
     scores = _read_folders(data, config)
     if config.published is not None:
-        _add_published_curves(data, Path(config.published), _task_names(config))
+        _add_published_curves(data, Path(config.published), task_names(config))
     if scores:
         data.comparison = _compared(scores, config)
     data.efficiency_steps = config.efficiency_steps
@@ -300,11 +160,11 @@ def _read_folders(data: ComparisonData, config: CompareConfig) -> list[RunScore]
     seeds: dict[str, dict[str, list[Curve]]] = {}
     for method, folders in read_methods(config.methods).items():
         for folder in folders:
-            kind = _kind(folder)
+            kind = kind_of_folder(folder)
             name = f"{method}: {folder}"
             if kind == "evaluation":
                 scores.append(_score(method, folder, config.measure))
-            elif kind in _PUBLISHED_SCORES.values():
+            elif kind in PUBLISHED_SCORES.values():
                 scores.append(_published_score(method, folder, config))
             else:
                 learned = _learned(method, folder, kind, config)

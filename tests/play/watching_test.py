@@ -12,7 +12,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.episode import fixed_actions, play
 from motif_jax.envs.spec import TERMINATED, Frame
-from motif_jax.play import watching
+from motif_jax.play import drawn_fields, watching
 from motif_jax.play.episodes import PlaySettings, play_episodes
 from motif_jax.play.policies import BotPolicy, RandomPolicy
 from motif_jax.play.ratings import EpisodeRater, LiveRater, RatingReward
@@ -30,7 +30,7 @@ OPTIONS = {"max_episode_steps": 120}
 
 def film_of(task, options, policy, seed, greedy=False, fields=(), rater=None):
     """A film of an episode that is played live, rated by `rater`, or by a made-up reward."""
-    shown = watching.with_screen(task, options, fields)
+    shown = drawn_fields.with_screen(task, options, fields)
     environment = registry.make(task, **shown)
     maker = watching.FilmMaker(task, shown, seed, environment.spec, "title")
     choose = watching.policy_actions(policy, seed, environment.spec, greedy)

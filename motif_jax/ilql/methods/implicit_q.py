@@ -17,8 +17,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from motif_jax.core.training.spread import Spread, spread
-
 
 @dataclasses.dataclass(frozen=True)
 class ImplicitQSettings:
@@ -153,6 +151,11 @@ def action_q(
             axis=-1
         )
     return ActionQ(q_chosen, conservative_term, margin_term)
+
+
+def without_terms(q: Array) -> ActionQ:
+    """Q of the actions alone, where no term compares it."""
+    return ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q))
 
 
 def target_of(qs: Sequence[Array], settings: ImplicitQSettings) -> Array:
@@ -370,39 +373,14 @@ def _policy_sum(batch: TextBatch, estimates: Estimates, settings: ImplicitQSetti
     weights = jnp.take_along_axis(
         policy_weights(advantages, settings), batch.action_of_token, axis=1
     )
-    return -jnp.sum(jnp.where(_taught_tokens(batch), weights * estimates.log_probs, 0.0))
+    return -jnp.sum(jnp.where(taught_tokens(batch), weights * estimates.log_probs, 0.0))
 
 
-def _taught_tokens(batch: TextBatch) -> Array:
+def taught_tokens(batch: TextBatch) -> Array:
     """Which tokens of actions exist and teach the policy: bool [B, A]."""
     # In an item without actions, a position may have no token after it
     # (`compat.ilql_padded_positions`).
     return batch.policy_mask & _next_entries(batch.valid, batch.action_token_positions)
-
-
-def spreads(
-    batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings
-) -> dict[str, Spread]:
-    """Means and ranges of the losses' inputs over the actions that count; absent where the method
-    has none.
-    """
-    mask = batch.action_mask
-    of_inputs = {}
-    if estimates.qs:
-        q = jnp.stack([of_action.chosen for of_action in estimates.qs])
-        of_inputs["q"] = spread(q, jnp.broadcast_to(mask, q.shape))
-    advantages = estimates.advantages
-    if estimates.values is not None and estimates.target_q is not None:
-        values = estimates.values[:, :-1]
-        of_inputs["v"] = spread(values, mask)
-        of_inputs["target_q"] = spread(estimates.target_q, mask)
-        differences = estimates.target_q - values if advantages is None else advantages
-        of_inputs["advantage"] = spread(differences, mask)
-    if advantages is not None:
-        of_inputs["policy_weight"] = spread(policy_weights(advantages, settings), mask)
-    if estimates.entropies is not None:
-        of_inputs["entropy"] = spread(estimates.entropies, _taught_tokens(batch))
-    return of_inputs
 
 
 def huber_errors(errors: Array) -> Array:

@@ -24,9 +24,9 @@ from motif_jax.ilql.agent.text_agent import (
     VALUES,
     TextAgentNetwork,
     V,
-    running_mean,
 )
-from motif_jax.ilql.methods import chai, implicit_q
+from motif_jax.ilql.methods import implicit_q, proposal_estimates
+from motif_jax.ilql.methods.chosen_states import chosen_states, states_at
 from motif_jax.ilql.methods.implicit_q import (
     ActionQ,
     Estimates,
@@ -92,8 +92,15 @@ class Estimator:
         keys = self._keys(key)
         states = self._run(params, additions, batch, keys, self._parts())
         if self.rule.proposes:
-            return self._proposal_estimates(
-                heads_of(learned, frozen), frozen["target"]["heads"], states[VALUES], batch
+            return proposal_estimates.estimates(
+                self.agent,
+                heads_of(learned, frozen),
+                frozen["target"]["heads"],
+                states[VALUES],
+                batch,
+                self.settings,
+                self.chai_scores,
+                self.zero_after_last,
             )
 
         log_probs, context, entropies = self._log_probs(params, additions, states, batch)
@@ -167,43 +174,6 @@ class Estimator:
             without_dropout = self._run(params, additions, batch, {}, (VALUES,))
             values = self._values(heads_of(learned, frozen), without_dropout[VALUES], batch, None)
         return target_q - values[:, :-1]
-
-    def _proposal_estimates(
-        self, heads: Any, target_heads: Any, states: States, batch: TextBatch
-    ) -> Estimates:
-        """Q of the mean states of actions in the data, and of actions that the policy proposes (see
-        `ilql.methods.chai`).
-        """
-        agent = self.agent
-        candidates = batch.candidates
-        means = chosen_states(running_mean(states.after, batch.valid), batch.action_positions)
-        count, width = candidates.states.shape[2:]
-        noise = chai.random_states(candidates.seeds, batch.action_positions.shape[1], count, width)
-
-        qs = []
-        for name in agent.design.qs:
-            q = agent.heads.apply(heads, name, means)
-            q_candidates = agent.heads.apply(heads, name, candidates.states[:, :-1])
-            q_noise = agent.heads.apply(heads, name, noise)
-            conservative = chai.conservative(
-                q, q_candidates, candidates.log_probs[:, :-1], q_noise, width, self.chai_scores
-            )
-            qs.append(ActionQ(q, conservative, jnp.zeros_like(q)))
-
-        next_states = candidates.states[:, 1:]
-        next_qs = [
-            agent.target_heads.apply(target_heads, name, next_states) for name in agent.design.qs
-        ]
-        best = implicit_q.target_of(next_qs, self.settings).max(axis=-1)
-        if self.zero_after_last:
-            best = best * implicit_q.values_of_next_action(batch.action_mask.astype(jnp.float32))
-        return Estimates(
-            values=None,
-            qs=qs,
-            target_q=None,
-            next_values=jax.lax.stop_gradient(best),
-            log_probs=None,
-        )
 
     def _parts(self) -> tuple[str, ...]:
         """The parts of the agent that the losses need."""
@@ -312,7 +282,7 @@ class Estimator:
         self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None
     ) -> jax.Array:
         """V of every state, float32 [B, K + 1]."""
-        of_states = _states_at(states, batch.state_positions, "v" in self.detach)
+        of_states = states_at(states, batch.state_positions, "v" in self.detach)
         return self.agent.heads.apply(heads, V, of_states, _key(key, V))
 
     def _qs(
@@ -321,12 +291,12 @@ class Estimator:
         """The online Qs at the actions, [B, K] each; Q of all tokens is computed only where a term
         compares them.
         """
-        of_actions = _states_at(states, batch.action_positions, "q" in self.detach)
+        of_actions = states_at(states, batch.action_positions, "q" in self.detach)
         network = self.agent.heads
         names = self.agent.design.qs
         if self.rule.q == "utterance":
             return [
-                _without_terms(network.apply(heads, name, of_actions, _key(key, name)))
+                implicit_q.without_terms(network.apply(heads, name, of_actions, _key(key, name)))
                 for name in names
             ]
         actions = implicit_q.action_tokens(batch)
@@ -334,7 +304,9 @@ class Estimator:
         margin = self.weights.margin != 0
         if not (conservative or margin):
             return [
-                _without_terms(network.chosen(heads, name, of_actions, actions, _key(key, name)))
+                implicit_q.without_terms(
+                    network.chosen(heads, name, of_actions, actions, _key(key, name))
+                )
                 for name in names
             ]
 
@@ -358,7 +330,7 @@ class Estimator:
         self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None
     ) -> jax.Array:
         """The smaller target Q of each action, clipped, float32 [B, K]."""
-        of_actions = _states_at(states, batch.action_positions)
+        of_actions = states_at(states, batch.action_positions)
         network = self.agent.target_heads
         names = self.agent.design.qs
         if self.rule.q == "utterance":
@@ -402,16 +374,15 @@ class Estimator:
 
         rows = jax.tree.map(
             lambda leaf: leaf.reshape(positions.size, *leaf.shape[2:]),
-            (_states_at(states[TARGET], positions), row_indices, prior_states),
+            (states_at(states[TARGET], positions), row_indices, prior_states),
         )
         values = in_chunks(of_rows, rows, self.chunk).reshape(positions.shape)
         if not self.zero_after_last:
             return values
         # Published: Q of the action after the last is 0 for every token, whose log sum exp is the
         # log of their number.
-        after_last = (
-            math.log(self.agent.model.config.vocab_size) if self.rule.bootstrap == "soft" else 0.0
-        )
+        tokens = self.agent.model.config.vocab_size
+        after_last = math.log(tokens) if self.rule.bootstrap == "soft" else 0.0
         return implicit_q.values_of_next_action(values, after_last)
 
 
@@ -427,17 +398,3 @@ def _key(
     if row_indices is None:
         return of_head
     return jax.random.fold_in(of_head, row_indices[0])
-
-
-def _without_terms(q: jax.Array) -> ActionQ:
-    return ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q))
-
-
-def chosen_states(states: jax.Array, positions: jax.Array) -> jax.Array:
-    """The states [B, T, D] at `positions` int32 [B, K]: [B, K, D]."""
-    return jnp.take_along_axis(states, positions[..., None], axis=1)
-
-
-def _states_at(states: States, positions: jax.Array, detach: bool = False) -> States:
-    at = States(*(chosen_states(leaf, positions) for leaf in states))
-    return jax.lax.stop_gradient(at) if detach else at

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.core.training.spread import Spread
-from motif_jax.ilql.methods import implicit_q
+from motif_jax.ilql.methods import value_spreads
 from motif_jax.ilql.methods.implicit_q import Counts, TextBatch
 from motif_jax.ilql.methods.text_estimates import Estimator
 
@@ -41,7 +41,7 @@ class LossTerms(NamedTuple):
 
 class MeasuredLoss(NamedTuple):
     """The terms of a micro-batch, and statistics of the numbers behind them, see
-    `implicit_q.spreads`.
+    `value_spreads.spreads`.
     """
 
     terms: LossTerms
@@ -94,5 +94,5 @@ class Objective(Estimator):
         for name, mean in means.items():
             loss += getattr(self.weights, name) * mean
         return MeasuredLoss(
-            LossTerms(loss=loss, **means), implicit_q.spreads(batch, estimates, self.settings)
+            LossTerms(loss=loss, **means), value_spreads.spreads(batch, estimates, self.settings)
         )

@@ -26,8 +26,8 @@ from motif_jax.ilql.agent.parameter_parts import joined
 from motif_jax.ilql.agent.text_agent import POLICY, V
 from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.methods import token_ppo
+from motif_jax.ilql.methods.chosen_states import chosen_states
 from motif_jax.ilql.methods.implicit_q import TextBatch, policy_tokens
-from motif_jax.ilql.methods.text_estimates import chosen_states
 from motif_jax.ilql.methods.text_objective import Objective
 from motif_jax.ilql.methods.token_ppo import EpisodeBatch
 from motif_jax.lm.chunks import in_chunks

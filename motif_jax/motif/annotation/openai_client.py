@@ -5,8 +5,8 @@ again. The key comes from the environment and never appears in messages.
 
 A question's way: `annotate` or a training calls `submit`; `_ask` holds the conversation,
 `_complete` repeats a request whose fault may pass, `_send` sends it once and sorts the faults:
-those that may pass (`_passing_status`), those of the question (`_Refused`: its answer is unknown),
-and those of the config, which end the run (`_lasting_fault`).
+those that may pass (`_passing_status`), those of the question (`RefusedQuestionError`: its answer
+is unknown), and those of the config, which end the run (`server_faults.lasting`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import itertools
 import math
 import queue
 import random
-import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -29,12 +28,13 @@ from typing import Any, NoReturn
 from motif_jax.core import config as checks
 from motif_jax.core.progress import format_seconds
 from motif_jax.core.verdicts import UNKNOWN, Form
-from motif_jax.motif.annotation import chat, chat_client, openai_account, replies
+from motif_jax.motif.annotation import chat, chat_client, openai_account, replies, server_faults
 from motif_jax.motif.annotation.annotator import Answer, Preview, Question
 from motif_jax.motif.annotation.chat import Conversation, json_option
 from motif_jax.motif.annotation.chat_client import StatusError, without_user
 from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.replies import MalformedReplyError, ServerError
+from motif_jax.motif.annotation.server_faults import LIMIT_FIELDS, RefusedQuestionError
 
 # How often a wait for answers returns to the caller.
 _HEARTBEAT_SECONDS = 0.25
@@ -45,25 +45,7 @@ _MAX_RETRY_AFTER_SECONDS = 3600.0
 _MAX_REFUSED = 32
 # In English text. The dry run estimates tokens with it, since a server's tokenizer is unknown.
 _CHARACTERS_PER_TOKEN = 4
-# Fields that limit an answer: the one that nearly all servers take, then that of servers that
-# refuse the first.
-_LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
-# HTTP statuses whose cause may pass: timeouts, conflicts, too many requests, faults of the server.
-_PASSING_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)})
-# Field that a server may refuse -> the key that leaves it out.
-_REMEDIES = {
-    "top_p": "config.sampling.top_p=None",
-    "temperature": "config.sampling.temperature=None",
-    "top_k": "config.openai.send_top_k=False",
-    "seed": "config.openai.send_seed=False",
-    "structured_outputs": "config.openai.structured=response_format or none",
-    "response_format": "config.openai.structured=structured_outputs or none",
-}
 REFUSED = "refused by the server's content filter"
-
-
-class _Refused(Exception):
-    """The server refuses this question."""
 
 
 class OpenAIAnnotator(chat.ChatAnnotator):
@@ -84,7 +66,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
 
         self._thread: threading.Thread | None = None
         # The field that limits an answer on this server, None where it refuses both.
-        self._limit_field: str | None = _LIMIT_FIELDS[0]
+        self._limit_field: str | None = LIMIT_FIELDS[0]
         # The server wants no requests before this time (monotonic).
         self._quiet_until = -math.inf
 
@@ -206,7 +188,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
 
     async def _greet(self) -> None:
         turns = [{"role": "user", "content": "Hello."}]
-        with contextlib.suppress(_Refused):
+        with contextlib.suppress(RefusedQuestionError):
             await self._send({"model": self._settings.model, "messages": turns, "max_tokens": 1})
 
     async def _ask(self, question: Question, resends: int) -> Answer:
@@ -215,7 +197,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         while True:
             try:
                 choice = await self._complete(conversation, resends)
-            except _Refused as error:
+            except RefusedQuestionError as error:
                 if str(error) == chat.CUT:
                     conversation.cut += 1
                 return conversation.answer(UNKNOWN, note=str(error))
@@ -264,12 +246,12 @@ class OpenAIAnnotator(chat.ChatAnnotator):
 
     async def _send(self, request: dict[str, Any], conversation: Conversation | None = None) -> Any:
         """Sends a request once and returns the reply's choice; adds the cost to `conversation`.
-        Raises ServerError or _Refused.
+        Raises ServerError or RefusedQuestionError.
         """
         # The request may hold the limit under the field of an earlier attempt, and another question
         # may have learned meanwhile which field the server takes. Where extra_body has the second
         # field, its value counts.
-        limits = [request.pop(name) for name in _LIMIT_FIELDS if name in request]
+        limits = [request.pop(name) for name in LIMIT_FIELDS if name in request]
         if limits and self._limit_field is not None:
             request[self._limit_field] = limits[-1]
 
@@ -282,7 +264,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         try:
             usage, choice = replies.checked(await self._client.complete(request))
         except StatusError as error:
-            if error.status in _PASSING_STATUSES:
+            if error.status in server_faults.PASSING_STATUSES:
                 raise self._passing_status(error) from error
             self._adapt_or_raise(error, request)
         except TimeoutError as error:
@@ -324,48 +306,28 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         """
         text = str(error)
         if replies.CUT.search(text):
-            raise _Refused(chat.CUT)
+            raise RefusedQuestionError(chat.CUT)
 
         is_too_long = replies.LENGTH.search(text)
-        if any(name in text for name in _LIMIT_FIELDS):
+        if any(name in text for name in LIMIT_FIELDS):
             # Where the context does not hold the prompt and the longest answer, some errors name
             # both, so the length is checked first. Without a limit the server uses the room that is
             # left.
             if is_too_long or replies.ANSWER_LIMIT.search(text):
-                if self.mode == "analysis" and any(name in request for name in _LIMIT_FIELDS):
+                if self.mode == "analysis" and any(name in request for name in LIMIT_FIELDS):
                     self._limit_field = None
                     return
-            elif _LIMIT_FIELDS[1] in text and _LIMIT_FIELDS[0] in request:
+            elif LIMIT_FIELDS[1] in text and LIMIT_FIELDS[0] in request:
                 # Another question may have found that the server takes no limit at all; that stays.
                 if self._limit_field is not None:
-                    self._limit_field = _LIMIT_FIELDS[1]
+                    self._limit_field = LIMIT_FIELDS[1]
                 return
 
         if error.status == 400 and is_too_long:
-            raise _Refused(chat.TOO_LONG)
+            raise RefusedQuestionError(chat.TOO_LONG)
         if error.status in (400, 403, 422) and replies.CONTENT.search(text):
             self._refuse(error)
-        raise self._failure(self._lasting_fault(error), error)
-
-    def _lasting_fault(self, error: StatusError) -> str:
-        """What the server does not accept, with the config key to change."""
-        settings = self._settings
-        key = f"the key of the environment variable {settings.key_variable}"
-        if 300 <= error.status < 400:
-            url = error.headers.get("location", "another address").removesuffix("/chat/completions")
-            return f"redirects requests to {without_user(url)}: set config.openai.base_url to where they are answered"
-        if error.status == 401:
-            return f"refuses {key}"
-        if error.status == 403:
-            return f"refuses the request, or {key}, with HTTP 403"
-        if error.status == 404:
-            text = f"does not know config.openai.model={settings.model}"
-            hint = ", or has no chat/completions there: config.openai.base_url commonly ends in /v1"
-            return text if settings.model in str(error) else text + hint
-        for word, remedy in _REMEDIES.items():
-            if re.search(rf"\b{word}\b", str(error)):
-                return f"refuses {word}: set {remedy}"
-        return f"refuses the request with HTTP {error.status}"
+        raise self._failure(server_faults.lasting(error, self._settings), error)
 
     def _refuse(self, error: StatusError | str) -> NoReturn:
         """Counts a question that the server's content filter refuses; a server that refuses all of
@@ -376,7 +338,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             raise self._failure(
                 f"refused all {self._refused} questions by its content filter", error
             )
-        raise _Refused(REFUSED)
+        raise RefusedQuestionError(REFUSED)
 
     def _failure(self, fault: str, error: BaseException | str, kind: str = "") -> ServerError:
         """The error of a server in one line, with its cause, without the key. `kind` names a fault
@@ -407,10 +369,8 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             request |= replies.SOFT_REQUEST
             if sampling.temperature is not None:
                 request["temperature"] = 0
-            request["messages"] = [
-                *conversation.turns,
-                {"role": "assistant", "content": self._prefill},
-            ]
+            beginning = {"role": "assistant", "content": self._prefill}
+            request["messages"] = [*conversation.turns, beginning]
             extra |= {"add_generation_prompt": False, "continue_final_message": True}
             return request | extra
 

@@ -9,7 +9,7 @@ back to the state that the sequence was played from.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -19,9 +19,18 @@ import optax
 from motif_jax.core import config as checks
 from motif_jax.core.training import block_stack, reductions
 from motif_jax.nets.policy import PolicyNetwork
-from motif_jax.rl.algorithms import distributions, kl_limit, kl_penalty, ppo, trajectory, update
+from motif_jax.rl.algorithms import (
+    distributions,
+    kl_limit,
+    kl_penalty,
+    ppo,
+    ppo_sequences,
+    trajectory,
+    update,
+)
 from motif_jax.rl.algorithms.algorithm import Algorithm, Update, UpdatePlan
 from motif_jax.rl.algorithms.config import Ppo
+from motif_jax.rl.algorithms.ppo_sequences import Sequences, flat
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.algorithms.update import Apply
 
@@ -121,19 +130,19 @@ def make_update(
         with_frozen = functools.partial(_with_frozen, block_stack.stacked_for_loop(state.frozen))
 
         # Targets, once for all epochs.
-        bootstrap, states = _replay(network, with_frozen(state.params), batch, length)
+        bootstrap, states = ppo_sequences.replay(network, with_frozen(state.params), batch, length)
         penalty, coefficient, penalty_metrics = _penalty(network, settings, state, batch, axis_name)
-        samples, advantage_metrics = _samples(
+        samples, advantage_metrics = ppo_sequences.samples(
             settings, batch, bootstrap, reward + penalty, axis_name
         )
-        sequences = _sequences(network, batch, samples, states, length)
+        sequences = ppo_sequences.sequences(network, batch, samples, states, length)
 
         key, order = _minibatch_order(settings, state.key, len(samples.action), axis_name)
 
         def step(current: PpoTrainState, chosen: Array) -> tuple[PpoTrainState, Metrics]:
             minibatch = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), sequences)
             if plan.compat.glam_value_broadcast:
-                minibatch = _with_peers(minibatch, settings.broadcast_rows)
+                minibatch = ppo_sequences.with_peers(minibatch, settings.broadcast_rows)
             gradients, metrics = _gradient(
                 network, settings, with_frozen, current.params, minibatch, axis_name
             )
@@ -211,7 +220,7 @@ def _penalty(
     micro = min(settings.microbatch_size, settings.minibatch_size // devices)
     rows = {name: batch.observation[name][:-1] for name in network.fields}
     parts = jax.tree.map(
-        lambda x: _flat(x).reshape(-1, 1, micro, *x.shape[2:]), (rows, batch.first[:-1])
+        lambda x: flat(x).reshape(-1, 1, micro, *x.shape[2:]), (rows, batch.first[:-1])
     )
     initial_state = network.initial_state(micro)
     outputs = jax.lax.map(
@@ -229,99 +238,6 @@ def _penalty(
     coefficient = controller.adapted(state.kl_coefficient, kl, actions)
     metrics = {"reference/kl": kl, "reference/coefficient": state.kl_coefficient}
     return jnp.where(recorded, penalty, 0.0), coefficient, metrics
-
-
-def _flat(x: Array) -> Array:
-    """[T, B, ...] to [B T, ...], rollout by rollout."""
-    return jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])
-
-
-class Sequences(NamedTuple):
-    """S sequences of R steps; R is 1 for single steps."""
-
-    observation: Mapping[str, Array]  # fields [S, R, ...]
-    first: Array  # bool [S, R], the step begins an episode
-    states: Any  # tree of [S, ...], the network's states before each sequence
-    # [S, R]; [S, R, peers] where each value is compared with those of other rows, too
-    samples: ppo.Samples
-
-
-def _replay(
-    network: PolicyNetwork, params: Any, batch: TrajectoryBatch, length: int
-) -> tuple[Array, Any]:
-    """Values [B] of the row after the rollouts, and the states [B T / length, ...] before sequences
-    of `length` rows.
-    """
-    rows = {name: batch.observation[name] for name in network.fields}
-    final_row = {name: x[-1:] for name, x in rows.items()}
-    state = batch.initial_state
-    steps, rollouts = batch.behaviour_value.shape
-    if not any(leaf.size for leaf in jax.tree.leaves(state)):
-        _, bootstrap, _ = network.apply(params, final_row, state, batch.first[-1:])
-        return bootstrap[0], network.initial_state(steps * rollouts // length)
-    parts = jax.tree.map(
-        lambda x: x[:-1].reshape(steps // length, length, *x.shape[1:]), (rows, batch.first)
-    )
-
-    def play(state: Any, part: tuple[Mapping[str, Array], Array]) -> tuple[Any, Any]:
-        _, _, next_state = network.apply(params, part[0], state, part[1])
-        return next_state, state
-
-    state, states = jax.lax.scan(play, state, parts)
-    _, bootstrap, _ = network.apply(params, final_row, state, batch.first[-1:])
-    return bootstrap[0], jax.tree.map(_flat, states)
-
-
-def _samples(
-    settings: Ppo, batch: TrajectoryBatch, bootstrap: Array, reward: Array, axis_name: str | None
-) -> tuple[ppo.Samples, Metrics]:
-    """The batch's steps with their targets, [B T] each, and metrics of the advantages; `bootstrap`
-    [B], `reward` [T, B].
-    """
-    discount = settings.gamma * (1.0 - trajectory.done(batch))
-    value = batch.behaviour_value
-    targets = ppo.targets(value, bootstrap, reward, discount, batch.last[:-1], settings.gae_lambda)
-    valid = trajectory.recorded(batch)
-    advantage = targets.advantage
-    mean, std = reductions.mean_and_std(advantage, valid, axis_name)
-    if settings.normalise_advantage:
-        advantage = ppo.normalised(advantage, valid, axis_name)
-    samples = ppo.Samples(
-        action=_flat(batch.action),
-        behaviour_log_prob=_flat(batch.behaviour_log_prob),
-        behaviour_value=_flat(value),
-        advantage=_flat(advantage),
-        target=_flat(targets.value),
-        valid=_flat(valid),
-    )
-    return samples, {"advantage/mean": mean, "advantage/std": std}
-
-
-def _sequences(
-    network: PolicyNetwork, batch: TrajectoryBatch, samples: ppo.Samples, states: Any, length: int
-) -> Sequences:
-    """Cuts the batch's steps into sequences of `length`; `states` [B T / length, ...] are those
-    before them.
-    """
-    observation = {name: _flat(batch.observation[name][:-1]) for name in network.fields}
-    rows = Sequences(observation, _flat(batch.first[:-1]), (), samples)
-    return jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), rows)._replace(states=states)
-
-
-def _with_peers(minibatch: Sequences, broadcast_rows: int) -> Sequences:
-    """The minibatch with the values and targets of `broadcast_rows` samples, or all, at each step,
-    for `compat.glam_value_broadcast`.
-    """
-    size = min(broadcast_rows, minibatch.samples.valid.size)
-
-    def peers(x: Array) -> Array:
-        return ppo.with_rows_of_block(x.reshape(-1), size).reshape(*x.shape, size)
-
-    samples = minibatch.samples._replace(
-        behaviour_value=peers(minibatch.samples.behaviour_value),
-        target=peers(minibatch.samples.target),
-    )
-    return minibatch._replace(samples=samples)
 
 
 def _gradient(
@@ -346,7 +262,7 @@ def _gradient(
         outputs, value, _ = network.apply(with_frozen(params), observation, part.states, first)
         samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part.samples)
         limits = (settings.clip_ratio, settings.clip_value)
-        terms = ppo.policy_step_losses(network.spec, _flat(outputs), _flat(value), samples, *limits)
+        terms = ppo.policy_step_losses(network.spec, flat(outputs), flat(value), samples, *limits)
         loss_of_row = ppo.combine(terms, settings.value_coefficient, settings.entropy_coefficient)
         return jnp.sum(jnp.where(samples.valid, loss_of_row, 0.0)) / count, terms
 

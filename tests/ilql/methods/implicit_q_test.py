@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.ilql.methods import implicit_q
+from motif_jax.ilql.methods import implicit_q, value_spreads
 from motif_jax.ilql.methods.implicit_q import Estimates, ImplicitQSettings
 
 Q = jnp.array([[1.0, 3.0], [0.0, -2.0]])
@@ -284,7 +284,9 @@ def test_spreads_cover_the_actions_that_count() -> None:
     """A spread is a sum, a count, the least and the greatest number."""
     batch = by_hand_batch()
     outputs = drawn_outputs()
-    spreads = implicit_q.spreads(batch, estimates_by_hand(batch, outputs, CLIPPED, False), CLIPPED)
+    spreads = value_spreads.spreads(
+        batch, estimates_by_hand(batch, outputs, CLIPPED, False), CLIPPED
+    )
     assert set(spreads) == {"q", "v", "target_q", "advantage", "policy_weight", "entropy"}
     values = outputs.values[:, :-1][batch.action_mask]
     np.testing.assert_allclose(
@@ -298,4 +300,4 @@ def test_spreads_cover_the_actions_that_count() -> None:
 def test_nothing_estimated_has_no_loss_and_no_spread() -> None:
     nothing = Estimates(None, [], None, None, None)
     assert implicit_q.losses(by_hand_batch(), nothing, ImplicitQSettings()) == (0, 0, 0, 0, 0)
-    assert implicit_q.spreads(by_hand_batch(), nothing, ImplicitQSettings()) == {}
+    assert value_spreads.spreads(by_hand_batch(), nothing, ImplicitQSettings()) == {}
