@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from motif_jax.core.errors import UserError
-from motif_jax.lm.config import ModelConfig
+from motif_jax.lm.model import LanguageModel
 
 # Keys and values of one layer, [N, G, K, D] each.
 KeyValues = tuple[Any, Any]
@@ -34,23 +34,25 @@ class TorchJudge:
     """Log-probabilities of groups of tokens after rows of one length that share a beginning.
 
     Args:
-      params: of a `LanguageModel` of this config; their dtype is that of the computation.
+      params: of the model; their dtype is that of the computation.
     """
 
     def __init__(
         self,
-        config: ModelConfig,
+        model: LanguageModel,
         params: Any,
         groups: Sequence[Sequence[int]],
         shared: Sequence[int],
         batch: int,
     ) -> None:
+        config = model.config
         if config.architecture not in ("llama", "qwen2"):
             raise UserError(
                 f"config.options.torch=True: torch's side has no {config.architecture}, only Llama and Qwen2"
             )
         self._torch = torch()
         self._config = config
+        self._output_major = model.output_major
         self._groups = groups
         self._shared = list(shared)
         self._batch = batch
@@ -82,8 +84,11 @@ class TorchJudge:
 
     def _log_probs(self, tokens: Any, prefix: Sequence[KeyValues]) -> Any:
         states, _ = self._run(tokens, prefix)
-        head = self._params["embedding"].T if self._config.tied else self._params["head"]["kernel"]
-        logits = (states[:, -1] @ head).float()
+        if self._config.tied:
+            head = self._params["embedding"]
+        else:
+            head = self._by_output(self._params["head"]["kernel"])
+        logits = self._torch.nn.functional.linear(states[:, -1], head).float()
         log_probs = self._torch.log_softmax(logits, dim=-1)
         chosen = [
             self._torch.logsumexp(log_probs[:, list(group)], dim=-1) for group in self._groups
@@ -120,7 +125,12 @@ class TorchJudge:
         return (normed * params["scale"].float()).to(x.dtype)
 
     def _linear(self, x: Any, params: Mapping[str, Any]) -> Any:
-        return self._torch.nn.functional.linear(x, params["kernel"].T, params.get("bias"))
+        kernel = self._by_output(params["kernel"])
+        return self._torch.nn.functional.linear(x, kernel, params.get("bias"))
+
+    def _by_output(self, kernel: Any) -> Any:
+        """A kernel as [out, in]."""
+        return kernel if self._output_major else kernel.T
 
     def _feed_forward(self, params: Mapping[str, Any], x: Any) -> Any:
         gate = self._torch.nn.functional.silu(self._linear(x, params["activated"]))

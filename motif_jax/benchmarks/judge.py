@@ -30,6 +30,7 @@ from motif_jax.lm import next_token
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.next_token import NextToken
 from motif_jax.lm.tokens import TOKENS_OF_BATCH
+from motif_jax.nets import products
 
 # Shapes of published models that people judge with, and one for tests.
 SHAPES: dict[str, dict[str, Any]] = {
@@ -76,7 +77,7 @@ def options() -> ConfigDict:
             # Of fewer questions, the empty packs of the last batch would be a greater share than in
             # an annotation.
             "questions": 256,
-            "batch": 32,
+            "batch": 16,
             "baseline": True,
             "torch": False,
             "seconds": 3.0,
@@ -110,9 +111,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
     rows = _prompts(chosen, shared, rng)
     other = None
     if chosen.torch:
-        other = _torch_judge.TorchJudge(
-            model.config, params, _VERDICTS, shared, chosen.batch
-        ).answering(rows)
+        other = _torch_judge.TorchJudge(model, params, _VERDICTS, shared, chosen.batch).answering(
+            rows
+        )
     scorer = NextToken(model, params, _VERDICTS, shared, chosen.batch)
     calls = {"shared": answering(scorer, rows)}
     first = _language.first_step_seconds(calls["shared"])
@@ -147,10 +148,12 @@ def _model(config: ConfigDict) -> tuple[LanguageModel, Any]:
     """The model of the options, and its weights: published or fresh ones."""
     chosen = config.options
     dtype = jnp.dtype(chosen.dtype)
+    output_major = products.prefers_output_major()
     if chosen.model:
-        loaded = lm.load(chosen.model, dtype)
+        loaded = lm.load(chosen.model, dtype, output_major=output_major)
         return loaded.model, loaded.params
-    model = LanguageModel(configs.parse(SHAPES[chosen.shape]), dtype)
+    shape = configs.parse(SHAPES[chosen.shape])
+    model = LanguageModel(shape, dtype, output_major=output_major)
     fresh = jax.jit(lambda key: jax.tree.map(lambda leaf: leaf.astype(dtype), model.init(key)))
     return model, fresh(jax.random.key(config.seed))
 

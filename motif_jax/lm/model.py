@@ -67,6 +67,8 @@ class LanguageModel:
     Attributes:
       loop: blocks run in one loop; False: one after the other; None: as suits the platform, see
           `block_stack.looped`.
+      output_major: kernels of the parameters are [out, in] and not [in, out]; see
+          `products.prefers_output_major`.
     """
 
     config: ModelConfig
@@ -74,6 +76,7 @@ class LanguageModel:
     remat: Remat = False
     dropout: jax.Array | None = None
     loop: bool | None = None
+    output_major: bool = False
 
     @property
     def looped(self) -> bool:
@@ -98,9 +101,11 @@ class LanguageModel:
 
         Call it as it is, not in jit: of a large model a program that takes stacks apart is long.
         """
-        if not self.looped:
-            return fresh_params.plain(self.network, key)
-        return block_stack.unstacked(fresh_params.stacked(self.network, key))
+        if self.looped:
+            params = block_stack.unstacked(fresh_params.stacked(self.network, key))
+        else:
+            params = fresh_params.plain(self.network, key)
+        return _turned(params) if self.output_major else params
 
     def prepared(self, params: Any) -> Any:
         """The parameters as programs read them: the blocks' are stacked where blocks run in a loop,
@@ -298,6 +303,9 @@ class LanguageModel:
         rngs = None if self.dropout is None else {"dropout": jax.random.fold_in(self.dropout, call)}
         if method not in _WITHOUT_BLOCKS:
             params = self.prepared(params)
+        if self.output_major:
+            # The compiler makes one product of this and the product of the layer.
+            params = _turned(params)
         return self.network.apply({"params": params}, *arguments, method=method, rngs=rngs)
 
 
@@ -305,6 +313,15 @@ def _after_prompt(context: Context, prompt: EncodedPrompt) -> Context:
     """The context of tokens that look at the whole prompt, too."""
     bias = mask_bias(prompt.valid)[:, None, None, None]
     return context._replace(prefix_bias=bias, prefix_positions=_counted(prompt.valid, axis=1))
+
+
+def _turned(params: Any) -> Any:
+    """Parameters with kernels [in, out] as [out, in] or the other way round, also in stacks."""
+
+    def turned(path: Sequence[Any], leaf: jax.Array) -> jax.Array:
+        return leaf.swapaxes(-1, -2) if path[-1].key == "kernel" else leaf
+
+    return jax.tree.map_with_path(turned, params)
 
 
 def _counted(valid: jax.Array, axis: int) -> jax.Array:

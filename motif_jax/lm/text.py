@@ -308,7 +308,9 @@ def _before(text: str, stops: Sequence[str]) -> str:
     return text[: min(starts, default=len(text))]
 
 
-def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextModel:
+def load(
+    folder: str | Path, dtype: Any = jnp.float32, batch: int = 32, output_major: bool = False
+) -> TextModel:
     """Loads a checkpoint in the layout of transformers (config.json, safetensors, tokenizer.json),
     or a GGUF file.
 
@@ -317,6 +319,7 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
         hf://OWNER/NAME@REVISION, or hf://OWNER/NAME/FILE.gguf.
       dtype: of parameters and computation.
       batch: so many prompts run at once, at most.
+      output_major: kernels of `params` are [out, in], see `LanguageModel`.
 
     Raises:
       UserError: a file is missing, its content is unknown, or files do not fit together; `batch` is
@@ -328,10 +331,9 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
     path = fetch(folder)
     settings = weights.read_config(path)
     tokenizer = Tokenizer.read(path, settings.vocab_size)
-    params = weights.load(path, settings, dtype, jax.device_put)
-    return TextModel(
-        LanguageModel(settings, dtype), params, tokenizer, batch, chat_template.read(path)
-    )
+    params = weights.load(path, settings, dtype, jax.device_put, output_major)
+    model = LanguageModel(settings, dtype, output_major=output_major)
+    return TextModel(model, params, tokenizer, batch, chat_template.read(path))
 
 
 def _require_dtype(dtype: Any) -> None:

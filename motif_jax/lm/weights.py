@@ -232,12 +232,13 @@ def load(
     config: ModelConfig,
     dtype: Any = None,
     put: Callable[[np.ndarray], Any] = np.asarray,
+    output_major: bool = False,
 ) -> Any:
     """Reads the parameters of a checkpoint folder, arrays of `dtype` (None: float32), one tensor at
     a time.
 
     `put` puts a parameter where it stays, as `jax.device_put` does: the host then holds one tensor
-    besides.
+    besides. With `output_major` kernels are [out, in], for a `LanguageModel` of that kind.
 
     Raises:
       UserError: a tensor is missing, has another shape or dtype, is not used, or has numbers that
@@ -246,7 +247,7 @@ def load(
     tensors = open_tensors(folder)
     checkpoint_fit.say_unused(folder, _require(tensors, folder, config))
     find = functools.partial(tensors.find, dtype=dtype or np.float32)
-    return collect(find, folder, config, dtype, put)
+    return collect(find, folder, config, dtype, put, output_major)
 
 
 def collect(
@@ -255,10 +256,11 @@ def collect(
     config: ModelConfig,
     dtype: Any = None,
     put: Callable[[np.ndarray], Any] = np.asarray,
+    output_major: bool = False,
 ) -> Any:
     """The parameters of a model from tensors under transformers' names; errors name `source`.
 
-    `find` has None for a missing tensor; `put` as in `load`.
+    `find` has None for a missing tensor; `put` and `output_major` as in `load`.
 
     Raises:
       UserError: tensors are missing, have another shape, or have numbers that are not finite; all
@@ -280,7 +282,10 @@ def collect(
             )
         if entry.part is not None:
             tensor = np.split(tensor, 3, axis=-1)[entry.part]
-        array = np.asarray(tensor.T if entry.transposed else tensor, dtype or np.float32)
+        is_turned = entry.transposed
+        if output_major and entry.path[-1] == "kernel":
+            is_turned = not is_turned
+        array = np.asarray(tensor.T if is_turned else tensor, dtype or np.float32)
         del tensor  # while a table is put in its place, the host holds it once and not twice
         if not _is_finite(array):
             not_finite.append(entry.name)

@@ -30,6 +30,7 @@ from motif_jax.motif.annotation.chat import Conversation
 from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.prompts import PromptTexts
 from motif_jax.motif.judge_prompts import JudgePrompts
+from motif_jax.nets import products
 
 # Texts of made-up questions: what their prompts share at the beginning, the prompts of all
 # questions share.
@@ -37,6 +38,8 @@ _PROBING_TEXTS = ("", "A", "You see here a key.", "1", "(", "\n")
 # A batch has so many times 32 tokens, and no more than lm.tokens.TOKENS_OF_BATCH: beyond it
 # attention would take gigabytes.
 _LARGEST_BATCH = 128
+# Where the config leaves it open: states of more than 512 tokens are too large for a CPU's caches.
+_BATCH_OF_CPU = 16
 # Questions that are tokenised and sorted at a time: the tokens of a million questions would take
 # gigabytes.
 _SORTED_TOGETHER = 2048
@@ -92,7 +95,7 @@ class ModelAnnotator(chat.ChatAnnotator):
         )
         batch = config.model.batch
         allowed = f"at most {_LARGEST_BATCH}: a batch holds {TOKENS_OF_BATCH:,} tokens at most, 32 for each question"
-        checks.require(batch <= _LARGEST_BATCH, "model.batch", batch, allowed)
+        checks.require(batch is None or batch <= _LARGEST_BATCH, "model.batch", batch, allowed)
         model = config.model.model
         if hub.is_named(model):
             return
@@ -104,12 +107,18 @@ class ModelAnnotator(chat.ChatAnnotator):
 
     def start(self) -> None:
         print(self._prompts.in_words, flush=True)
-        loaded = lm.load(self._path, jnp.dtype(self._dtype))
+        output_major = products.prefers_output_major()
+        loaded = lm.load(self._path, jnp.dtype(self._dtype), output_major=output_major)
         self._max_tokens = loaded.model.config.max_length
         rows = [self._prompts.tokens(self._prompts.made_up_prompt(item)) for item in _PROBING_TEXTS]
         shared = rows[0][: next_token.shared_beginning_length(rows)]
         tokens = self._prompts.prefill.tokens
-        self._scorer = NextToken(loaded.model, loaded.params, tokens, shared, self._settings.batch)
+        self._scorer = NextToken(loaded.model, loaded.params, tokens, shared, self._batch())
+
+    def _batch(self) -> int:
+        if self._settings.batch is not None:
+            return self._settings.batch
+        return _BATCH_OF_CPU if jax.default_backend() == "cpu" else _LARGEST_BATCH
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         for start in range(0, len(questions), _SORTED_TOGETHER):

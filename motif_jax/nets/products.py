@@ -62,6 +62,16 @@ def sums_in_float32(dtype: jnp.dtype) -> bool:
     return dtype == jnp.bfloat16 and platforms.traced() == platforms.CPU and has_bfloat16_units()
 
 
+def prefers_output_major() -> bool:
+    """Whether products are faster with kernels kept as [out, in], as PyTorch keeps them, than with
+    [in, out]. Only this function decides it by platform.
+
+    On a CPU bfloat16 products of 512 to 2,048 rows have 1.0 to 1.6 times the rate (1.2 as a
+    rule), float32 products 1.0 to 1.1 times. GPUs were not measured.
+    """
+    return platforms.traced() == platforms.CPU
+
+
 @functools.cache
 def has_bfloat16_units() -> bool:
     """Whether this machine's processor has units for bfloat16 matrices."""

@@ -47,7 +47,11 @@ class Dice(gymnasium.Env):
         rolled = int(self.np_random.integers(1, 7))
         if self.wrong == "past":
             rolled = (rolled + self.episodes) % 7
-        return rolled, float(rolled), rolled == 6, False, {"text": f"You roll {rolled}."}
+        reward = float(rolled)
+        if self.wrong == "seed":
+            # Two games of one roll each may well be the same; their rewards are not.
+            reward += self.np_random.random()
+        return rolled, reward, rolled == 6, False, {"text": f"You roll {rolled}."}
 
     def render(self):
         generator = self.np_random if self.wrong == "picture" else np.random.default_rng(0)

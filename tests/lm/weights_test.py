@@ -9,13 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from motif_jax.core.errors import UserError
-from motif_jax.lm import config, weights
-from tests.lm import models
-from tests.lm.models import NAMES
+from motif_jax.lm import config, linear, weights
+from motif_jax.lm.model import LanguageModel
+from tests.lm import models, recipes
+from tests.lm.models import DECODERS, NAMES
+from tests.sets import extra
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -33,6 +38,39 @@ def test_tensors_are_saved_as_read(
     assert {file.stat().st_mode for file in files} == {(tmp_path / "any").stat().st_mode}
     tensors = {key: value for file in files for key, value in load_file(file).items()}
     chex.assert_trees_all_equal(tensors, load_file(folder / weights.SINGLE))
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("loop", [False, extra(True)])
+def test_kernels_by_output_give_the_same_states(tmp_path: Path, name: str, loop: bool) -> None:
+    folder = models.write(tmp_path, name)
+    model, params = models.load(folder)
+    settings = model.config
+    turned_params = weights.load(folder, settings, output_major=True)
+    turned_model = LanguageModel(settings, loop=loop, output_major=True)
+    tokens = jnp.asarray(recipes.tokens(), jnp.int32)
+
+    def logits(model: LanguageModel, params: Any) -> jax.Array:
+        states, prompt = model.prefill(params, tokens, tokens > 0)
+        if settings.encoder_layers:
+            states, _ = model.extend(params, prompt, tokens[:, None], tokens[:, None] > 0)
+        return model.logits(params, states.after)
+
+    chex.assert_trees_all_close(
+        logits(turned_model, turned_params), logits(model, params), rtol=1e-5, atol=1e-5
+    )
+    kernels = linear.kernels(params)
+    assert kernels
+    for path, kernel in linear.kernels(turned_params).items():
+        np.testing.assert_array_equal(kernel, kernels[path].T)
+
+
+def test_fresh_kernels_by_output_are_the_same_numbers() -> None:
+    settings = config.parse(recipes.CONFIGS["llama"])
+    key = jax.random.key(3)
+    kernels = linear.kernels(LanguageModel(settings).init(key))
+    turned = linear.kernels(LanguageModel(settings, output_major=True).init(key))
+    chex.assert_trees_all_equal(turned, {path: kernel.T for path, kernel in kernels.items()})
 
 
 def test_names_without_the_models_prefix_are_found(tmp_path: Path) -> None:

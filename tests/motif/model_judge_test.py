@@ -19,7 +19,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import PAIR, SINGLE, UNKNOWN
 from motif_jax.lm import next_token, text
 from motif_jax.lm.tokens import TOKENS_OF_BATCH
-from motif_jax.motif import judge_prompts
+from motif_jax.motif import judge_prompts, model_judge
 from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
 from motif_jax.motif.annotation.chat import TOO_LONG
 from motif_jax.motif.annotation.chat_client import ChatClient
@@ -406,6 +406,14 @@ def test_the_dry_run_counts_the_models_own_tokens(config) -> None:
 def test_unsupported_answers_are_refused_before_a_model_is_loaded(config, values, words) -> None:
     with pytest.raises(UserError, match=words):
         check_annotator(config(**values))
+
+
+@pytest.mark.parametrize(("values", "batch"), [({}, 16), ({"model.batch": 3}, 3)])
+def test_a_batch_suits_the_cpu_unless_it_is_named(config, monkeypatch, values, batch) -> None:
+    batches = []
+    monkeypatch.setattr(model_judge, "NextToken", lambda *arguments: batches.append(arguments[-1]))
+    make_annotator(config(**values)).start()
+    assert batches == [batch]
 
 
 def test_the_largest_batch_is_what_its_tokens_allow() -> None:

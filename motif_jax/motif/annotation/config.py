@@ -154,9 +154,9 @@ class ModelJudge:
         ("auto", "float32", "bfloat16"),
         "dtype of the weights and of the computation. auto: bfloat16 on a GPU, float32 on a CPU. A CPU with AMX is twice as fast in bfloat16, others are far slower",
     )
-    batch: int = positive(
-        32,
-        "questions that run at a time, if each has 32 tokens of its own: so many times 32 tokens. At most 128, as a batch has no more than 4,096 tokens",
+    batch: int | None = positive(
+        None,
+        "questions that run at a time, if each has 32 tokens of its own: so many times 32 tokens. At most 128, as a batch has no more than 4,096 tokens. None: 16 on a CPU, 128 on a GPU",
     )
 
 
