@@ -20,7 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpu_items import Item, Plan, PlanMaker
+from gpu_items import PlanMaker
+from gpu_plans import Item, Plan
 from gpu_runner import Figures
 
 # A busy machine takes many times as long.

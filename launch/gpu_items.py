@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import shlex
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from gpu_logs import (
-    Reader,
     benchmark_and_phases,
     benchmark_line,
     cold_line,
@@ -21,76 +19,13 @@ from gpu_logs import (
     training_reader,
     warm_line,
 )
+from gpu_plans import Item, Plan
 
 LANGUAGE_PROGRAMS = ("language_update", "score", "generate", "text_train")
 # What a start takes: measured on an H100 with 16 cores, and half as much again. The cold ones start
 # side by side.
 COLD_SECONDS = {"language_update": 100.0, "score": 70.0, "generate": 60.0, "text_train": 90.0}
 WARM_SECONDS = {"language_update": 40.0, "score": 20.0, "generate": 25.0, "text_train": 35.0}
-
-
-@dataclasses.dataclass(frozen=True)
-class Item:
-    """A measurement: a command, the seconds after which it is ended, and those that it needs at
-    least.
-
-    `timed` items run until their limit: a training by the clock. Items of `benchmark` have no
-    command: those that follow each other run in one process.
-    """
-
-    name: str
-    command: list[str]
-    read: Reader
-    limit: float
-    reserve: float
-    timed: bool = False
-    environment: dict[str, str] = dataclasses.field(default_factory=dict)
-    benchmark: dict[str, Any] | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What one call measures, in at most `seconds`: chains of `together` run side by side, then
-    `alone` one after the other.
-
-    Items of `on_request` run where --items names them.
-    """
-
-    name: str
-    seconds: float
-    together: list[list[Item]]
-    alone: list[Item]
-    on_request: list[Item] = dataclasses.field(default_factory=list)
-
-    def items(self) -> list[Item]:
-        return [*itertools.chain(*self.together), *self.alone, *self.on_request]
-
-    def only(self, names: Collection[str]) -> Plan:
-        """The plan with the items of these names alone."""
-        together = [[item for item in chain if item.name in names] for chain in self.together]
-        alone = [item for item in (*self.alone, *self.on_request) if item.name in names]
-        return dataclasses.replace(
-            self, together=[chain for chain in together if chain], alone=alone, on_request=[]
-        )
-
-    def stretched(self, factor: float) -> Plan:
-        """The plan with `factor` times the limits of all items that end by themselves."""
-
-        def longer(items: Iterable[Item]) -> list[Item]:
-            return [
-                item if item.timed else dataclasses.replace(item, limit=factor * item.limit)
-                for item in items
-            ]
-
-        together = [longer(chain) for chain in self.together]
-        return dataclasses.replace(
-            self, together=together, alone=longer(self.alone), on_request=longer(self.on_request)
-        )
-
-    def needed_seconds(self) -> float:
-        """Seconds that the items need at least."""
-        chains = [sum(item.reserve for item in chain) for chain in self.together]
-        return max(chains, default=0.0) + sum(item.reserve for item in self.alone)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +72,7 @@ class PlanMaker:
         if not self.model:
             chains.insert(0, [self._make_model()])
         alone = [self._language(name, cold=False) for name in LANGUAGE_PROGRAMS]
+        alone.append(self._attention())
         # The last ones get what the others leave of their limits.
         alone += [self._glam(), self._text_train_step(), self._tests()]
         on_request = [self._without_triton(name) for name in LANGUAGE_PROGRAMS]
@@ -280,6 +216,13 @@ class PlanMaker:
             return dataclasses.replace(item, read=warm_line)
         item = self._benchmark(f"{name}_cold", f"{name}_gpu", 110.0, COLD_SECONDS[name], options)
         return dataclasses.replace(item, read=cold_line, environment=sharing_memory())
+
+    def _attention(self) -> Item:
+        """Attention beside a fused kernel of jax's."""
+        options = {"seconds": 0.5}
+        if self.tiny:
+            options |= {"batch_size": 2, "tokens": 16, "dtype": "float32", "implementation": "xla"}
+        return self._benchmark("attention", "attention_gpu", 30.0, 12.0, options, repeats=3)
 
     def _text_train_step(self) -> Item:
         """ILQL's whole step, where time is left for its compilation."""

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpu_items import Item
 from gpu_logs import Ended, json_lines
+from gpu_plans import Item
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 # What a process gets to end by itself when it is asked to.

@@ -69,6 +69,7 @@ def table(lines: dict[str, Line]) -> str:
         _host(lines.get("inference_host")),
         *(_language(name, lines) for name in LANGUAGE),
         _whole_step(lines.get("text_train_step")),
+        _attention(lines.get("attention")),
         _glam(lines.get("glam")),
         _tests(lines.get("numeric_tests")),
     ]
@@ -227,6 +228,17 @@ def _whole_step(line: Line | None) -> Row:
     return Row(
         title, f"**{number(step['tokens_per_second'])} tokens/s**, {share}", comparison, command
     )
+
+
+def _attention(line: Line | None) -> Row:
+    title = "attention with its gradient, Flan-T5-large"
+    command = "`:attention_gpu`"
+    missing = _missing(line, "value")
+    if missing or line is None:
+        return Row(title, missing, "", command)
+    measured = f"{number(line['value'])} {line['unit']}"
+    comparison = f"{line['baseline']['what']}: {number(line['baseline']['value'])}"
+    return Row(title, measured, comparison, command)
 
 
 def _warm_state(line: Line | None) -> str:

@@ -32,6 +32,7 @@ from tests.refusals import config_of
 sys.path.insert(0, str(REPOSITORY / "launch"))
 gpu_figures = importlib.import_module("gpu_figures")
 gpu_items = importlib.import_module("gpu_items")
+gpu_plans = importlib.import_module("gpu_plans")
 gpu_logs = importlib.import_module("gpu_logs")
 gpu_runner = importlib.import_module("gpu_runner")
 gpu_table = importlib.import_module("gpu_table")
@@ -102,7 +103,7 @@ def test_rates_that_were_measured_stay_where_an_item_is_late(tmp_path: Path) -> 
     printed = '{"benchmark": "text_train", "value": 3}'
     figures = gpu_runner.Figures(tmp_path, tmp_path, time.time(), 60.0)
     command = ["bash", "-c", f"echo '{printed}' >&2; sleep 50"]
-    figures.run(gpu_items.Item("text_train", command, gpu_logs.benchmark_line, 2.0, 1.0), 0.0)
+    figures.run(gpu_plans.Item("text_train", command, gpu_logs.benchmark_line, 2.0, 1.0), 0.0)
     (line,) = gpu_logs.json_lines(tmp_path / "figures.jsonl")
     assert (line["value"], line["error"]) == (3, "not done in 2 s")
 
@@ -142,11 +143,11 @@ def test_an_item_beyond_its_limit_ends_with_its_children_alone(tmp_path: Path) -
     figures = gpu_runner.Figures(tmp_path, tmp_path, time.time(), 60.0)
     sleeping = ["bash", "-c", "echo begun; sleep 50 & echo $! > child; wait"]
     items = [
-        gpu_items.Item(
+        gpu_plans.Item(
             "late", ["bash", "-c", f"cd {tmp_path}; {sleeping[2]}"], gpu_logs.nothing, 2.0, 1.0
         ),
-        gpu_items.Item("good", ["true"], gpu_logs.nothing, 20.0, 1.0),
-        gpu_items.Item("broken", ["bash", "-c", "echo why; exit 3"], gpu_logs.nothing, 20.0, 1.0),
+        gpu_plans.Item("good", ["true"], gpu_logs.nothing, 20.0, 1.0),
+        gpu_plans.Item("broken", ["bash", "-c", "echo why; exit 3"], gpu_logs.nothing, 20.0, 1.0),
     ]
     figures.run_together([[item] for item in items], 0.0)
     lines = {line["item"]: line for line in gpu_logs.json_lines(tmp_path / "figures.jsonl")}
@@ -187,7 +188,7 @@ figures.run_together([[Item("long", command, nothing, 50.0, 1.0)]], 0.0)
 
 def test_an_item_leaves_time_for_the_later_ones(tmp_path: Path) -> None:
     figures = gpu_runner.Figures(tmp_path, tmp_path, time.time(), 60.0)
-    figures.run(gpu_items.Item("first", ["true"], gpu_logs.nothing, 20.0, 5.0), reserved=55.0)
+    figures.run(gpu_plans.Item("first", ["true"], gpu_logs.nothing, 20.0, 5.0), reserved=55.0)
     assert gpu_logs.json_lines(tmp_path / "figures.jsonl")[0]["error"] == "no time was left for it"
 
 
@@ -315,7 +316,7 @@ def test_a_missing_package_is_named_before_any_item(tmp_path: Path) -> None:
 def test_a_training_without_metrics_is_an_error(tmp_path: Path) -> None:
     figures = gpu_runner.Figures(tmp_path, tmp_path, time.time(), 60.0)
     reader = gpu_logs.training_reader(tmp_path / "run")
-    figures.run(gpu_items.Item("glam", ["sleep", "50"], reader, 1.0, 1.0, timed=True), 0.0)
+    figures.run(gpu_plans.Item("glam", ["sleep", "50"], reader, 1.0, 1.0, timed=True), 0.0)
     (line,) = gpu_logs.json_lines(tmp_path / "figures.jsonl")
     assert "the training wrote no metrics" in line["error"]
 
