@@ -310,9 +310,19 @@ def save(folder: str | Path, params: Any, config: ModelConfig) -> None:
     with their index.
 
     The host holds one shard at a time. Weights that were in the folder are replaced.
+
+    Raises:
+      ValueError: a parameter has another shape than the config's, as kernels [out, in] have.
     """
     folder = Path(folder)
     flat = flatten_dict(params)
+    shapes = flatten_dict(param_shapes(config))
+    for entry in entries(config):
+        expected = shapes[entry.path].shape
+        if flat[entry.path].shape != expected:
+            raise ValueError(
+                f"{'/'.join(entry.path)} is {flat[entry.path].shape}, and not {expected}"
+            )
     folder.mkdir(parents=True, exist_ok=True)
     for old in (INDEX, SINGLE, *(path.name for path in folder.glob("model-*-of-*.safetensors"))):
         (folder / old).unlink(missing_ok=True)

@@ -65,6 +65,15 @@ def test_kernels_by_output_give_the_same_states(tmp_path: Path, name: str, loop:
         np.testing.assert_array_equal(kernel, kernels[path].T)
 
 
+def test_kernels_by_output_are_not_written(tmp_path: Path) -> None:
+    folder = models.write(tmp_path / "theirs", "llama")
+    settings = weights.read_config(folder)
+    params = weights.load(folder, settings, output_major=True)
+    with pytest.raises(ValueError, match=r"key/kernel is \(8, 16\), and not"):
+        weights.save(tmp_path / "ours", params, settings)
+    assert not list((tmp_path / "ours").glob("*"))
+
+
 def test_fresh_kernels_by_output_are_the_same_numbers() -> None:
     settings = config.parse(recipes.CONFIGS["llama"])
     key = jax.random.key(3)
