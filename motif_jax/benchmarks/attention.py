@@ -59,7 +59,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     calls = {"ours": _language.compiled(with_gradient(ours), *inputs)}
     first = _language.first_step_seconds(calls["ours"])
     if chosen.baseline:
-        calls["other"] = _language.compiled(with_gradient(jaxs(chosen.implementation)), *inputs)
+        calls["other"] = _language.compiled(with_gradient(of_jax(chosen.implementation)), *inputs)
     outputs = {name: call() for name, call in calls.items()}
     rates = _language.rates(config, calls, chosen.batch_size * chosen.tokens)
     print_early(config, "queries/s", rates["ours"], first_step_seconds=first)
@@ -84,7 +84,7 @@ def ours(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) ->
     return attend(query[:, None], [keys], query.shape[-1] ** -0.5)[:, 0]
 
 
-def jaxs(implementation: str) -> Callable[..., jax.Array]:
+def of_jax(implementation: str) -> Callable[..., jax.Array]:
     """The same by jax's function, whose bias has the dtype of the queries."""
 
     def call(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) -> jax.Array:

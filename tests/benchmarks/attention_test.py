@@ -25,7 +25,7 @@ def test_a_side_that_differs_shows_in_its_line(monkeypatch: pytest.MonkeyPatch) 
     def other(implementation: str):
         return lambda query, key, value, bias: attention.ours(query, key, value, 2 * bias)
 
-    monkeypatch.setattr(attention, "jaxs", other)
+    monkeypatch.setattr(attention, "of_jax", other)
 
     assert line_of("attention", **TINY)["apart"] > 0.05
 
