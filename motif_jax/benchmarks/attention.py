@@ -8,7 +8,7 @@ cuDNN's fused kernel: its ratio says whether `lm.attention.attend` should call i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from motif_jax.core import config as checks
 from motif_jax.lm.attention import Keys, attend
 
 # As `jax.nn.dot_product_attention` has them.
-IMPLEMENTATIONS = ("xla", "cudnn")
+Implementation = Literal["xla", "cudnn"]
 # Flan-T5-large with the prompts of `language_update_gpu`.
 GPU_SIZE = {"batch_size": 64, "heads": 16, "dtype": "bfloat16", "implementation": "cudnn"}
 
@@ -43,7 +43,7 @@ def options() -> ConfigDict:
 
 def check(config: ConfigDict) -> None:
     """Raises UserError for an unknown implementation."""
-    checks.choice(config, "options.implementation", IMPLEMENTATIONS)
+    checks.choice(config, "options.implementation", get_args(Implementation))
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def ours(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) ->
     return attend(query[:, None], [keys], query.shape[-1] ** -0.5)[:, 0]
 
 
-def of_jax(implementation: str) -> Callable[..., jax.Array]:
+def of_jax(implementation: Implementation) -> Callable[..., jax.Array]:
     """The same by jax's function, whose bias has the dtype of the queries."""
 
     def call(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) -> jax.Array:
