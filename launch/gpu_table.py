@@ -69,7 +69,9 @@ def table(lines: dict[str, Line]) -> str:
         _host(lines.get("inference_host")),
         *(_language(name, lines) for name in LANGUAGE),
         _whole_step(lines.get("text_train_step")),
-        _attention(lines.get("attention")),
+        _beside(
+            lines.get("attention"), "attention with its gradient, Flan-T5-large", "`:attention_gpu`"
+        ),
         _glam(lines.get("glam")),
         _tests(lines.get("numeric_tests")),
     ]
@@ -184,12 +186,16 @@ def _alone(lines: dict[str, Line], name: str, key: str, unit: str) -> Row:
 
 def _host(line: Line | None) -> Row:
     title = "the host's work of a call of inference"
-    command = "`:inference_host`"
+    if line is not None and "rows" in line:
+        title += f", {line['rows']} rows"
+    return _beside(line, title, "`:inference_host`")
+
+
+def _beside(line: Line | None, title: str, command: str) -> Row:
+    """The row of a benchmark's value beside its baseline."""
     missing = _missing(line, "value")
     if missing or line is None:
         return Row(title, missing, "", command)
-    if "rows" in line:
-        title += f", {line['rows']} rows"
     measured = f"{number(line['value'])} {line['unit']}"
     comparison = f"{line['baseline']['what']}: {number(line['baseline']['value'])}"
     return Row(title, measured, comparison, command)
@@ -228,17 +234,6 @@ def _whole_step(line: Line | None) -> Row:
     return Row(
         title, f"**{number(step['tokens_per_second'])} tokens/s**, {share}", comparison, command
     )
-
-
-def _attention(line: Line | None) -> Row:
-    title = "attention with its gradient, Flan-T5-large"
-    command = "`:attention_gpu`"
-    missing = _missing(line, "value")
-    if missing or line is None:
-        return Row(title, missing, "", command)
-    measured = f"{number(line['value'])} {line['unit']}"
-    comparison = f"{line['baseline']['what']}: {number(line['baseline']['value'])}"
-    return Row(title, measured, comparison, command)
 
 
 def _warm_state(line: Line | None) -> str:

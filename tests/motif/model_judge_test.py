@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tokenizers
-from safetensors.numpy import load_file, save_file
 
 from motif_jax import lm
 from motif_jax.core.errors import UserError
@@ -28,6 +27,7 @@ from motif_jax.motif.judge_prompts import Prefill
 from tests import made_up_judge
 from tests.lm import talkers
 from tests.lm.gguf import gguf_writing
+from tests.motif import unusable_judges
 from tests.reward_fixtures import annotation_config
 
 TEXTS = ("You kill the newt!", "", "You see here a key.", 'The door is locked. It\'s "shut".')
@@ -203,65 +203,20 @@ def test_a_folder_of_one_gguf_file_is_that_file(config, tmp_path, monkeypatch) -
     assert identities[0] == identities[1]
 
 
-def changed_config(folder, **values) -> None:
-    """Changes entries of a folder's config.json."""
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-
-def with_pickled_weights(folder) -> None:
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-
-
-def with_yarn(folder) -> None:
-    changed_config(folder, rope_parameters={"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4})
-
-
-def with_dynamic_positions(folder) -> None:
-    changed_config(
-        folder, rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
-    )
-
-
-def of_another_type(folder) -> None:
-    changed_config(folder, model_type="mamba")
-
-
-def with_a_misfit_of_the_head(folder) -> None:
-    path = folder / "model.safetensors"
-    tensors = load_file(path)
-    tensors["lm_head.weight"] = tensors["lm_head.weight"][:-1]
-    save_file(tensors, path)
-
-
-def without_a_tokenizer_of_ours(folder) -> None:
-    (folder / "tokenizer.json").unlink()
-
-
-def with_a_broken_template(folder) -> None:
-    (folder / "chat_template.jinja").write_text("{% for %}")
-
-
-def with_a_small_vocabulary(folder) -> None:
-    backend = made_up_judge.tokenizer()
-    backend.add_tokens(["more"])
-    backend.save(str(folder / "tokenizer.json"))
-
-
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (with_pickled_weights, "pytorch_model.bin is a pickle"),
-        (with_yarn, "yarn"),
-        (with_dynamic_positions, "dynamic"),
-        (of_another_type, "model_type 'mamba' is not one of"),
+        (unusable_judges.with_pickled_weights, "pytorch_model.bin is a pickle"),
+        (unusable_judges.with_yarn, "yarn"),
+        (unusable_judges.with_dynamic_positions, "dynamic"),
+        (unusable_judges.of_another_type, "model_type 'mamba' is not one of"),
         (
-            with_a_misfit_of_the_head,
+            unusable_judges.with_a_misfit_of_the_head,
             r"tensor lm_head.weight is \[\d+, 16\], which does not fit config.json",
         ),
-        (without_a_tokenizer_of_ours, "has no tokenizer.json"),
-        (with_a_broken_template, "is not a jinja template"),
-        (with_a_small_vocabulary, "it belongs to another model"),
+        (unusable_judges.without_a_tokenizer_of_ours, "has no tokenizer.json"),
+        (unusable_judges.with_a_broken_template, "is not a jinja template"),
+        (unusable_judges.with_a_small_vocabulary, "it belongs to another model"),
     ],
 )
 def test_an_unusable_folder_is_refused_before_anything_is_written(
@@ -284,7 +239,7 @@ def test_an_unusable_gguf_file_is_refused_before_anything_is_written(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     model = made_up_judge.write(tmp_path / "made-up")
-    with_a_misfit_of_the_head(model)
+    unusable_judges.with_a_misfit_of_the_head(model)
     file = gguf_writing.write(model, tmp_path / "judge.gguf")
     with pytest.raises(UserError, match=r"lm_head.weight .* does not fit"):
         check_annotator(config(**{"model.model": str(file)}))
@@ -292,7 +247,7 @@ def test_an_unusable_gguf_file_is_refused_before_anything_is_written(
 
 def test_a_model_of_the_hub_is_refused_at_fetching(config, tmp_path, monkeypatch) -> None:
     model = made_up_judge.write(tmp_path / "made-up")
-    of_another_type(model)
+    unusable_judges.of_another_type(model)
     monkeypatch.setattr(text, "fetch", lambda name, key: model)
     named = config(**{"model.model": "owner/name"})
     check_annotator(named)

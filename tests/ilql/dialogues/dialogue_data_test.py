@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,9 @@ from motif_jax.ilql.dialogues import (
 from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout, StreamBatches
 from motif_jax.ilql.tasks import registry
-from motif_jax.lm import tokenised
 from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.token_data.writer import TokensWriter
-from tests import resumed, reward_fixtures
+from tests import reward_fixtures
 from tests.toy_text import Letters, Task
 
 
@@ -241,86 +239,6 @@ def test_utterances_that_are_all_cut_are_refused(max_len: int | None, message: s
         require_actions("abcdefgh", by_utterance=True, max_len=max_len)
 
 
-def splitter(tmp_path: Path, share: float, groups: list[Any]) -> Callable[..., Any]:
-    """(folder, stopped) -> the two parts of dialogues with these groups, which are paid their
-    numbers.
-    """
-    dialogues = []
-    for number, group in enumerate(groups):
-        meta = {} if group is None else {"group": group}
-        dialogues.append(dialogue.Dialogue(("a",), (float(number),), True, meta))
-    parquet.write(tmp_path / "d.parquet", [dialogue.Dialogues.of(dialogues)], {})
-    config = TextConfig(data=str(tmp_path / "d.parquet"), held_out=HeldOutDialogues(share=share))
-    source = dialogue_source.source_of(config)
-
-    def split(folder: str, stopped: Callable[[], bool] = lambda: False) -> Any:
-        return dialogue_data.split_tokens(config, source, Letters(), tmp_path / folder, stopped)
-
-    return split
-
-
-@pytest.mark.parametrize(("saved", "lost"), [(16, 0), (16, 2), (32, 2)])
-def test_saved_dialogues_are_not_tokenised_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: int, lost: int
-) -> None:
-    """Of 40, of which the last 10 are held out: a first run is asked to stop after those that are
-    saved, or killed later.
-    """
-    monkeypatch.setattr(tokenised, "GROUP_ITEMS", 2)
-    monkeypatch.setattr(tokenised, "SAVE_EVERY_GROUPS", 2)
-    split = splitter(tmp_path, 0.25, [None] * 40)
-    with resumed.tokenised(saved + lost if lost else None) as items:
-        assert split("run", lambda: not lost and len(items) == saved) is None
-    assert len(items) == saved + lost
-
-    with resumed.tokenised() as items:
-        parts = split("run")
-
-    assert len(items) == 40 - saved
-    undisturbed = split("undisturbed")
-    assert [part.manifest for part in parts.values()] == [
-        part.manifest for part in undisturbed.values()
-    ]
-
-
-def test_dialogues_of_a_group_are_held_out_together(tmp_path: Path) -> None:
-    of_dialogues = [None, None, *[number // 3 for number in range(60)], "last", 0, "last", None]
-
-    parts = splitter(tmp_path, 0.25, of_dialogues)("tokens").values()
-
-    train, held_out = ([int(number) for number in part.item_columns["return"]] for part in parts)
-    assert sorted([*train, *held_out]) == list(range(len(of_dialogues)))
-    train_groups = {of_dialogues[number] for number in train}
-    held_out_groups = {of_dialogues[number] for number in held_out}
-    assert train_groups & held_out_groups <= {None}
-    assert abs(len(held_out) / len(of_dialogues) - 0.25) < 0.05
-
-
-def test_a_part_of_an_older_split_is_written_again(tmp_path: Path) -> None:
-    """An older version was killed between the two parts."""
-    split = splitter(tmp_path, 0.4, [None] * 20)
-    split("tokens")
-    path = tmp_path / "tokens" / "train" / "tokens.json"
-    manifest = json.loads(path.read_text())
-    shutil.rmtree(tmp_path / "tokens" / "held_out")
-    path.write_text(json.dumps({**manifest, "source": {**manifest["source"], "split": None}}))
-
-    parts = split("tokens")
-
-    assert [part.num_items for part in parts.values()] == [12, 8]
-    assert json.loads(path.read_text()) == manifest
-
-
-def test_a_part_by_another_tokenizer_is_refused(tmp_path: Path) -> None:
-    split = splitter(tmp_path, 0.4, [None] * 20)
-    split("tokens")
-    path = tmp_path / "tokens" / "train" / "tokens.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "tokenizer": "another"}))
-
-    with pytest.raises(UserError, match="train was tokenised by another tokenizer"):
-        split("tokens")
-
-
 def test_a_user_s_file_is_the_data_of_its_task(tmp_path: Path) -> None:
     (tmp_path / "dialogues.parquet").touch()
 
@@ -370,27 +288,6 @@ def test_a_description_without_a_task_is_refused(
         UserError, match=r"dialogues\.json is damaged \(config has no options of the task"
     ):
         dialogue_source.source_of(TextConfig(data=str(tmp_path), task=task))
-
-
-def test_data_that_changed_after_they_were_tokenised_are_refused(tmp_path: Path) -> None:
-    splitter(tmp_path, 0.25, [None] * 20)("tokens")
-    changed = splitter(tmp_path, 0.25, [None] * 40)
-
-    with pytest.raises(UserError, match="train was tokenised from data that have changed since"):
-        changed("tokens")
-
-
-def test_data_that_moved_are_the_same(tmp_path: Path) -> None:
-    splitter(tmp_path, 0.25, [None] * 20)("tokens")
-    (tmp_path / "d.parquet").rename(tmp_path / "moved.parquet")
-    config = TextConfig(data=str(tmp_path / "moved.parquet"), held_out=HeldOutDialogues(share=0.25))
-    source = dialogue_source.source_of(config)
-
-    parts = dialogue_data.split_tokens(
-        config, source, Letters(), tmp_path / "tokens", lambda: False
-    )
-
-    assert parts is not None
 
 
 def test_a_share_is_not_one_less_by_rounding() -> None:
