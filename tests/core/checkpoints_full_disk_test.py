@@ -12,7 +12,7 @@ import pytest
 from motif_jax.core import digests
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
-from tests.core.checkpoints_test import PARAMS, two_steps
+from tests.core.saved_checkpoints import PARAMS, two_steps
 
 
 class DiskUsage(NamedTuple):

@@ -20,14 +20,8 @@ import pytest
 from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
+from tests.core.saved_checkpoints import PARAMS
 from tests.processes import wait_until
-
-PARAMS = jax.device_put(
-    {
-        "dense": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)},
-        "bias": np.ones(3, jnp.bfloat16),
-    }
-)
 
 
 @pytest.fixture

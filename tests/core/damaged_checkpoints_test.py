@@ -6,35 +6,19 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
-
-PARAMS = jax.device_put(
-    {
-        "dense": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)},
-        "bias": np.ones(3, jnp.bfloat16),
-    }
-)
+from tests.core.saved_checkpoints import PARAMS, two_steps
 
 
 def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1 << (len(data) % 8)
     path.write_bytes(bytes(data))
-
-
-def two_steps(folder: Path) -> Path:
-    with Checkpoints(folder, keep_best="return") as checkpoints:
-        for step in (1, 2):
-            items = {"params": PARAMS, "counters": {"steps": step}}
-            checkpoints.save(step, items, {"return": step}, asynchronous=False)
-    return folder
 
 
 def cut(path: Path) -> None:
