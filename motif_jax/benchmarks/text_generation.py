@@ -23,7 +23,7 @@ from motif_jax.ilql.agent import decoding as decodings
 from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.agent.text_session import TextSession
 from motif_jax.ilql.dialogues.items import Delimiters
-from motif_jax.lm.network import States
+from motif_jax.lm.blocks import States
 
 GPU_SIZE = {"width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "bfloat16"}
 _PAD = 0

@@ -12,7 +12,7 @@ The order to read:
                             checkpoint_fit.py says what does not fit
     model.py                the interface of all models: a prompt is run once, continuations extend
                             it
-    network.py              one stack of blocks for every architecture (layers.py,
+    network.py              one stack of blocks for every architecture (blocks.py, layers.py,
                             layer_positions.py, block_loop.py)
     scoring.py              scores of candidates after a prompt; candidate_scores.py makes logits of
                             a policy of them, next_token.py and prompt_trees.py run once what

@@ -22,10 +22,10 @@ from motif_jax.core.devices import platforms
 from motif_jax.core.devices.parameter_sharding import AXES, BATCH, DATA, split_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.core.training import block_stack
+from motif_jax.lm.block_loop import Remat
 from motif_jax.lm.chunks import log_probs
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.model import LanguageModel, param_shapes
-from motif_jax.lm.network import Remat
 
 ONE_DEVICE = dict.fromkeys(AXES, 1)
 

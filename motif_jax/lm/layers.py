@@ -132,20 +132,50 @@ class LayerNorm(nn.Module):
 class Linear(nn.Dense):
     """A linear layer that adds its bias in float32, so that the bias's gradient, a sum over all
     tokens, is summed in float32.
+
+    Attributes:
+      float32_result: the result keeps the float32 sums of its products, whatever the dtype.
     """
+
+    float32_result: bool = False
+
+    def product(self, x: jax.Array, kernel: jax.Array) -> jax.Array:
+        """`x` [..., in] @ `kernel` [in, out], multiplied in the layer's dtype."""
+        x = x.astype(self.dtype)
+        kernel = kernel.astype(self.dtype)
+        if self.float32_result:
+            return products.einsum_float32("...i,io->...o", x, kernel)
+        return products.linear(x, kernel)
+
+    def by_output(self, rows: jax.Array) -> jax.Array:
+        """The products float32 [out, R] of rows [R, in], with a row for each output; without the
+        bias.
+        """
+        kernel: jax.Array = self.get_variable("params", "kernel")
+        # As "io,ri->or" XLA's CPU compiler would convert the kernel to float32 first.
+        return products.einsum_float32(
+            "oi,ri->or", kernel.T.astype(self.dtype), rows.astype(self.dtype)
+        )
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         kernel = self.param(
             "kernel", self.kernel_init, (inputs.shape[-1], self.features), self.param_dtype
         )
-        y = products.linear(inputs.astype(self.dtype), kernel.astype(self.dtype))
+        y = self.product(inputs, kernel)
         if not self.use_bias:
             return y
         return add_bias(y, self.param("bias", self.bias_init, (self.features,), self.param_dtype))
 
 
-def projection(config: ModelConfig, features: int, bias: bool, name: str, dtype: Any) -> Linear:
+def projection(
+    config: ModelConfig,
+    features: int,
+    bias: bool,
+    name: str,
+    dtype: Any,
+    float32_result: bool = False,
+) -> Linear:
     """A linear layer with the config's initialisation.
 
     T5's weights start with a standard deviation of 1 / sqrt(inputs). Those of queries are smaller
@@ -155,7 +185,14 @@ def projection(config: ModelConfig, features: int, bias: bool, name: str, dtype:
     if config.architecture == "t5":
         scale = config.initializer**2 / (config.head_width if name == "query" else 1)
         init = nn.initializers.variance_scaling(scale, "fan_in", "normal")
-    return Linear(features, use_bias=bias, kernel_init=init, dtype=dtype, name=name)
+    return Linear(
+        features,
+        use_bias=bias,
+        kernel_init=init,
+        dtype=dtype,
+        name=name,
+        float32_result=float32_result,
+    )
 
 
 def in_float32(activation: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], jax.Array]:

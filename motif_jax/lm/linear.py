@@ -17,11 +17,12 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.training import block_stack
+from motif_jax.lm.layers import Linear
 
 # Names of a linear layer from the top: ('decoder', 'block_0', 'attention', 'query').
 Path = tuple[str, ...]
 # (module, x, plain, value) -> y; `plain()` computes the layer as it is, `value` is the layer's own.
-Layer = Callable[[nn.Dense, jax.Array, Callable[[], jax.Array], Any], jax.Array]
+Layer = Callable[[Linear, jax.Array, Callable[[], jax.Array], Any], jax.Array]
 
 
 class Replacement(NamedTuple):
@@ -55,11 +56,11 @@ def computed_by(layer: Layer, values: Mapping[str, Any]) -> Iterator[None]:
 
     def intercept(plain: Callable[..., Any], arguments: Any, keywords: Any, context: Any) -> Any:
         module = context.module
-        value = None
-        if isinstance(module, nn.Dense) and context.method_name == "__call__":
-            value = values.get("/".join(module.path))
-        if value is None:
+        value = values.get("/".join(module.path)) if isinstance(module, Linear) else None
+        if value is None or context.method_name == "product":
             return plain(*arguments, **keywords)
+        if context.method_name == "by_output":
+            raise ValueError(f"{'/'.join(module.path)}: a replaced layer has no `by_output`")
         return layer(module, arguments[0], functools.partial(plain, *arguments, **keywords), value)
 
     token = _active.set((*_active.get(), Replacement(layer, values)))

@@ -22,13 +22,13 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.lm import linear, new_tokens
+from motif_jax.lm.layers import Linear
 from motif_jax.nets import products
 
 Additions = Mapping[str, Mapping[str, Any]]
@@ -78,11 +78,10 @@ def added(additions: Additions, spec: Spec) -> Iterator[None]:
     """
 
     def layer(
-        module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], addition: Any
+        module: Linear, x: jax.Array, plain: Callable[[], jax.Array], addition: Any
     ) -> jax.Array:
-        y = plain()
-        low_rank = products.linear(x.astype(y.dtype), addition["a"].astype(y.dtype))
-        return y + products.linear(low_rank, addition["b"].astype(y.dtype)) * spec.scale
+        low_rank = products.linear(x.astype(module.dtype), addition["a"].astype(module.dtype))
+        return plain() + module.product(low_rank, addition["b"]) * spec.scale
 
     rows, layers = _divided(additions)
     with new_tokens.added(rows), linear.computed_by(layer, layers):

@@ -8,258 +8,25 @@ it needs a key "dropout".
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.core.training import block_stack
-from motif_jax.lm.attention import mask_bias, relative_buckets, rotation, window_bias
-from motif_jax.lm.block_loop import BlockLoop, Remat
+from motif_jax.lm.attention import mask_bias
+from motif_jax.lm.block_loop import Remat
+from motif_jax.lm.blocks import Stack, States
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.layers import (
-    Attention,
     Context,
-    FeedForward,
-    KeyValues,
     LayerKeys,
     LayerNorm,
-    Reach,
-    RMSNorm,
     own_bias,
     projection,
 )
 from motif_jax.nets import products
-
-
-class States(NamedTuple):
-    """Hidden states [..., D] before and after the last norm; equal where a stack has no last
-    norm.
-    """
-
-    before: jax.Array
-    after: jax.Array
-
-
-def _norm(config: ModelConfig, name: str) -> nn.Module:
-    if config.architecture in ("gpt2", "roberta"):
-        return LayerNorm(config.norm_epsilon, name=name)
-    return RMSNorm(config.norm_epsilon, config.norm_offset, name=name)
-
-
-class Block(nn.Module):
-    """One layer: attention, attention to an encoder where there is one, feed-forward; each with its
-    norms and its sum.
-    """
-
-    config: ModelConfig
-    both_ways: bool
-    cross: bool
-    dtype: Any
-    deterministic: bool = True
-
-    def setup(self) -> None:
-        config = self.config
-        absolute = config.architecture in ("gpt2", "roberta")
-        bias = absolute or config.attention_bias
-        # T5's scale is part of the queries' initialisation.
-        scale = (
-            1.0
-            if config.architecture == "t5"
-            else (config.query_scalar or config.head_width) ** -0.5
-        )
-
-        def attention() -> Attention:
-            return Attention(
-                config=config,
-                bias=bias,
-                output_bias=absolute or config.output_bias,
-                scale=scale,
-                dtype=self.dtype,
-                both_ways=self.both_ways,
-                deterministic=self.deterministic,
-            )
-
-        self.attention = attention()
-        self.attention_norm = _norm(config, "attention_norm")
-        if self.cross:
-            self.cross_attention = attention()
-            self.cross_norm = _norm(config, "cross_norm")
-        self.feed_forward = FeedForward(
-            config=config,
-            bias=absolute or config.feed_forward_bias,
-            dtype=self.dtype,
-            deterministic=self.deterministic,
-        )
-        self.drop = nn.Dropout(config.dropout.outputs, deterministic=self.deterministic)
-        self.feed_forward_norm = _norm(config, "feed_forward_norm")
-        if config.output_norms:
-            self.attention_output_norm = _norm(config, "attention_output_norm")
-            self.feed_forward_output_norm = _norm(config, "feed_forward_output_norm")
-
-    def __call__(
-        self,
-        x: jax.Array,
-        context: Context,
-        prefix: KeyValues | None = None,
-        own_keys: KeyValues | None = None,
-        encoded: KeyValues | None = None,
-    ) -> tuple[jax.Array, KeyValues]:
-        """Returns the states [B, N, S, D], and keys and values as `Attention` does."""
-        if self.config.architecture == "roberta":  # each norm after its sum
-            attended, keys = self.attention(x, context, prefix, own_keys)
-            x = self.attention_norm(x + self.drop(attended))
-            return self.feed_forward_norm(x + self.drop(self.feed_forward(x))), keys
-        attended, keys = self.attention(self.attention_norm(x), context, prefix, own_keys)
-        if self.config.output_norms:
-            attended = self.attention_output_norm(attended)
-        x += self.drop(attended)
-        if encoded is not None:
-            assert context.cross_bias is not None
-            attended = self.cross_attention.attend_to_encoder(
-                self.cross_norm(x), encoded, context.cross_bias
-            )
-            x += self.drop(attended)
-        computed = self.feed_forward(self.feed_forward_norm(x))
-        if self.config.output_norms:
-            computed = self.feed_forward_output_norm(computed)
-        return x + self.drop(computed), keys
-
-    def encoded_keys(self, states: jax.Array) -> KeyValues:
-        """Keys and values of an encoder's states [B, P, D]."""
-        return self.cross_attention.keys_of(states)
-
-
-class Stack(nn.Module):
-    """The blocks of a decoder or an encoder, with T5's relative positions and the last norm.
-
-    Blocks whose parameters are stacked (`block_stack`) run in one loop.
-    """
-
-    config: ModelConfig
-    layers: int
-    both_ways: bool
-    cross: bool
-    dtype: Any
-    remat: Remat = False
-    deterministic: bool = True
-
-    def setup(self) -> None:
-        dropout = self.config.dropout
-        self.drop_embeddings = nn.Dropout(dropout.embeddings, deterministic=self.deterministic)
-        self.drop_final = nn.Dropout(dropout.final, deterministic=self.deterministic)
-        block_class = Block
-        if self.remat:
-            policy = None if self.remat is True else self.remat
-            block_class = nn.remat(Block, policy=policy)
-        self.blocks = [
-            block_class(**self._block_fields, name=f"block_{i}") for i in range(self.layers)
-        ]
-        if self.config.architecture == "t5":
-            start = nn.initializers.normal(self.config.width**-0.5)
-            shape = (self.config.relative_buckets, self.config.heads)
-            self.relative_bias = self.param("relative_bias", start, shape)
-        if self.config.architecture != "roberta":
-            self.final_norm = _norm(self.config, "final_norm")
-
-    @property
-    def _block_fields(self) -> dict[str, Any]:
-        return {
-            "config": self.config,
-            "both_ways": self.both_ways,
-            "cross": self.cross,
-            "dtype": self.dtype,
-            "deterministic": self.deterministic,
-        }
-
-    def __call__(
-        self,
-        x: jax.Array,
-        context: Context,
-        prefix: LayerKeys | None = None,
-        own_keys: LayerKeys | None = None,
-        encoded: LayerKeys | None = None,
-    ) -> tuple[States, LayerKeys]:
-        """Runs all blocks; see `Attention` for the arguments, here of all layers."""
-        relative = self._relative(x.shape[2], context) if self.config.architecture == "t5" else None
-        context = self._with_positions(context)
-        x = self.drop_embeddings(x)
-        loop = self._loop()
-        keys: LayerKeys
-        if loop is not None:
-            x, keys = loop.run(x, context, relative, prefix, own_keys, encoded)
-        else:
-            x, keys = self._one_by_one(x, context, relative, (prefix, own_keys, encoded))
-        after = x if self.config.architecture == "roberta" else self.final_norm(x)
-        return States(x, self.drop_final(after)), keys
-
-    def _one_by_one(
-        self,
-        x: jax.Array,
-        context: Context,
-        relative: jax.Array | None,
-        earlier: tuple[Any, Any, Any],
-    ) -> tuple[jax.Array, tuple[KeyValues, ...]]:
-        """Runs the blocks; `earlier` are prefix, own and encoded keys, tuples over the layers."""
-        if relative is not None:
-            context = context._replace(bias=context.bias + relative)
-        keys = []
-        for layer, block in enumerate(self.blocks):
-            parts = (None if part is None else part[layer] for part in earlier)
-            is_local = bool(self.config.local_layers) and self.config.local_layers[layer]
-            x, fresh = block(x, context.of_layer(is_local), *parts)
-            keys.append(fresh)
-        return x, tuple(keys)
-
-    def _loop(self) -> BlockLoop | None:
-        """The loop over the blocks; None where their parameters are not stacked."""
-        params = self.variables.get("params", {})
-        if not block_stack.runs(params):
-            return None
-        block = Block(**self._block_fields, parent=None)
-        assert self.scope is not None
-        key = None if self.deterministic else self.scope.rngs["dropout"]
-        return BlockLoop(
-            block, "/".join(self.path), params, key, self.remat, self.config.local_layers
-        )
-
-    def _with_positions(self, context: Context) -> Context:
-        """The context with rotary positions, and with what layers with a window see."""
-        config = self.config
-        if config.rotary is None:
-            return context
-        angles = rotation(context.positions, config.rotary, config.head_width)
-        context = context._replace(rotation=angles)
-        if config.window is None:
-            return context
-        assert context.key_positions is not None
-        bias = context.bias + window_bias(context.positions, context.key_positions, config.window)
-        prefix_bias = context.prefix_bias
-        if prefix_bias is not None:
-            assert context.prefix_positions is not None
-            prefix_keys = context.prefix_positions[:, None]
-            prefix_bias = prefix_bias + window_bias(context.positions, prefix_keys, config.window)
-        if config.local_rotary is not None:
-            angles = rotation(context.positions, config.local_rotary, config.head_width)
-        return context._replace(local=Reach(bias, prefix_bias, angles))
-
-    def _relative(self, length: int, context: Context) -> jax.Array:
-        """T5's bias of relative positions, float32 [1, 1, H, S, K]."""
-        config = self.config
-        key = jnp.arange(context.bias.shape[-1])
-        query = jnp.arange(length) + (0 if context.slot is None else context.slot)
-        sizes = (config.relative_buckets, config.relative_distance, self.both_ways)
-        table = self.relative_bias.astype(jnp.float32)
-        return jnp.moveaxis(table[relative_buckets(query, key, *sizes)], -1, 0)[None, None]
-
-    def encoded_keys(self, states: jax.Array) -> LayerKeys:
-        """Keys and values of an encoder's states [B, P, D] for every layer."""
-        loop = self._loop()
-        if loop is not None:
-            return loop.encoded_keys(states)
-        return tuple(block.cross_attention.keys_of(states) for block in self.blocks)
 
 
 class LanguageNetwork(nn.Module):
@@ -296,7 +63,10 @@ class LanguageNetwork(nn.Module):
             config.layers, both_ways=False, cross=bool(config.encoder_layers)
         )
         if not config.tied:
-            self.head = projection(config, config.vocab_size, False, "head", self.dtype)
+            # Between 16 and 32 the numbers of bfloat16 are .125 apart.
+            self.head = projection(
+                config, config.vocab_size, False, "head", self.dtype, float32_result=True
+            )
 
     def _stack(self, layers: int, both_ways: bool, cross: bool) -> Stack:
         return Stack(
@@ -360,16 +130,25 @@ class LanguageNetwork(nn.Module):
         )
 
     def logits(self, states: jax.Array) -> jax.Array:
-        if self.config.scaled_head:
-            states = states * self.config.width**-0.5
-        return self.token_products(states)
+        return self.token_products(self._scaled(states))
+
+    def logits_by_token(self, states: jax.Array) -> jax.Array:
+        """Logits float32 [V, R] of states [R, D] after the last norm."""
+        states = self._scaled(states)
+        if not self.config.tied:
+            return self.head.by_output(states)
+        table = self.embedding.astype(self.dtype)
+        return products.einsum_float32("vd,rd->vr", table, states)
+
+    def _scaled(self, states: jax.Array) -> jax.Array:
+        return states * self.config.width**-0.5 if self.config.scaled_head else states
 
     def token_products(self, states: jax.Array) -> jax.Array:
         """The products float32 [..., V] of scaled states with every token's output row, which
         `new_tokens` adds to.
         """
         if not self.config.tied:
-            return self.head(states).astype(jnp.float32)
+            return self.head(states)
         table = self.embedding.astype(self.dtype)
         return products.einsum_float32("...d,vd->...v", states, table)
 

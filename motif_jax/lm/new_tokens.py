@@ -61,6 +61,8 @@ def added(rows: Rows) -> Iterator[None]:
             return result + _embedded(
                 rows[_EMBEDDING], arguments[0], module.config.vocab_size, result.dtype
             )
+        if context.method_name == "logits_by_token":
+            raise ValueError("`logits_by_token` has no additions to tokens: merge them first")
         if context.method_name == "token_products":
             return _with_products(result, arguments[0], rows.get(_HEAD, rows[_EMBEDDING]))
         return result

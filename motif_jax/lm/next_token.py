@@ -28,9 +28,12 @@ _PACK_WIDTH = 256
 # Packs of long prompts have room for two where that is no more than this; beyond it attention would
 # cost more than the tokens it saves.
 _WIDEST_OF_TWO = 1024
-# Logits are computed for so many places of a pack: one for every 16 tokens. Prompts that add fewer,
-# on average, begin a new pack early.
-_TOKENS_OF_LOGITS = 16
+# A pack has room for a prompt for every four of its tokens. Prompts that add fewer, on average,
+# begin a new pack early.
+_TOKENS_OF_PLACE = 4
+# Prompts whose logits are computed at a time, in float32: 39 MB with 151,936 tokens. A CPU takes
+# twice as long for a prompt with 16, since it reads the head as often as that.
+_PROMPTS_OF_LOGITS = 64
 # A batch has so many tokens for each prompt that runs at a time: short questions have about as many
 # of their own.
 _TOKENS_OF_PROMPT = 32
@@ -50,6 +53,19 @@ class PackBatch(NamedTuple):
     capacity: int
     packs: list[Pack]
     size: int
+
+
+class _RunPrompts(NamedTuple):
+    """Prompts that have run, but for their logits.
+
+    Attributes:
+      positions, computed: see `NextTokens`.
+      states: [positions, D], after the last norm, at each prompt's last token.
+    """
+
+    positions: list[int]
+    computed: list[int]
+    states: np.ndarray
 
 
 class NextTokens(NamedTuple):
@@ -99,7 +115,7 @@ def batches(
     parts: list[PackBatch] = []
     for width in sorted(positions_of_width, reverse=True):
         positions = positions_of_width[width]
-        capacity = max(1, width // _TOKENS_OF_LOGITS)
+        capacity = width // _TOKENS_OF_PLACE
         packs = prompt_trees.packed([prompts[position] for position in positions], width, capacity)
         packs = [
             pack._replace(positions=[positions[index] for index in pack.positions])
@@ -138,21 +154,49 @@ class NextToken:
         self.shared = list(shared)
         self._model, self._params, self._batch = model, params, batch
         self._groups = padded(groups)
-        self._extend = jax.jit(self._log_probs)
+        self._extend = jax.jit(self._last_states)
+        self._group = jax.jit(self._log_probs)
         self._prompt: EncodedPrompt | None = None
 
     def __call__(self, rows: Sequence[Sequence[int]]) -> Iterator[NextTokens]:
-        """Yields what comes after the prompts `rows`, of which none is empty, by batch."""
+        """Yields what comes after the prompts `rows`, of which none is empty, some at a time."""
+        waiting = 0
+        parts: list[_RunPrompts] = []
+        for part in self._run(rows):
+            parts.append(part)
+            waiting += len(part.positions)
+            if waiting >= _PROMPTS_OF_LOGITS:
+                yield from self._next_tokens(parts)
+                waiting = 0
+                parts = []
+        if parts:
+            yield from self._next_tokens(parts)
+
+    def _run(self, rows: Sequence[Sequence[int]]) -> Iterator[_RunPrompts]:
+        """Runs the prompts, those that begin alike first, by batch."""
         begins = [bool(self.shared) and self._begins_alike(row) for row in rows]
         for alike in (True, False):
             positions = [position for position, begin in enumerate(begins) if begin is alike]
             skipped = len(self.shared) if alike else 0
             unshared = [rows[position][skipped:] for position in positions]
             for part in batches(unshared, self._batch):
-                log_probs = self._run(part, self._shared_keys() if alike else None)
+                states = self._states(part, self._shared_keys() if alike else None)
                 chosen = [positions[index] for pack in part.packs for index in pack.positions]
                 computed = [count for pack in part.packs for count in pack.computed]
-                yield NextTokens(chosen, log_probs, computed)
+                yield _RunPrompts(chosen, computed, states)
+
+    def _next_tokens(self, parts: Sequence[_RunPrompts]) -> Iterator[NextTokens]:
+        positions = [position for part in parts for position in part.positions]
+        computed = [count for part in parts for count in part.computed]
+        states = np.concatenate([part.states for part in parts])
+        for start in range(0, len(positions), _PROMPTS_OF_LOGITS):
+            rows = states[start : start + _PROMPTS_OF_LOGITS]
+            # Few sizes, of which each has a program.
+            size = bucket(len(rows), _PROMPTS_OF_LOGITS)
+            spare = np.zeros((size - len(rows), rows.shape[1]), rows.dtype)
+            log_probs = np.asarray(self._group(self._params, np.concatenate([rows, spare])))
+            end = start + len(rows)
+            yield NextTokens(positions[start:end], log_probs[: len(rows)], computed[start:end])
 
     def _begins_alike(self, row: Sequence[int]) -> bool:
         return len(row) > len(self.shared) and list(row[: len(self.shared)]) == self.shared
@@ -166,25 +210,31 @@ class NextToken:
             self._prompt = prefill(self._params, tokens)
         return self._prompt
 
-    def _run(self, part: PackBatch, prompt: EncodedPrompt | None) -> np.ndarray:
-        """Log-probabilities float32 [prompts of the part, groups]."""
+    def _states(self, part: PackBatch, prompt: EncodedPrompt | None) -> np.ndarray:
+        """States [prompts of the part, D] at the prompts' last tokens."""
         spare = [part.packs[0]] * (part.size - len(part.packs))
         arrays = prompt_trees.arrays(
             [*part.packs, *spare], part.width, part.capacity, self._model.config.pad_id
         )
-        log_probs = np.asarray(self._extend(self._params, prompt, arrays))
+        states = np.asarray(self._extend(self._params, prompt, arrays))
         return np.concatenate(
-            [log_probs[n, : len(pack.positions)] for n, pack in enumerate(part.packs)]
+            [states[n, : len(pack.positions)] for n, pack in enumerate(part.packs)]
         )
 
-    def _log_probs(self, params: Any, prompt: EncodedPrompt | None, packs: PackArrays) -> jax.Array:
-        """Log-probabilities float32 [N, Q, groups] after the prompts of N packs."""
+    def _last_states(
+        self, params: Any, prompt: EncodedPrompt | None, packs: PackArrays
+    ) -> jax.Array:
+        """States [N, Q, D] at the last tokens of the prompts of N packs."""
         chex.assert_rank([packs.tokens, packs.last_places], 2)
         states = self._model.extend_trees(
             params, prompt, packs.tokens[None], packs.depths[None], packs.subtree_ends[None]
         ).after[0]
-        # Logits stand at one token of each prompt: those of all tokens would be gigabytes.
-        last_states = jnp.take_along_axis(states, packs.last_places[:, :, None], axis=1)
-        log_probs = jax.nn.log_softmax(self._model.logits(params, last_states), axis=-1)
-        chosen = log_probs[..., self._groups.tokens]
-        return jax.nn.logsumexp(jnp.where(self._groups.valid, chosen, -jnp.inf), axis=-1)
+        # Logits of all tokens would be gigabytes.
+        return jnp.take_along_axis(states, packs.last_places[:, :, None], axis=1)
+
+    def _log_probs(self, params: Any, states: jax.Array) -> jax.Array:
+        """Log-probabilities float32 [R, groups] after states [R, D]."""
+        logits = self._model.logits_by_token(params, states)
+        log_normaliser = jax.nn.logsumexp(logits, axis=0)
+        of_groups = jnp.where(self._groups.valid[..., None], logits[self._groups.tokens], -jnp.inf)
+        return (jax.nn.logsumexp(of_groups, axis=1) - log_normaliser).T

@@ -17,13 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.lm import linear
-from motif_jax.nets import products
+from motif_jax.lm.layers import Linear
 
 KINDS = ("int8", "nf4")
 BLOCK = 64
@@ -106,12 +105,11 @@ def read(kernels: Kernels) -> AbstractContextManager[None]:
     """
 
     def layer(
-        module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], encoded: Any
+        module: Linear, x: jax.Array, plain: Callable[[], jax.Array], encoded: Any
     ) -> jax.Array:
-        dtype = module.dtype or x.dtype
-        y = products.linear(x.astype(dtype), jax.lax.stop_gradient(decode(encoded, dtype)))
+        y = module.product(x, jax.lax.stop_gradient(decode(encoded, module.dtype)))
         if module.use_bias:
-            y = y + jnp.asarray(module.get_variable("params", "bias"), dtype)
+            y = y + jnp.asarray(module.get_variable("params", "bias"), y.dtype)
         return y
 
     return linear.computed_by(layer, kernels)

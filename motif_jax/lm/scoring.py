@@ -8,10 +8,10 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from motif_jax.lm.blocks import States
 from motif_jax.lm.candidate_scores import LOG_PROBABILITY, candidate_scores
 from motif_jax.lm.chunks import in_chunks
 from motif_jax.lm.model import LanguageModel
-from motif_jax.lm.network import States
 from motif_jax.nets import categorical
 
 

@@ -78,9 +78,9 @@ def test_the_judge_is_fit_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     scorer = next_token.NextToken(model, params, [[1], [2, 3]], shared=[3, 4], batch=4)
 
     assert sum(len(tokens.positions) for tokens in scorer(QUESTIONS)) == len(QUESTIONS)
-    # The shared beginning, and the questions.
-    assert len(texts) == 2
-    assert [unfit_for_a_gpu(text) for text in texts] == [[], []]
+    # The shared beginning, the questions, and the logits after them.
+    assert len(texts) == 3
+    assert [unfit_for_a_gpu(text) for text in texts] == [[], [], []]
 
 
 @pytest.mark.slow

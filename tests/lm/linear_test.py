@@ -20,6 +20,7 @@ from scipy.special import erf
 
 from motif_jax.core.sections import Lora
 from motif_jax.lm import finetune_params, linear, lora, masked_head, weights
+from motif_jax.lm.layers import Linear
 from tests import plain_layers
 from tests.lm import models, recipes
 
@@ -48,13 +49,13 @@ def test_kernels_are_removed_changed_and_added_by_path() -> None:
 
 
 # A network of one layer; without replacements its outputs are 8 and 23.
-NETWORK = nn.Sequential([nn.Dense(2, use_bias=False)])
+NETWORK = nn.Sequential([Linear(2, use_bias=False, dtype=jnp.float32)])
 X = jnp.array([[2.0, 3.0]])
 NETWORK_PARAMS = {"params": {"layers_0": {"kernel": jnp.array([[1.0, 4.0], [2.0, 5.0]])}}}
 
 
 def multiply(
-    module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], factor: float
+    module: Linear, x: jax.Array, plain: Callable[[], jax.Array], factor: float
 ) -> jax.Array:
     return factor * plain() + x.sum()
 

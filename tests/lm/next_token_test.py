@@ -84,6 +84,25 @@ def test_packs_that_run_together_do_not_see_each_other(model) -> None:
 
 
 @pytest.mark.slow
+def test_each_of_many_prompts_is_answered_once(model) -> None:
+    draws = np.random.default_rng(5)
+    # Of 150 prompts, logits are computed for 64, 64 and 22; some begin as SHARED does, some not.
+    rows = [
+        [*SHARED[: draws.integers(3, 6)], *draws.integers(1, 9, 3).tolist()] for _ in range(150)
+    ]
+
+    answers = list(NextToken(*model, GROUPS, SHARED, batch=8)(rows))
+
+    positions = [position for answered in answers for position in answered.positions]
+    assert sorted(positions) == list(range(150))
+    assert len(answers) > 2
+    log_probs = np.concatenate([answered.log_probs for answered in answers])
+    for index in (0, 63, 64, 149):
+        expected = alone(*model, rows[positions[index]])
+        np.testing.assert_allclose(log_probs[index], expected, atol=2e-5)
+
+
+@pytest.mark.slow
 def test_nothing_needs_to_be_shared(model) -> None:
     log_probs, _ = joint_log_probs(NextToken(*model, GROUPS), ROWS[:1])
     np.testing.assert_allclose(log_probs[0], alone(*model, ROWS[0]), atol=2e-5)
