@@ -218,6 +218,13 @@ def _write(
     return written
 
 
+def _sum_in_order(numbers: np.ndarray) -> float:
+    """The sum of float64 [N] from left to right; from 3.12 on Python's own `sum` rounds
+    otherwise.
+    """
+    return float(np.cumsum(numbers)[-1]) if numbers.size else 0.0
+
+
 def _index(written: _WrittenDialogue, terminal: bool, token_reward: TokenReward) -> TokenItem:
     """The item of a written dialogue: indices and rewards by token and by utterance."""
     tokens = np.array(written.tokens, np.int32)
@@ -230,7 +237,7 @@ def _index(written: _WrittenDialogue, terminal: bool, token_reward: TokenReward)
     rewards[last_tokens] += written.rewards
     # In the published order of additions, which gives the same rounding.
     utterance_rewards = [
-        reward + sum(part.tolist())
+        reward + _sum_in_order(part)
         for reward, part in zip(written.rewards, rewards_by_action, strict=True)
     ]
     end = np.array([len(tokens) - 1], np.int32)
