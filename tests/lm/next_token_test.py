@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -36,11 +37,18 @@ def model(request, tmp_path):
     return models.load(models.write(tmp_path, request.param))
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def log_probs_after(model: LanguageModel, params, tokens: jax.Array, valid: jax.Array):
+    states, _ = model.prefill(params, tokens, valid)
+    return jax.nn.log_softmax(model.logits(params, states.after[:, -1]))[0]
+
+
 def alone(model: LanguageModel, params, row: list[int]) -> list[float]:
     """Log-probabilities of GROUPS after one prompt, by the whole network."""
-    tokens = jnp.asarray([row])
-    states = model.prefill(params, tokens, jnp.ones(tokens.shape, bool))[0].after
-    log_probs = jax.nn.log_softmax(model.logits(params, states[:, -1]))[0]
+    # One program for prompts of all lengths.
+    tokens = np.zeros((1, 48), np.int32)
+    tokens[0, 48 - len(row) :] = row
+    log_probs = log_probs_after(model, params, tokens, np.arange(48)[None] >= 48 - len(row))
     return [float(jnp.log(jnp.exp(log_probs[jnp.asarray(group)]).sum())) for group in GROUPS]
 
 
