@@ -55,17 +55,18 @@ class PackBatch(NamedTuple):
     size: int
 
 
-class _RunPrompts(NamedTuple):
-    """Prompts that have run, but for their logits.
+class _RunPrompt(NamedTuple):
+    """A prompt that has run, but for its logits.
 
     Attributes:
-      positions, computed: see `NextTokens`.
-      states: [positions, D], after the last norm, at each prompt's last token.
+      position: of the prompt in the caller's list.
+      computed: its tokens that were run.
+      state: [D], after the last norm, at its last token.
     """
 
-    positions: list[int]
-    computed: list[int]
-    states: np.ndarray
+    position: int
+    computed: int
+    state: np.ndarray
 
 
 class NextTokens(NamedTuple):
@@ -155,25 +156,22 @@ class NextToken:
         self._model, self._params, self._batch = model, params, batch
         self._groups = padded(groups)
         self._extend = jax.jit(self._last_states)
-        self._group = jax.jit(self._log_probs)
+        self._predict = jax.jit(self._log_probs)
         self._prompt: EncodedPrompt | None = None
 
     def __call__(self, rows: Sequence[Sequence[int]]) -> Iterator[NextTokens]:
         """Yields what comes after the prompts `rows`, of which none is empty, some at a time."""
-        waiting = 0
-        parts: list[_RunPrompts] = []
-        for part in self._run(rows):
-            parts.append(part)
-            waiting += len(part.positions)
-            if waiting >= _PROMPTS_OF_LOGITS:
-                yield from self._next_tokens(parts)
-                waiting = 0
-                parts = []
-        if parts:
-            yield from self._next_tokens(parts)
+        waiting: list[_RunPrompt] = []
+        for batch in self._run(rows):
+            waiting += batch
+            while len(waiting) >= _PROMPTS_OF_LOGITS:
+                yield self._next_tokens(waiting[:_PROMPTS_OF_LOGITS])
+                waiting = waiting[_PROMPTS_OF_LOGITS:]
+        if waiting:
+            yield self._next_tokens(waiting)
 
-    def _run(self, rows: Sequence[Sequence[int]]) -> Iterator[_RunPrompts]:
-        """Runs the prompts, those that begin alike first, by batch."""
+    def _run(self, rows: Sequence[Sequence[int]]) -> Iterator[list[_RunPrompt]]:
+        """Runs the prompts by batch, those that begin alike first."""
         begins = [bool(self.shared) and self._begins_alike(row) for row in rows]
         for alike in (True, False):
             positions = [position for position, begin in enumerate(begins) if begin is alike]
@@ -183,20 +181,19 @@ class NextToken:
                 states = self._states(part, self._shared_keys() if alike else None)
                 chosen = [positions[index] for pack in part.packs for index in pack.positions]
                 computed = [count for pack in part.packs for count in pack.computed]
-                yield _RunPrompts(chosen, computed, states)
+                yield [_RunPrompt(*prompt) for prompt in zip(chosen, computed, states, strict=True)]
 
-    def _next_tokens(self, parts: Sequence[_RunPrompts]) -> Iterator[NextTokens]:
-        positions = [position for part in parts for position in part.positions]
-        computed = [count for part in parts for count in part.computed]
-        states = np.concatenate([part.states for part in parts])
-        for start in range(0, len(positions), _PROMPTS_OF_LOGITS):
-            rows = states[start : start + _PROMPTS_OF_LOGITS]
-            # Few sizes, of which each has a program.
-            size = bucket(len(rows), _PROMPTS_OF_LOGITS)
-            spare = np.zeros((size - len(rows), rows.shape[1]), rows.dtype)
-            log_probs = np.asarray(self._group(self._params, np.concatenate([rows, spare])))
-            end = start + len(rows)
-            yield NextTokens(positions[start:end], log_probs[: len(rows)], computed[start:end])
+    def _next_tokens(self, prompts: Sequence[_RunPrompt]) -> NextTokens:
+        states = np.stack([prompt.state for prompt in prompts])
+        # Few sizes, of which each has a program.
+        size = bucket(len(prompts), _PROMPTS_OF_LOGITS)
+        spare = np.zeros((size - len(prompts), states.shape[1]), states.dtype)
+        log_probs = np.asarray(self._predict(self._params, np.concatenate([states, spare])))
+        return NextTokens(
+            [prompt.position for prompt in prompts],
+            log_probs[: len(prompts)],
+            [prompt.computed for prompt in prompts],
+        )
 
     def _begins_alike(self, row: Sequence[int]) -> bool:
         return len(row) > len(self.shared) and list(row[: len(self.shared)]) == self.shared
