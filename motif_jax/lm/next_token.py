@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motif_jax.core.devices.memory import return_freed_memory
 from motif_jax.lm import prompt_trees
 from motif_jax.lm.model import EncodedPrompt, LanguageModel
 from motif_jax.lm.prompt_trees import Pack, PackArrays, Tokens
@@ -124,11 +125,11 @@ def batches(
         ]
         packs_of_batch = max(1, min(batch * _TOKENS_OF_PROMPT, tokens_of_batch) // width)
         while packs:
-            # Two sizes for each width: a program of a large model takes longer to compile than a
-            # batch takes to run.
-            size = packs_of_batch if 2 * len(packs) > packs_of_batch else 1
-            parts.append(PackBatch(width, capacity, packs[:size], size))
-            packs = packs[size:]
+            # The last batch fills up with empty packs: a program of a large model takes longer to
+            # compile than a batch takes to run, and keeps as much memory as a quarter of the
+            # weights of a small one.
+            parts.append(PackBatch(width, capacity, packs[:packs_of_batch], packs_of_batch))
+            packs = packs[packs_of_batch:]
     return parts
 
 
@@ -158,6 +159,7 @@ class NextToken:
         self._extend = jax.jit(self._last_states)
         self._predict = jax.jit(self._log_probs)
         self._prompt: EncodedPrompt | None = None
+        self._compiled_widths: set[int] = set()
 
     def __call__(self, rows: Sequence[Sequence[int]]) -> Iterator[NextTokens]:
         """Yields what comes after the prompts `rows`, of which none is empty, some at a time."""
@@ -204,7 +206,8 @@ class NextToken:
             prefill = jax.jit(
                 lambda params, row: self._model.prefill(params, row, jnp.ones(row.shape, bool))[1]
             )
-            self._prompt = prefill(self._params, tokens)
+            self._prompt = jax.block_until_ready(prefill(self._params, tokens))
+            return_freed_memory()  # of the compiler
         return self._prompt
 
     def _states(self, part: PackBatch, prompt: EncodedPrompt | None) -> np.ndarray:
@@ -214,6 +217,9 @@ class NextToken:
             [*part.packs, *spare], part.width, part.capacity, self._model.config.pad_id
         )
         states = np.asarray(self._extend(self._params, prompt, arrays))
+        if part.width not in self._compiled_widths:
+            self._compiled_widths.add(part.width)
+            return_freed_memory()  # of the compiler
         return np.concatenate(
             [states[n, : len(pack.positions)] for n, pack in enumerate(part.packs)]
         )
