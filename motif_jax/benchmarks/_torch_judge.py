@@ -1,17 +1,20 @@
-"""The judge's questions by plain torch, the other side of `judge`: a Llama or Qwen2 decoder, with
-the beginning of all prompts run once.
+"""The judge's questions by plain torch, the other side of `judge` and `judge_memory`: a Llama or
+Qwen2 decoder, with the beginning of all prompts run once.
+
+It does without jax, so that a process of its own takes the memory of plain torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
 
 from motif_jax.core.errors import UserError
-from motif_jax.lm.model import LanguageModel
+
+if TYPE_CHECKING:
+    from motif_jax.lm.model import LanguageModel
 
 # Keys and values of one layer, [N, G, K, D] each.
 KeyValues = tuple[Any, Any]
@@ -30,39 +33,82 @@ def torch() -> Any:
     return module
 
 
+class DecoderShape(NamedTuple):
+    """What `TorchJudge` knows of a decoder beside its weights.
+
+    Attributes:
+      rotary_theta: base of the rotary positions' frequencies.
+      tied: the head is the table of embeddings.
+      output_major: kernels are [out, in].
+    """
+
+    layers: int
+    heads: int
+    key_value_heads: int
+    head_width: int
+    norm_epsilon: float
+    rotary_theta: float
+    tied: bool
+    output_major: bool
+
+
+def decoder_shape(model: LanguageModel) -> DecoderShape:
+    """The shape of a model. Raises UserError where torch's side does not have its architecture."""
+    config = model.config
+    if config.architecture not in ("llama", "qwen2"):
+        raise UserError(
+            f"config.options.torch=True: torch's side has no {config.architecture}, only Llama and Qwen2"
+        )
+    assert config.rotary is not None
+    return DecoderShape(
+        layers=config.layers,
+        heads=config.heads,
+        key_value_heads=config.key_value_heads,
+        head_width=config.head_width,
+        norm_epsilon=config.norm_epsilon,
+        rotary_theta=config.rotary.theta,
+        tied=config.tied,
+        output_major=model.output_major,
+    )
+
+
+def tensors(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as torch's tensors, which are copies, in the same tree."""
+    return {
+        name: tensors(value) if isinstance(value, Mapping) else _tensor(value)
+        for name, value in params.items()
+    }
+
+
+def _tensor(array: Any) -> Any:
+    module = torch()
+    if array.dtype == "bfloat16":  # numpy has no such type that torch knows
+        bits = np.array(array).view(np.int16)
+        return module.from_numpy(bits).view(module.bfloat16)
+    return module.from_numpy(np.array(array))
+
+
 class TorchJudge:
     """Log-probabilities of groups of tokens after rows of one length that share a beginning.
 
     Args:
-      params: of the model; their dtype is that of the computation.
+      params: of the model, as `tensors` gives them; their dtype is that of the computation.
     """
 
     def __init__(
         self,
-        model: LanguageModel,
-        params: Any,
+        shape: DecoderShape,
+        params: Mapping[str, Any],
         groups: Sequence[Sequence[int]],
         shared: Sequence[int],
         batch: int,
     ) -> None:
-        config = model.config
-        if config.architecture not in ("llama", "qwen2"):
-            raise UserError(
-                f"config.options.torch=True: torch's side has no {config.architecture}, only Llama and Qwen2"
-            )
         self._torch = torch()
-        self._config = config
-        self._output_major = model.output_major
+        self._shape = shape
         self._groups = groups
         self._shared = list(shared)
         self._batch = batch
-        self._params = jax.tree.map(self._tensor, params)
-
-    def _tensor(self, array: Any) -> Any:
-        if array.dtype == "bfloat16":  # numpy has no such type that torch knows
-            bits = np.array(array).view(np.int16)
-            return self._torch.from_numpy(bits).view(self._torch.bfloat16)
-        return self._torch.from_numpy(np.array(array))
+        self._params = params
 
     def answering(self, rows: Sequence[Sequence[int]]) -> Callable[[], np.ndarray]:
         """A call that answers all rows, which begin with the shared tokens: float32
@@ -84,7 +130,7 @@ class TorchJudge:
 
     def _log_probs(self, tokens: Any, prefix: Sequence[KeyValues]) -> Any:
         states, _ = self._run(tokens, prefix)
-        if self._config.tied:
+        if self._shape.tied:
             head = self._params["embedding"]
         else:
             head = self._by_output(self._params["head"]["kernel"])
@@ -104,7 +150,7 @@ class TorchJudge:
         turns = self._turns(start, tokens.shape[1])
         x = self._torch.nn.functional.embedding(tokens, self._params["embedding"])
         keys = []
-        for layer in range(self._config.layers):
+        for layer in range(self._shape.layers):
             block = decoder[f"block_{layer}"]
             earlier = None if prefix is None else prefix[layer]
             looked, fresh = self._attention(
@@ -120,7 +166,7 @@ class TorchJudge:
     def _norm(self, x: Any, params: Mapping[str, Any]) -> Any:
         wide = x.float()
         normed = wide * self._torch.rsqrt(
-            wide.square().mean(-1, keepdim=True) + self._config.norm_epsilon
+            wide.square().mean(-1, keepdim=True) + self._shape.norm_epsilon
         )
         return (normed * params["scale"].float()).to(x.dtype)
 
@@ -130,7 +176,7 @@ class TorchJudge:
 
     def _by_output(self, kernel: Any) -> Any:
         """A kernel as [out, in]."""
-        return kernel if self._output_major else kernel.T
+        return kernel if self._shape.output_major else kernel.T
 
     def _feed_forward(self, params: Mapping[str, Any], x: Any) -> Any:
         gate = self._torch.nn.functional.silu(self._linear(x, params["activated"]))
@@ -138,10 +184,8 @@ class TorchJudge:
 
     def _turns(self, start: int, length: int) -> tuple[Any, Any]:
         """Cosines and sines float32 [S, D] of rotary positions from `start` on."""
-        rotary = self._config.rotary
-        assert rotary is not None
-        width = self._config.head_width
-        frequencies = 1 / rotary.theta ** (self._torch.arange(0, width, 2) / width)
+        width = self._shape.head_width
+        frequencies = 1 / self._shape.rotary_theta ** (self._torch.arange(0, width, 2) / width)
         angles = self._torch.arange(start, start + length)[:, None] * frequencies
         both_halves = self._torch.cat([angles, angles], dim=-1)
         return both_halves.cos(), both_halves.sin()
@@ -160,9 +204,9 @@ class TorchJudge:
         def heads(name: str, count: int) -> Any:
             return self._linear(x, params[name]).view(rows, length, count, -1).transpose(1, 2)
 
-        query = self._rotated(heads("query", self._config.heads), turns)
-        keys = self._rotated(heads("key", self._config.key_value_heads), turns)
-        values = heads("value", self._config.key_value_heads)
+        query = self._rotated(heads("query", self._shape.heads), turns)
+        keys = self._rotated(heads("key", self._shape.key_value_heads), turns)
+        values = heads("value", self._shape.key_value_heads)
         fresh = (keys, values)
         before = 0
         if prefix is not None:

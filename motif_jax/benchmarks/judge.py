@@ -53,7 +53,7 @@ GPU_SIZE = {"shape": "qwen2_0.5b", "dtype": "bfloat16", "questions": 512, "batch
 # Messages begin in one of few ways ("You see here"): so many of their tokens, in so many ways.
 _BEGINNING_TOKENS, _BEGINNINGS = 4, 4
 # Tokens of the verdicts; any would give the same rate.
-_VERDICTS = ([3], [4], [5])
+VERDICTS = ([3], [4], [5])
 
 
 def options() -> ConfigDict:
@@ -91,6 +91,13 @@ def check(config: ConfigDict) -> None:
     """
     if not config.options.model:
         checks.choice(config, "options.shape", tuple(SHAPES))
+    check_questions(config)
+    if config.options.torch:
+        _torch_judge.torch()
+
+
+def check_questions(config: ConfigDict) -> None:
+    """Raises UserError for questions that `prompts` does not make."""
     checks.require(
         config.options.message_tokens >= _BEGINNING_TOKENS,
         "options.message_tokens",
@@ -99,8 +106,6 @@ def check(config: ConfigDict) -> None:
     )
     per_message = config.options.questions_of_message
     checks.require(per_message >= 1, "options.questions_of_message", per_message, "at least 1")
-    if config.options.torch:
-        _torch_judge.torch()
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -108,13 +113,17 @@ def run(config: ConfigDict) -> dict[str, Any]:
     model, params = _model(config)
     rng = np.random.default_rng(config.seed)
     shared = rng.integers(6, 64, chosen.shared_tokens).tolist()
-    rows = _prompts(chosen, shared, rng)
+    rows = prompts(chosen, shared, rng)
     other = None
     if chosen.torch:
-        other = _torch_judge.TorchJudge(model, params, _VERDICTS, shared, chosen.batch).answering(
-            rows
-        )
-    scorer = NextToken(model, params, _VERDICTS, shared, chosen.batch)
+        other = _torch_judge.TorchJudge(
+            _torch_judge.decoder_shape(model),
+            _torch_judge.tensors(params),
+            VERDICTS,
+            shared,
+            chosen.batch,
+        ).answering(rows)
+    scorer = NextToken(model, params, VERDICTS, shared, chosen.batch)
     calls = {"shared": answering(scorer, rows)}
     first = _language.first_step_seconds(calls["shared"])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -158,7 +167,7 @@ def _model(config: ConfigDict) -> tuple[LanguageModel, Any]:
     return model, fresh(jax.random.key(config.seed))
 
 
-def _prompts(sizes: ConfigDict, shared: list[int], rng: np.random.Generator) -> list[list[int]]:
+def prompts(sizes: ConfigDict, shared: list[int], rng: np.random.Generator) -> list[list[int]]:
     """Tokens of the questions."""
 
     def part(length: int) -> list[int]:
@@ -203,7 +212,7 @@ def _each_alone(
         states = model.prefill(params, tokens, jnp.ones(tokens.shape, bool))[0].after
         every_token = jax.nn.log_softmax(model.logits(params, states[:, -1]), axis=-1)
         return jnp.stack(
-            [jax.nn.logsumexp(every_token[:, jnp.asarray(group)], axis=-1) for group in _VERDICTS],
+            [jax.nn.logsumexp(every_token[:, jnp.asarray(group)], axis=-1) for group in VERDICTS],
             axis=-1,
         )
 
@@ -220,7 +229,7 @@ def answering(scorer: NextToken, rows: list[list[int]]) -> Callable[[], np.ndarr
     """A call that answers all rows: log-probabilities float32 [questions, verdicts]."""
 
     def call() -> np.ndarray:
-        answers = np.zeros((len(rows), len(_VERDICTS)), np.float32)
+        answers = np.zeros((len(rows), len(VERDICTS)), np.float32)
         for answered in scorer(rows):
             answers[answered.positions] = answered.log_probs
         return answers
