@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,22 +79,31 @@ PATCHES = ("setattr", "delattr")
 PUBLIC = {"agents.py", "text_agents.py", "wrappers.py"}
 
 
-# Each file below PACKAGE, and what its text means.
-TEXTS = {
-    str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8")
-    for path in sorted(PACKAGE.rglob("*.py"))
-    if path != PACKAGE / "__init__.py"
-}
-TREES = {name: ast.parse(text) for name, text in TEXTS.items()}
 TESTS = Path(__file__).parent
-TEST_TREES = {
-    str(path.relative_to(TESTS)): ast.parse(path.read_text(encoding="utf-8"))
-    for path in sorted(TESTS.rglob("*.py"))
-}
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """Each file below PACKAGE, parsed."""
+    return {
+        str(path.relative_to(PACKAGE)): parsed(path)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path != PACKAGE / "__init__.py"
+    }
+
+
+@functools.cache
+def trees_of_tests() -> dict[str, ast.Module]:
+    """Each file of the tests, parsed."""
+    return {str(path.relative_to(TESTS)): parsed(path) for path in sorted(TESTS.rglob("*.py"))}
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def imports(name: str) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(TREES[name]):
+    for node in ast.walk(trees()[name]):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -124,7 +134,7 @@ def forbidden_imports(file: str) -> Iterator[str]:
 
 
 def test_imports_follow_the_structure_of_the_house() -> None:
-    assert not [problem for file in TEXTS for problem in forbidden_imports(file)]
+    assert not [problem for file in trees() for problem in forbidden_imports(file)]
 
 
 def test_the_picture_of_the_house_shows_its_imports() -> None:
@@ -148,7 +158,7 @@ def test_pmap_class_names_and_constructors_keep_their_rules() -> None:
     pmap = set()
     classes = collections.defaultdict(list)
     constructors = {}
-    for file, tree in TREES.items():
+    for file, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr == "pmap":
                 pmap.add(file)
@@ -170,7 +180,7 @@ def test_pmap_class_names_and_constructors_keep_their_rules() -> None:
 def test_files_do_not_import_each_other_in_circles() -> None:
     """Imports inside functions and for types alone do not count."""
     above: dict[str, set[str]] = {}
-    for file, tree in TREES.items():
+    for file, tree in trees().items():
         heads = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
         wanted = {f"{node.module}.{alias.name}" for node in heads for alias in node.names}
         name = f"motif_jax/{file}".removesuffix(".py").replace("/", ".")
@@ -183,7 +193,7 @@ def test_files_do_not_import_each_other_in_circles() -> None:
 
 def test_names_of_tests_have_ten_words_at_most() -> None:
     long_names = []
-    for file, tree in TEST_TREES.items():
+    for file, tree in trees_of_tests().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
                 "test_"
@@ -206,7 +216,7 @@ def test_config_files_declare_no_keys() -> None:
     calls = [
         (path.name, node.lineno, ast.unparse(node.func).rpartition(".")[2])
         for path in (PACKAGE.parent / "configs").glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call)
     ]
     assert "section_keys" in {name for _, _, name in calls}
@@ -242,7 +252,7 @@ def is_self(node: ast.expr) -> bool:
 
 def test_tests_use_no_private_names_of_the_package() -> None:
     uses = []
-    for file, tree in TEST_TREES.items():
+    for file, tree in trees_of_tests().items():
         nodes = list(ast.walk(tree))
         # An object of the same file may be known by another name than `self`, as in a class inside
         # a method.
