@@ -375,13 +375,13 @@ def test_doorkey_lies_ready_with_its_reward(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_texts_that_one_names_are_paid_nothing(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     kind = "unpaid_texts:UnpaidTexts"
     monkeypatch.setenv("MOTIF_JAX_TRUST", kind)
     settings = {
-        "reward.dir": str(runs / "reward"), "reward.kind": kind, "reward.quantile": None,
+        "reward.dir": str(trained), "reward.kind": kind, "reward.quantile": None,
         "reward.intrinsic_coefficient": 0.1, "environment.max_episode_steps": 50,
         "serial": True, "train_for_env_steps": 512, "devices.learner": "0", "network.encoder": "flat",
         "network.flat_sizes": (16,),
@@ -390,11 +390,11 @@ def test_texts_that_one_names_are_paid_nothing(
     setup = evaluation_setup.open_setup(evaluation_setup.of_folder(tmp_path / "agent"))
 
     texts = ["You faint from lack of food.  You regain consciousness.", "You kill the newt!"]
-    trained = rewards.load(runs / "reward").intrinsic(texts, None)
-    assert trained[0] != 0
+    learned = rewards.load(trained).intrinsic(texts, None)
+    assert learned[0] != 0
     rows = np.array([np.frombuffer(text.encode().ljust(256, b"\0"), np.uint8) for text in texts])
     assert setup.rater is not None
-    np.testing.assert_array_equal(setup.rater.lookup(rows), [0, trained[1]])
+    np.testing.assert_array_equal(setup.rater.lookup(rows), [0, learned[1]])
     live_rater = setup.live_rater()
     assert live_rater is not None
-    assert [live_rater(row, {}).paid for row in rows] == [0, trained[1]]
+    assert [live_rater(row, {}).paid for row in rows] == [0, learned[1]]
