@@ -8,16 +8,16 @@ dtype of ours.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from motif_jax.core.errors import UserError
-from motif_jax.lm import weights
-from motif_jax.lm.config import ModelConfig
+
+if TYPE_CHECKING:
+    from motif_jax.lm.config import ModelConfig
 
 
 def require(shape: Mapping[str, Any]) -> None:
@@ -42,24 +42,31 @@ def _modules() -> tuple[Any, Any]:
     return torch, transformers
 
 
-class TransformersScorer:
-    """transformers' T5 with the weights of a `LanguageModel`.
+def write_checkpoint(
+    folder: Path, shape: Mapping[str, Any], config: ModelConfig, params: Any
+) -> None:
+    """Writes a model as transformers opens it.
 
     Args:
       shape: the content of config.json.
-      params: of a `LanguageModel` of this shape; weights in bfloat16 are read as float32.
+      params: of a `LanguageModel` of this shape.
     """
+    # Here, since it imports jax: the class below is used without it.
+    from motif_jax.lm import weights
 
-    def __init__(self, shape: Mapping[str, Any], config: ModelConfig, params: Any) -> None:
+    weights.save(folder, params, config)
+    (folder / "config.json").write_text(json.dumps(shape), encoding="utf-8")
+
+
+class TransformersScorer:
+    """transformers' T5 in float32 with the weights of a folder, as `write_checkpoint` leaves it."""
+
+    def __init__(self, folder: Path) -> None:
         self._torch, transformers = _modules()
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            weights.save(folder, params, config)
-            (folder / "config.json").write_text(json.dumps(shape), encoding="utf-8")
-            model = transformers.T5ForConditionalGeneration.from_pretrained(
-                folder, dtype=self._torch.float32
-            )
-            self._model = model.eval()
+        model = transformers.T5ForConditionalGeneration.from_pretrained(
+            folder, dtype=self._torch.float32
+        )
+        self._model = model.eval()
 
     def scoring(
         self, prompts: np.ndarray, valid: np.ndarray, candidates: np.ndarray

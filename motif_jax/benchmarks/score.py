@@ -9,7 +9,9 @@ runs each prompt once, too, as GLAM's released code does.
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -56,9 +58,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         baseline_name = (
             "transformers' T5, each prompt encoded once, a row of the decoder for every candidate"
         )
-        scorer = _transformers_score.TransformersScorer(
-            _language.SHAPES[chosen.model], subject.model.config, subject.params
-        )
+        scorer = _transformers_scorer(_language.SHAPES[chosen.model], subject)
         calls["other"] = scorer.scoring(*(np.asarray(array) for array in arguments[1:]))
     elif chosen.baseline:
         calls["other"] = _language.compiled(rows(subject), *arguments)
@@ -84,6 +84,15 @@ def run(config: ConfigDict) -> dict[str, Any]:
             config, _language.product_flops(shared(subject), *arguments), seconds
         ),
     )
+
+
+def _transformers_scorer(
+    shape: Mapping[str, Any], subject: Subject
+) -> _transformers_score.TransformersScorer:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _transformers_score.write_checkpoint(folder, shape, subject.model.config, subject.params)
+        return _transformers_score.TransformersScorer(folder)
 
 
 def shared(subject: Subject) -> Callable[..., jax.Array]:

@@ -1,4 +1,4 @@
-"""The benchmark of the judge's memory, each side in a process of its own."""
+"""The benchmarks of memory, each side in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from motif_jax.benchmarks import _command as benchmark
-from motif_jax.benchmarks import judge_memory
+from motif_jax.benchmarks import judge_memory, score_memory
 from motif_jax.core.errors import UserError
 from tests import made_up_judge
 from tests.reward_fixtures import load_config
@@ -33,17 +33,24 @@ def test_a_process_of_its_own_is_measured(tmp_path) -> None:
     assert line["baseline"]["value"] is None
 
 
-def test_the_error_of_a_process_is_shown(tmp_path) -> None:
-    (tmp_path / "questions.json").write_text('{"model": "absent.gguf", "dtype": "float32"}')
-    with pytest.raises(UserError, match=r"(?s)process of jax's side failed.*absent\.gguf"):
-        judge_memory.memory_of_process("jax", tmp_path)
+@pytest.mark.slow
+def test_scores_are_measured_in_a_process_of_their_own() -> None:
+    options = {"repeats": 1, "options.model": "tiny_t5", "options.torch": False}
+    line = score_memory.run(load_config("benchmark", "score_memory", options))
+    assert 0.1 < line["value"] < 0.5
+    assert line["value"] <= line["peak_with_start"]
 
 
-def test_torchs_side_does_without_jax() -> None:
-    program = (
-        "import sys, motif_jax.benchmarks._torch_judge, motif_jax.benchmarks._judge_alone; "
-        "sys.exit('jax' in sys.modules)"
-    )
+def test_the_error_of_a_process_is_shown() -> None:
+    options = {**SHORT, "options.model": "absent.gguf", "options.torch": False}
+    with pytest.raises(UserError, match=r"(?s)process of side judge failed.*absent\.gguf"):
+        judge_memory.run(load_config("benchmark", "judge_memory", options))
+
+
+def test_the_other_sides_do_without_jax() -> None:
+    names = ("_torch_judge", "_transformers_score", "_alone")
+    modules = ", ".join(f"motif_jax.benchmarks.{name}" for name in names)
+    program = f"import sys, {modules}; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
