@@ -107,6 +107,7 @@ class AnswerParser:
         self._published = _published_pattern(form)
         self._values = {**dict(form.verdict_form.json_labels), **self._labels}
         self._verdict = _verdict_pattern(form, tuple(self._values))
+        self._written = frozenset(form.verdicts)
         self._words = re.compile("|".join(map(re.escape, self._values)), re.IGNORECASE)
 
     def __call__(self, text: str) -> int:
@@ -143,24 +144,44 @@ class AnswerParser:
         labels: set[int] = set()
         last_start = 0
         for match in self._verdict.finditer(text):
+            if self._is_prose(text, match):
+                continue
             match_labels = self._labels_of(text, match)
             is_tie = self._undecided != UNKNOWN and match_labels == {self._undecided}
             if refuses and refusals.is_quoted(text, match.start(), match.end(), is_tie):
                 continue
-            if "\n" in text[last_start : match.start(1)]:
+            if "\n" in text[last_start : match.start("verdict")]:
                 labels.clear()
-            last_start = match.start(1)
+            last_start = match.start("verdict")
             labels |= match_labels
         return labels.pop() if len(labels) == 1 else UNKNOWN
+
+    def _is_prose(self, text: str, match: re.Match[str]) -> bool:
+        """Whether key and verdict stand side by side in a sentence that answers nothing: "That is
+        good news. No monster was met.", "the other message, a wall".
+        """
+        if _SENTENCE_SIGN.search(text, match.end("key"), match.start("verdict")):
+            return True
+        first_word = self._words.match(text, match.start("verdict"))
+        assert first_word is not None
+        # "The first message a player would ignore": the verdict A may be an article.
+        return first_word[0] == "a" and "a" not in self._written
 
     def _labels_of(self, text: str, match: re.Match[str]) -> set[int]:
         """The labels of a match of the verdict's pattern; a number that only begins with a verdict,
         1.5 or -1, is unknown.
         """
-        if match["more"] or not _is_unsigned(text, match.start(1)) or _UNEQUAL.search(match[0]):
+        if (
+            match["more"]
+            or not _is_unsigned(text, match.start("verdict"))
+            or _UNEQUAL.search(match[0])
+        ):
             return {UNKNOWN}
-        return {self._values[word.lower()] for word in self._words.findall(match[1])}
+        return {self._values[word.lower()] for word in self._words.findall(match["verdict"])}
 
+
+# Ends a sentence or a part of it.
+_SENTENCE_SIGN = re.compile("[.,;!?](?!=)")
 
 # "best_description != 1": the verdict after such a sign is the one that is not meant.
 _UNEQUAL = re.compile("!=|\u2260|<>")
@@ -193,8 +214,8 @@ def _published_pattern(form: AnswerForm) -> re.Pattern[str]:
 def _verdict_pattern(form: AnswerForm, words: tuple[str, ...]) -> re.Pattern[str]:
     """A whole-word verdict after the key, signs and at most two linking words.
 
-    Group 1 is the verdict with alternatives ("1 or 2"), `more` what makes it the beginning of
-    another number (1.5, but not 1.0).
+    `verdict` is the verdict with alternatives ("1 or 2"), `key` the key's words, `more` what makes
+    it the beginning of another number (1.5, but not 1.0).
     """
     verdict = "(?:" + "|".join(map(re.escape, words)) + r")(?!\w)"
     key = _key_pattern(form, r"[\s_-]*+")
@@ -206,4 +227,6 @@ def _verdict_pattern(form: AnswerForm, words: tuple[str, ...]) -> re.Pattern[str
     alternatives = rf"(?:{between}{conjunction}(?:{nouns}[ \t_#]{{1,4}}+)?+{verdict}){{0,4}}"
     more = r"(?P<more>(?!\.0+(?![\d.]))[.,:/^*\u2044+-]\d|[ ]?[%\u00b0])?"
     # The end of an element, </best_description>, is not a key.
-    return re.compile(rf"(?i)(?<!/){key}[\W_]{{0,16}}+{link}{link}({verdict}{alternatives}){more}")
+    return re.compile(
+        rf"(?i)(?<!/)(?P<key>{key})[\W_]{{0,16}}+{link}{link}(?P<verdict>{verdict}{alternatives}){more}"
+    )

@@ -113,6 +113,28 @@ def test_the_last_line_with_a_verdict_or_a_token_anywhere():
         ] == labels, text
 
 
+SMALL_FORM = load_prompt(prompt_path("small", ""), "defaultgoal", "analysis").answer
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "label"),
+    [
+        (SINGLE_FORM, "The player found a passage, which is good news. No monster was met.", UNKNOWN),
+        (SINGLE_FORM, "This is good news, no doubt.", UNKNOWN),
+        (SINGLE_FORM, "Is this good news? No monster was met.", UNKNOWN),
+        (SINGLE_FORM, '("good_news": "Yes")\n\nIn short this is good news. No danger remains.', YES),
+        (SINGLE_FORM, "good news: no", NO),
+        (SMALL_FORM, "Message B\n\nReason: the other message, a wall in the way, is bad news.", SECOND),
+        (SMALL_FORM, "Message B\nThe first message a player would ignore.", SECOND),
+        (SMALL_FORM, "Message A is better news.", FIRST),
+        (SMALL_FORM, "message b", SECOND),
+        (SMALL_FORM, "a", FIRST),
+    ],
+)  # fmt: skip
+def test_words_side_by_side_in_prose_are_no_verdict(form, text: str, label: int) -> None:
+    assert AnswerParser(form)(text) == label
+
+
 def test_a_users_form_has_words_of_json() -> None:
     grades = Form("grades", ("item",), ("bad", "fair", "good"), undecided=UNKNOWN)
     parse = AnswerParser(make_form("grade: {verdict}", ("bad", "fair", "good"), grades))
