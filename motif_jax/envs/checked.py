@@ -1,5 +1,5 @@
-"""Refuses numbers that no agent can learn from, where an environment from outside the package gives
-them.
+"""Refuses numbers that no agent can learn from, and names that are taken, where an environment from
+outside the package gives them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from motif_jax.core.errors import UserError
-from motif_jax.envs.spec import Environment
+from motif_jax.envs.spec import ROW_NAMES, Environment
 
 
 class CheckedEnvironment:
-    """An environment that raises UserError for a reward or an observation that is not a number.
+    """An environment that raises UserError for a reward or an observation that is not a number, and
+    for a number of an episode that has the name of another column of its row.
 
     One NaN would make every parameter of the agent NaN, and the learning rate would be blamed for
     it. Infinite rewards may be clipped, so they pass; observations must be finite. The error names
@@ -57,7 +58,14 @@ class CheckedEnvironment:
         return reward, end
 
     def episode_info(self) -> dict[str, float]:
-        return self._environment.episode_info()
+        info = self._environment.episode_info()
+        for name in info:
+            if name in ROW_NAMES:
+                raise UserError(
+                    f"config.environment.name={self._name}: its episode_info() has {name!r}, which an episode's row has "
+                    f"from its player: the environment must give it another name"
+                )
+        return info
 
     def close(self) -> None:
         self._environment.close()

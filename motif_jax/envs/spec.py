@@ -28,6 +28,11 @@ OBSERVED = (
 )
 # The number of an action, or the numbers of one of `EnvironmentSpec.action_size` real numbers.
 Action: TypeAlias = int | list[float]
+# Names in an episode's row that are its identity or its player's, and so no environment's.
+ROW_NAMES = frozenset({
+    "seed", "index", "env", "episode", "step", "end", "end_reason", "truncated", "session", "session_seconds", "actions",
+    "messages", "intrinsic_return", "intrinsic_return_uncounted", "player",
+})  # fmt: skip
 # Numbers of an action that its label shows: a film has a line for all that is said of a step.
 _LABELLED_NUMBERS = 4
 # The logit of an action that `EnvironmentSpec.mask_field` excludes: far below all others, but
@@ -246,7 +251,7 @@ class Environment(Protocol):
 
     def episode_info(self) -> dict[str, float]:
         """Return, length and `spec.episode_fields` of the current episode, or of the one that has
-        just ended.
+        just ended; none is called as one of `ROW_NAMES`.
         """
 
     def close(self) -> None:

@@ -16,8 +16,8 @@ Array = jax.Array
 
 
 def state_size(kind: str, hidden_size: int, layers: int) -> int:
-    """Width of the recurrent state; without memory 1, which is unused."""
-    return {"gru": hidden_size * layers, "lstm": 2 * hidden_size * layers, "none": 1}[kind]
+    """Width of the recurrent state; 0 without memory."""
+    return {"gru": hidden_size * layers, "lstm": 2 * hidden_size * layers, "none": 0}[kind]
 
 
 class Core(nn.Module):

@@ -25,6 +25,9 @@ from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
+from motif_jax.rl.algorithms import appo
+from motif_jax.rl.algorithms.config import Appo
+from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
 from motif_jax.rl.config import AgentConfig, agent_config
 
 _CLONE = "clone_behaviour"  # its runs are agents too
@@ -262,8 +265,10 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
             params = network.init(_key_of_start(folder))
         else:
             before = agent_checkpoints.learned_with(checkpoints, step)
-            agent_networks.refuse_changed(read_config(folder), before, str(folder))
+            config = read_config(folder)
+            agent_networks.refuse_changed(config, before, str(folder))
             params = agent_checkpoints.restore_params(checkpoints, step, network)
+            params = _in_units_of_reward(config, params, checkpoints, step)
         frozen = network.frozen()
         if not finite.all_finite(params):
             others = (
@@ -274,6 +279,19 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
                 f"checkpoint (there are {others}), or train again with a smaller learning rate"
             )
     return ({**params, **frozen} if frozen else params), step
+
+
+def _in_units_of_reward(
+    config: AgentConfig, params: Any, checkpoints: Checkpoints, step: int
+) -> Any:
+    """Parameters whose values are in units of reward, as those of actors; APPO's value head may
+    predict standardised targets.
+    """
+    algorithm = config.algorithm
+    if not isinstance(algorithm, Appo) or algorithm.value_normalisation == "none":
+        return params
+    learner = agent_checkpoints.restore_learner(checkpoints, step)
+    return appo.in_units_of_reward(params, ValueStatistics(**learner["value_statistics"]))
 
 
 def _refuse_other_start(checkpoints: Checkpoints, folder: str | Path) -> None:

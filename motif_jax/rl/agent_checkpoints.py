@@ -1,8 +1,8 @@
 """Reads and writes an agent's checkpoint.
 
 Its items: `params` (the network's), `learner` (the rest of the training state), `reward` of a
-reward that changes, `play` of a serial run (`play_state`), and `progress` (counters and episode
-statistics, JSON).
+reward that changes, `play` of a run that remembers its games (`play_state`), and `progress`
+(counters and episode statistics, JSON).
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class Snapshot:
         return self._checkpoints.restore(self.step, shapes)
 
     def take_play(self) -> dict[str, Any] | None:
-        """The arrays of `play_state`; None in the checkpoint of a run that was not serial."""
+        """The arrays of `play_state`; None in the checkpoint of a run that did not
+        remember its games.
+        """
         return self.take({_PLAY: ANY})[_PLAY] if _PLAY in self._untaken else None
 
     def require_all_taken(self) -> None:
@@ -116,6 +118,13 @@ def restore_params(checkpoints: Checkpoints, step: int | None, network: PolicyNe
     """
     shapes = jax.eval_shape(lambda: network.init(jax.random.PRNGKey(0)))
     return checkpoints.restore(step, {_PARAMS: shapes})[_PARAMS]
+
+
+def restore_learner(checkpoints: Checkpoints, step: int) -> dict[str, Any]:
+    """Reads the training state of checkpoint `step` but for the parameters, as numpy arrays by the
+    names of its fields.
+    """
+    return checkpoints.restore(step, {_LEARNER: ANY})[_LEARNER]
 
 
 def restore_progress(checkpoints: Checkpoints, step: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from motif_jax.core import config as checks
 from motif_jax.envs import registry
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.nets import agent, film
@@ -28,6 +29,12 @@ class GameNetworkKind(NetworkKind):
         return agent.make_agent_network(
             config.network, spec, config.compat.symbolic_train_mode_batchnorm
         )
+
+    @classmethod
+    def check(cls, config: AgentConfig) -> None:
+        is_shifted = config.compat.crop_row_offset and config.network.encoder == agent.UNDERFOOT
+        allowed = "another encoder with compat.crop_row_offset: it takes the window's middle for the hero's cell"
+        checks.require(not is_shifted, "network.encoder", config.network.encoder, allowed)
 
     @classmethod
     def environment_options(cls, config: AgentConfig) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Saves the running episodes of a serial run between two updates, so that it resumes in the middle
-of them.
+"""Saves the running episodes of a run between two updates, so that it resumes in the middle of
+them: of a serial run, and of one on policy whose actors are rebuilt.
 
 Episodes are stored as seeds and actions (`rl.actors.group`) and replayed. A resumed serial run ends
 with the same bits as one that never stopped.

@@ -45,7 +45,7 @@ def check(config: AgentReward) -> None:
         allowed = f"empty with reward.kind={config.kind}, which reads no folder"
         checks.require(not config.dir, "reward.dir", config.dir, allowed)
     kind.check(config)
-    if config.by != MESSAGE and config.intrinsic_coefficient:
+    if config.by != MESSAGE:
         allowed = (
             f"{MESSAGE!r} for reward.kind={config.kind}, which is learned while the agent plays"
         )

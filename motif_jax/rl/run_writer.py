@@ -75,8 +75,10 @@ class RunWriter(ExitStack):
         self._device_use = DeviceUse(
             config, system.network, system.network_params(), self._learning, acting
         )
-        # of the last finished update; empty if it was not finite
+        # of the update that ended in this turn of the loop; empty where none did, or none that was
+        # finite
         self._metrics: dict[str, float] = {}
+        self._lag: float | None = None  # of the last update that was finite
         self._reward_version = 0
         self._read_files = _digests(config, progress)
         self._reward_digest = reward_kinds.digest(config.reward)
@@ -126,6 +128,7 @@ class RunWriter(ExitStack):
         """Reads the metrics of the update that has just ended."""
         self._metrics = self._system.learner.metrics()
         self._averages.add(self._metrics)
+        self._lag = self._metrics.get(_LAG, self._lag)
         self.guard.check(self._system.learner)
 
     def counted(self) -> None:
@@ -190,8 +193,8 @@ class RunWriter(ExitStack):
         for name in ("return", "intrinsic_return"):
             if f"episode/{name}" in means:
                 facts[name] = means[f"episode/{name}"]
-        if _LAG in self._metrics:
-            facts["lag"] = self._metrics[_LAG]
+        if self._lag is not None:
+            facts["lag"] = self._lag
         memory_in_use = memory.in_use(self._learning[0])
         if memory_in_use is not None:
             facts["device_memory"] = memory_in_use

@@ -333,9 +333,11 @@ def _check_reward_and_algorithm(config: AgentConfig) -> None:
     if config.hosts.count == 1:
         check_devices(config)
     schedules.check_warmup(config.optimizer, optimizer_steps(config))
-    spec = make_network(config).spec
-    reward_kinds.kind_of(config.reward).check_run(config, spec)
-    algorithm_of(config).check_spec(plan_of(config), spec)
+    network = make_network(config)
+    reward_kinds.kind_of(config.reward).check_run(config, network.spec)
+    algorithm = algorithm_of(config)
+    algorithm.check_spec(plan_of(config), network.spec)
+    algorithm.check_network(plan_of(config), network)
 
 
 def check_devices(config: AgentConfig) -> None:
@@ -363,7 +365,7 @@ def check_devices(config: AgentConfig) -> None:
     workers = config.actors.workers
     allowed = f"a multiple of the {actors} devices of config.devices.actor"
     checks.require(workers % actors == 0, "actors.workers", workers, allowed)
-    require_memory(sum(part.layout().size for part in actors_configs(config, actors)))
+    require_memory([part.layout() for part in actors_configs(config, actors)])
 
 
 def _check_sharding(config: AgentConfig, learners: int) -> None:

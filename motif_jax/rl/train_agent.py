@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.core import run_folder
+from motif_jax.core import entry_points, run_folder
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.interruption import EXIT_CODE, Interruption
-from motif_jax.rl import agent_networks, reward_choice, settings
+from motif_jax.rl import agent_networks, choices, reward_choice, settings
 from motif_jax.rl.config import agent_config
 from motif_jax.rl.training import AgentTraining
 from motif_jax.rl.training_hook import hooks_of
@@ -68,6 +70,10 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     def prepare() -> None:
         run_folder.prepare(workdir, config_tree, IDENTITY, free)
 
+    remark = remark_on_algorithm(config_tree.algorithm)
+    if remark is not None and hosts.is_first:
+        print(remark, file=sys.stderr, flush=True)
+
     with Interruption() as stop, hosts.locked(workdir):
         hosts.on_first(prepare)
         hosts.require_shared(workdir)
@@ -79,3 +85,27 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         sys.stderr.flush()
         os._exit(EXIT_CODE)
     return None if finished else EXIT_CODE
+
+
+def remark_on_algorithm(section: ConfigDict) -> str | None:
+    """A line for another algorithm of this package in a config file that lists APPO's keys, whose
+    defaults it then takes.
+    """
+    name = section.get("name", choices.APPO)
+    appo = _defaults(choices.APPO)
+    lists_appo = appo.keys() <= set(section.keys())
+    if name == choices.APPO or entry_points.is_entry_point(name) or not lists_appo:
+        return None
+    taken = []
+    for key, default in _defaults(name).items():
+        is_shared = key in appo and key != "name"
+        if is_shared and section[key] == appo[key] and default != appo[key]:
+            taken.append(f"{key}={section[key]} ({name}'s own: {default})")
+    if not taken:
+        return None
+    return f"config.algorithm.name={name} takes these values, which the config file has for appo, unless they are set: {', '.join(taken)}"
+
+
+def _defaults(algorithm: str) -> dict[str, Any]:
+    """The keys of an algorithm's section and their defaults."""
+    return dataclasses.asdict(choices.ALGORITHM_SECTIONS.load(algorithm)())

@@ -17,6 +17,7 @@ from motif_jax.play.config import PlayedPolicy
 from motif_jax.play.evaluation_setup import PinnedVersions, of_folder, open_setup
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rl.algorithms.appo import make_state
+from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
 from motif_jax.rl.config import AgentReward
 from tests.play import untrained
 from tests.reward_fixtures import load_config
@@ -43,6 +44,30 @@ def agent(tmp_path_factory):
     key = settings.random_key(agent_policy.read_config(folder).seed, "learner")
     params = {step: untrained.state_of(network, step).params for step in returns}
     return folder, network, {0: make_state(network, optax.sgd(0.1), key).params, **params}
+
+
+@slow
+@pytest.mark.parametrize("normalisation", ["none", "running", "popart"])
+def test_a_players_values_are_in_units_of_reward(tmp_path, normalisation):
+    network = untrained.write(tmp_path, "recall", {"algorithm.value_normalisation": normalisation})
+    # Targets of mean 3 and standard deviation 4.
+    statistics = ValueStatistics(*map(jax.numpy.float32, (3.0, 25.0, 1.0)))
+    state = untrained.state_of(network, 200)._replace(value_statistics=statistics)
+    items = agent_checkpoints.items_of_learner(state, ("reward_params",))
+    with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
+        agent_checkpoints.save(checkpoints, 200, items, {}, {}, asynchronous=False)
+
+    policy, _ = agent_policy.load(tmp_path, "200")
+
+    rows = {
+        name: np.zeros((1, 2, *array.shape), array.dtype)
+        for name, array in network.spec.observation.items()
+    }
+    arguments = rows, network.initial_state(2), np.ones((1, 2), bool)
+    _, standardised, _ = network.apply(state.params, *arguments)
+    _, values, _ = network.apply(policy.params, *arguments)
+    expected = standardised if normalisation == "none" else 4 * standardised + 3
+    np.testing.assert_allclose(values, expected, rtol=1e-5)
 
 
 @slow

@@ -31,6 +31,7 @@ from motif_jax.envs.gym_task.actions import (
 )
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves, padded
 from motif_jax.envs.spec import (
+    ROW_NAMES,
     RUNNING,
     TERMINATED,
     TRUNCATED,
@@ -48,10 +49,7 @@ ACTION_MASK = "action_mask"
 CUT = "captions_cut"
 # Numbers of an episode's row that are not from `info`; a number in `info` with such a name gets the
 # prefix 'info_'.
-_RESERVED = frozenset({
-    "return", "length", "seed", "index", "env", "episode", "step", "end", "end_reason", "truncated", "session",
-    "session_seconds", "actions", "messages", "intrinsic_return", "intrinsic_return_uncounted", "player", CUT,
-})  # fmt: skip
+_RESERVED = ROW_NAMES | {"return", "length", CUT}
 _KEY = "environment.name"
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 _MAX_NUMBERS = 32  # from `info` in an episode's row

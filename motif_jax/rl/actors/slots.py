@@ -12,7 +12,7 @@ import dataclasses
 import math
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -118,6 +118,14 @@ class SlotLayout:
     def num_slots(self) -> int:
         return self.groups * self.slots_per_group
 
+    @property
+    def history_size(self) -> int:
+        """Bytes of the block that hold the actions of running episodes."""
+        if "history" not in self.arrays:
+            return 0
+        _, shape, dtype = self.arrays["history"]
+        return math.prod(shape) * np.dtype(dtype).itemsize
+
 
 class Slots:
     """The arrays of a block of shared memory: [slots, T + 1, envs, ...] unless another shape is
@@ -177,7 +185,7 @@ class Slots:
         """Makes the block and fills it with `MAGIC`. Raises UserError: there is not enough
         memory.
         """
-        require_memory(layout.size)
+        require_memory([layout])
         descriptor = os.memfd_create("trajectory_slots")
         os.ftruncate(descriptor, layout.size)
         slots = cls(layout, descriptor)
@@ -207,13 +215,21 @@ class Slots:
             self.descriptor = -1
 
 
-def require_memory(size: int) -> None:
-    """Raises UserError unless `size` bytes of memory can be had (this machine's, and this control
-    group's).
+def require_memory(layouts: Sequence[SlotLayout]) -> None:
+    """Raises UserError unless the memory of all `layouts` can be had (this machine's, and this
+    control group's).
     """
+    size = sum(layout.size for layout in layouts)
     available = capacity.available_memory()
-    if available is not None and size > available:
-        raise UserError(
-            f"trajectory slots need {size / 2**20:,.0f} MiB of memory and {available / 2**20:,.0f} MiB are left: lower "
-            "config.actors.workers, config.actors.envs_per_worker or config.actors.slots_per_group"
+    if available is None or size <= available:
+        return
+    keys = "config.actors.workers, config.actors.envs_per_worker or config.actors.slots_per_group"
+    history = sum(layout.history_size for layout in layouts)
+    if 2 * history > size:
+        keys = (
+            "config.environment.max_episode_steps, since the actions of running episodes are remembered, or "
+            "config.actors.workers or config.actors.envs_per_worker"
         )
+    raise UserError(
+        f"trajectory slots need {size / 2**20:,.0f} MiB of memory and {available / 2**20:,.0f} MiB are left: lower {keys}"
+    )

@@ -131,6 +131,9 @@ class Algorithm(abc.ABC):
     def check_spec(self, plan: UpdatePlan, spec: EnvironmentSpec) -> None:  # noqa: B027 (there may be nothing to check)
         """Raises UserError where the algorithm cannot learn in an environment of `spec`."""
 
+    def check_network(self, plan: UpdatePlan, network: Any) -> None:  # noqa: B027 (there may be nothing to check)
+        """Raises UserError where the algorithm cannot train `network`."""
+
     def check_devices(self, plan: UpdatePlan, devices: int) -> None:  # noqa: B027 (there may be nothing to check)
         """Raises UserError where an update does not divide over `devices`; devices that share one
         split network count as one.

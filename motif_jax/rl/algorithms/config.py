@@ -67,7 +67,10 @@ class Appo:
     clip_ratio: float = positive(
         0.1, "clipping range of the surrogate's probability ratio; 0.1: [1 / 1.1, 1.1]"
     )
-    clip_value: float = positive(1.0, "greatest change of the value in its clipped loss")
+    clip_value: float = positive(
+        1.0,
+        "greatest change of the value in its clipped loss: in units of reward, with a value_normalisation in its standard deviations",
+    )
     value_coefficient: float = non_negative(0.5, "weight of the value loss")
     exploration: str = one_of(
         ("entropy", "symmetric_kl", "none"), "the loss that keeps the policy exploring"
@@ -87,8 +90,8 @@ class Appo:
     value_normalisation: str = one_of(
         ("none", "running", "popart"), "normalisation of the targets of values"
     )
-    value_statistics_rate: float = fraction(
-        3e-4, "update rate of the statistics of value_normalisation"
+    value_statistics_rate: float = positive(
+        3e-4, "update rate of the statistics of value_normalisation", maximum=1
     )
 
 

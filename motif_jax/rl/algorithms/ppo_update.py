@@ -300,8 +300,10 @@ class PpoAlgorithm(Algorithm):
     def with_training_parts(
         self, state: PpoTrainState, network: PolicyNetwork, plan: UpdatePlan
     ) -> PpoTrainState:
-        check_reference(network, plan)
         return with_reference(state, plan)
+
+    def check_network(self, plan: UpdatePlan, network: PolicyNetwork) -> None:
+        check_reference(network, plan)
 
     def check_devices(self, plan: UpdatePlan, devices: int) -> None:
         """Raises UserError unless all devices get equal parts of a minibatch of steps, and run them

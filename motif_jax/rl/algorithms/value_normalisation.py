@@ -2,8 +2,8 @@
 
 The network's value head predicts (V - mean) / std. With 'popart' the head is rescaled whenever the
 statistics move, so that V itself does not; with 'running' the head has to learn it. V is clipped
-around V as it was played: with 'popart' in units of reward, with 'running' in the head's units of
-that time.
+around V as it was played, by standard deviations of the targets: with 'popart' those of the update,
+with 'running' those of the time when it was played.
 """
 
 from __future__ import annotations

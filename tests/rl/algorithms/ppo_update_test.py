@@ -282,11 +282,10 @@ def test_the_reference_keeps_the_first_parameters() -> None:
 
 def test_the_penalty_is_refused_for_a_network_with_a_memory() -> None:
     plan = config(PENALISED)
-    state, _ = start(plan)
     with pytest.raises(
         UserError, match=r"config\.algorithm\.kl\.coefficient=0\.5: must be 0 with a network"
     ):
-        ppo_update.PpoAlgorithm().with_training_parts(state, NETWORK, plan)
+        ppo_update.PpoAlgorithm().check_network(plan, NETWORK)
 
 
 @pytest.mark.parametrize(
