@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from motif_jax.core import nan_policy
@@ -65,7 +64,7 @@ class Guard:
         learner.failures = []
         for failure in failures:
             self.skipped += 1
-            line = self._describe(failure)
+            line = self._describe(learner, failure)
             if self.skipped > self._budget:
                 self._ended_by = line
             elif self._workdir is not None:
@@ -85,14 +84,14 @@ class Guard:
                 f"--config.nonfinite.policy=skip and --config.nonfinite.most_skips above {self.skipped}"
             )
 
-    def _describe(self, failure: Failure) -> str:
-        """A line on the failure; the host that writes also saves its batch."""
+    def _describe(self, learner: Learner, failure: Failure) -> str:
+        """A line on the failure; the host that writes also saves its part of the batch."""
         line = f"update {failure.update} is not finite: {', '.join(failure.names[:_MAX_NAMES])}"
         if len(failure.names) > _MAX_NAMES:
             line += f" and {len(failure.names) - _MAX_NAMES} more"
         if self._workdir is None:
             return line
-        arrays = named_leaves(jax.device_get(failure.batch.trajectories))
+        arrays = named_leaves(learner.rows_of(failure))
         cause = _cause_in_environment(arrays)
         self._by_environment = cause is not None
         if cause is not None:

@@ -187,6 +187,10 @@ class Learner:
         else:
             self._publisher.publish(self.version, params)
 
+    def rows_of(self, failure: Failure) -> TrajectoryBatch:
+        """This host's part of the batch of an update that was not finite, as numpy arrays."""
+        return self._parallel.own_part(failure.batch.trajectories)
+
     def metrics(self) -> dict[str, float]:
         """Metrics of the newest finished update, once for each update; {} and a failure where it is
         not finite.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -56,6 +56,9 @@ class FailedLearner:
     """A `Learner` as far as a guard reads it."""
 
     failures: list[Failure]
+
+    def rows_of(self, failure: Failure) -> Any:
+        return failure.batch.trajectories
 
 
 def failed(*failures: Failure) -> Learner:

@@ -107,6 +107,10 @@ class DataParallel:
         split = jax.tree.map(lambda x, axis: split_axis(x, axis, self.device_count), tree, axes)
         return jax.device_put(split, NamedSharding(self._mesh, PartitionSpec(AXIS)))
 
+    def own_part(self, tree: Any) -> Any:
+        """What this process has of a batch of `put_batch`, as numpy arrays."""
+        return jax.device_get(tree)
+
     def put_whole(self, tree: Any, batch_axis: Any) -> Any:
         """As `put_batch`, but every process passes the global batch and places its own part."""
         processes = sorted({device.process_index for device in self.devices})

@@ -196,3 +196,19 @@ class Sharded(DataParallel):
             )
 
         return jax.tree.map(put, tree, jax.tree.broadcast(batch_axis, tree))
+
+    def own_part(self, tree: Any) -> Any:
+        """As `DataParallel.own_part`."""
+        return jax.tree.map(_own_rows, tree)
+
+
+def _own_rows(array: jax.Array) -> np.ndarray:
+    """The rows of an array of `Sharded.put_batch` that this process has; other processes hold the
+    rest, which cannot be read here.
+    """
+    axis = array.sharding.spec.index(BATCH)  # type: ignore[attr-defined]
+    parts = {}
+    for shard in array.addressable_shards:
+        # Devices along the other axes of the mesh have copies.
+        parts[shard.index[axis].start or 0] = np.asarray(shard.data)
+    return np.concatenate([parts[start] for start in sorted(parts)], axis=axis)

@@ -54,6 +54,13 @@ def first_state(settings: config.ModelConfig) -> LanguageTrainState:
     return jax.device_get(LanguageTrainState(params, optax.adam(1e-3).init(params), np.int32(0)))
 
 
+@pytest.mark.parametrize("mesh", [(2, 1, 2), (2, 2, 1), (1, 1, 4)])
+def test_a_process_reads_the_rows_that_it_put(mesh: tuple[int, int, int]) -> None:
+    rows = np.arange(24.0).reshape(3, 8)
+    placed = devices(mesh).put_batch({"rows": rows}, 1)
+    np.testing.assert_array_equal(devices(mesh).own_part(placed)["rows"], rows[None])
+
+
 def train(settings: config.ModelConfig, parallel: DataParallel) -> tuple[Any, Any, Any]:
     """Gradient before and losses of `STEPS` steps, and the state behind them."""
     model = LanguageModel(settings)
