@@ -237,22 +237,23 @@ def test_dropout_of_weights_is_drawn_once_for_all_pairs() -> None:
     def drop(weights: jax.Array) -> jax.Array:
         return weights * scales
 
-    def of_head(key: int) -> np.ndarray:
-        """The values of the last token's first head if only one key's value is not zero."""
-        of_segments = []
-        for segment, first in zip(segments, (0, 6), strict=True):
-            numbers = jnp.arange(segment.keys.shape[-2])[:, None] == key - first
-            of_segments.append(segment._replace(values=segment.values * numbers))
-        return np.asarray(attend(query, of_segments, 0.5, drop)[0, 0, -1, 0])
+    @jax.jit
+    def of_head(query: jax.Array, are_kept: np.ndarray) -> jax.Array:
+        """The values of the last token's first head where those of other keys than the kept are
+        zero.
+        """
+        parts = jnp.split(are_kept[:, None], [6])
+        kept = [s._replace(values=s.values * part) for s, part in zip(segments, parts, strict=True)]
+        return attend(query, kept, 0.5, drop)[0, 0, -1, 0]
 
     undropped = attend(query, segments, 0.5)[0, 0, -1, 0]
-    assert np.abs(sum(of_head(key) for key in range(156)) - undropped).max() > 1e-3
+    assert np.abs(of_head(query, np.ones(156, bool)) - undropped).max() > 1e-3
     for key in (2, 9, 140):
         values = segments[0].values[0, 0, key] if key < 6 else segments[1].values[0, 0, 0, key - 6]
-        keys = jnp.concatenate([segments[0].keys[0, 0], segments[1].keys[0, 0, 0]])
-        weights = jax.nn.softmax(0.5 * keys @ query[0, 0, -1, 0])
-        expected = weights[key] * scales[0, 0, 0, 0, -1, key] * values
-        np.testing.assert_allclose(of_head(key), expected, atol=1e-6)
+        keys = np.concatenate([segments[0].keys[0, 0], segments[1].keys[0, 0, 0]])
+        weights = np.exp(0.5 * keys @ np.asarray(query[0, 0, -1, 0]))
+        expected = weights[key] / weights.sum() * scales[0, 0, 0, 0, -1, key] * values
+        np.testing.assert_allclose(of_head(query, np.arange(156) == key), expected, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -267,8 +268,9 @@ def test_gradients_of_shared_keys_are_added_in_float32() -> None:
         ]
         return jnp.sum(attend(query.astype(dtype), parts, 0.5).astype(jnp.float32) * weights)
 
-    exact = jax.grad(loss)(segments[0].keys, "float32")
-    rounded = jax.grad(loss)(segments[0].keys, "bfloat16")
+    gradient = jax.jit(jax.grad(loss), static_argnums=1)
+    exact = gradient(segments[0].keys, "float32")
+    rounded = gradient(segments[0].keys, "bfloat16")
     # Three branches are added; the error is that of the rounded inputs.
     assert np.abs(rounded - exact).max() < 0.05 * np.abs(exact).max()
 
@@ -286,8 +288,9 @@ def test_gradients_are_those_of_all_queries_at_once(monkeypatch: pytest.MonkeyPa
         return jnp.sum(attend(query, parts, 0.5, drop) * weights)
 
     numbers = [segment[:2] for segment in segments]
-    in_blocks = jax.grad(loss, (0, 1))(query, numbers, True)
+    gradients = jax.jit(jax.grad(loss, (0, 1)), static_argnums=2)
+    in_blocks = gradients(query, numbers, True)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    at_once = jax.grad(loss, (0, 1))(query, numbers, False)
+    at_once = gradients(query, numbers, False)
     for blocked, joint in zip(jax.tree.leaves(in_blocks), jax.tree.leaves(at_once), strict=True):
         np.testing.assert_allclose(blocked, joint, atol=2e-5)
