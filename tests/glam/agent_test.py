@@ -104,8 +104,9 @@ def test_logits_and_values_come_from_scores_or_heads(folders, name, policy):
     actions = {
         name: rows[:1] for name, rows in fields.items() if name in one.fields and name != "tokens"
     }
-    of_empty = one.logits_and_values(params, empty_prompt, **actions)
-    of_one_token = one.logits_and_values(params, prompt_of_one_token, **actions)
+    logits_and_values = jax.jit(one.logits_and_values)
+    of_empty = logits_and_values(params, empty_prompt, **actions)
+    of_one_token = logits_and_values(params, prompt_of_one_token, **actions)
     for array, expected in zip(of_empty, of_one_token, strict=True):
         assert np.isfinite(array).all()
         np.testing.assert_array_equal(array, expected)
