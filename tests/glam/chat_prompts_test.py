@@ -131,7 +131,7 @@ def test_an_agents_logits_are_the_scores_of_its_turns(chatml: Path) -> None:
     step = steps_of(agent)[0]
     rows = {name: jnp.asarray(step[name][None]) for name in network.fields}
 
-    logits, _ = network.logits_and_values(network.init(jax.random.key(0)), **rows)
+    logits, _ = jax.jit(network.logits_and_values)(network.init(jax.random.key(0)), **rows)
 
     turns = [[{"role": "user", "content": decoded(step["prompt"]).rstrip(" ")}]]
     scores = lm.load(str(chatml)).score(turns, list(ACTIONS))
