@@ -48,7 +48,7 @@ def test_probabilities_are_the_policy_s_with_and_without_a_clause(asked: Any) ->
     tokens.write(probes.prompt(probes.probes[9]), {"tokens": rows[0]})
     chosen = next(clause for clause in left if clause["probe"] == 9 and clause["observation"] == 1)
     tokens.write(probes.prompt(probes.probes[9], (1, chosen["clause"])), {"tokens": rows[1]})
-    wanted = jax.nn.softmax(network.logits_and_values(params, jnp.asarray(rows))[0])
+    wanted = jax.nn.softmax(jax.jit(network.logits_and_values)(params, jnp.asarray(rows))[0])
     np.testing.assert_allclose(probabilities[9], wanted[0], rtol=1e-4)
     np.testing.assert_allclose(chosen["probabilities"], wanted[1], rtol=1e-4)
 
