@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -63,12 +64,11 @@ def test_the_loss_is_the_published_one(
     learned, frozen, part = parameters(objective, batch)
     frozen = {"trunks": learned.pop("trunks"), "target": {"heads": frozen["target"]["heads"]}}
 
-    terms = objective.terms({**learned, "trunks": {}}, frozen, part, None)
+    terms = jax.jit(objective.terms)({**learned, "trunks": {}}, frozen, part, None)
 
     trunk = frozen["trunks"]["values"]
-    states = np.asarray(
-        objective.agent.model.prefill(trunk, batch.tokens, batch.valid)[0].after, np.float64
-    )
+    prefill = jax.jit(objective.agent.model.prefill)
+    states = np.asarray(prefill(trunk, batch.tokens, batch.valid)[0].after, np.float64)
     seeds = jnp.arange(3, dtype=jnp.uint32)
     random_states = np.asarray(chai.random_states(seeds, 2, COUNT, WIDTH), np.float64)
     candidates = np.asarray(batch.candidates.states, np.float64)
