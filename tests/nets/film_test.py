@@ -152,21 +152,28 @@ def device_observations(seed=0):
 
 
 @functools.cache
+def fresh_params():
+    return network().init(jax.random.key(0))
+
+
+@jax.jit
+def tracked(tree, rows):
+    return with_input_statistics(network(), tree, rows)
+
+
+@functools.cache
 def once_tracked_params():
     """Fresh parameters whose statistics are those of one batch."""
-    fresh = network().init(jax.random.key(0))
-    return jax.jit(functools.partial(with_input_statistics, network()))(
-        fresh, device_observations()
-    )
+    return tracked(fresh_params(), device_observations())
 
 
 @pytest.mark.slow
 def test_the_first_statistics_normalise_their_batch_as_published():
-    fresh = network().init(jax.random.key(0))
-
     logits, _ = logits_and_values(network(), once_tracked_params(), device_observations())
 
-    published_logits, _ = logits_and_values(network(of_batch=True), fresh, device_observations())
+    published_logits, _ = logits_and_values(
+        network(of_batch=True), fresh_params(), device_observations()
+    )
     np.testing.assert_allclose(logits, published_logits, rtol=1e-3, atol=1e-4)
     assert once_tracked_params()["actor"]["encoder"]["norm1"]["count"] == 1
 
@@ -189,9 +196,7 @@ def test_later_statistics_move_by_a_tenth():
 def test_tracking_changes_statistics_alone():
     before = flatten_dict(once_tracked_params())
 
-    after = flatten_dict(
-        with_input_statistics(network(), once_tracked_params(), device_observations(seed=100))
-    )
+    after = flatten_dict(tracked(once_tracked_params(), device_observations(seed=100)))
 
     for path in before:
         if path[-1] not in STATISTICS:
@@ -201,8 +206,7 @@ def test_tracking_changes_statistics_alone():
 @pytest.mark.slow
 def test_devices_with_parts_of_rows_agree_on_all_statistics():
     rows = device_observations(seed=100)
-    track = jax.jit(functools.partial(with_input_statistics, network()))
-    expected = track(once_tracked_params(), rows)
+    expected = tracked(once_tracked_params(), rows)
     parts = {name: jnp.stack(jnp.split(x, 2, axis=1)) for name, x in rows.items()}
 
     def track_part(part):
