@@ -106,9 +106,10 @@ def test_options_that_the_trajectories_lack_are_refused(tmp_path, key, value, li
         resolved(**{f"environment.{key}": value})
 
 
-@pytest.fixture
-def cloned(tmp_path):
-    """A clone after one pass, and the folder of its model."""
+@pytest.fixture(scope="module")
+def trained_clone(tmp_path_factory):
+    """A clone after one pass, and the folder of its model; tests leave both as they found them."""
+    tmp_path = tmp_path_factory.mktemp("cloned")
     options = {"language": "english", "observations": 1, "max_episode_steps": None}
     about = {"environment": "BabyAI-GoToLocal-v0", "options": options, "actions": list(ACTIONS)}
     episodes = [parquet.TrajectoryEpisode(0, 0, ["a", "b"], [0, 1], [0.0, 1.0]) for _ in range(20)]
@@ -120,6 +121,15 @@ def cloned(tmp_path):
         "network.prompt_tokens": 200,
     }
     return run_stage("clone_behaviour", tmp_path / "clone", **values, epochs=1), model
+
+
+@pytest.fixture
+def cloned(trained_clone, tmp_path):
+    """A copy of the clone, and the folder of its model, whose files come back after the test."""
+    clone, model = trained_clone
+    shutil.copytree(model, tmp_path / "model")
+    yield shutil.copytree(clone, tmp_path / "clone"), model
+    shutil.copytree(tmp_path / "model", model, dirs_exist_ok=True)
 
 
 @pytest.mark.slow
