@@ -4,6 +4,8 @@ is exported.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,8 +41,19 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, values: Mapping[str, Any]) -> Path:
-    return run_config(load_config("train_text", "bc", dict(values)), tmp_path_factory.mktemp("run"))
+def printed_run(
+    tmp_path_factory: pytest.TempPathFactory, values: Mapping[str, Any]
+) -> tuple[Path, str]:
+    """A run, and what it printed."""
+    config = load_config("train_text", "bc", dict(values))
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        workdir = run_config(config, tmp_path_factory.mktemp("run"))
+    return workdir, printed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def run(printed_run: tuple[Path, str]) -> Path:
+    return printed_run[0]
 
 
 def test_a_chat_models_agent_has_its_turns_and_tokens(run: Path) -> None:
@@ -55,12 +68,8 @@ def test_a_chat_models_agent_has_its_turns_and_tokens(run: Path) -> None:
     )
 
 
-def test_the_first_line_of_a_run_says_which_turns(
-    values: Mapping[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    run_config(load_config("train_text", "bc", dict(values)), tmp_path)
-
-    assert "; turns: the model's own, by its chat template" in capfd.readouterr().out
+def test_the_first_line_of_a_run_says_which_turns(printed_run: tuple[Path, str]) -> None:
+    assert "; turns: the model's own, by its chat template" in printed_run[1]
 
 
 def test_an_agent_of_a_chat_model_speaks_and_ranks(run: Path) -> None:
