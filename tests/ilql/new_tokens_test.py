@@ -4,8 +4,9 @@ else of the tables.
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,19 +45,32 @@ def run(tmp_path_factory: pytest.TempPathFactory, values: Mapping[str, Any]) -> 
     return run_config(load_config("train_text", "bc", dict(values)), tmp_path_factory.mktemp("run"))
 
 
+@pytest.fixture(scope="module")
+def frozen_run_of(
+    tmp_path_factory: pytest.TempPathFactory, values: Mapping[str, Any]
+) -> Callable[[str], Path]:
+    """A run whose new rows stay where they begin, by the config's value of `network.new_rows`."""
+
+    @functools.cache
+    def trained(new_rows: str) -> Path:
+        still = {"lora.new_tokens": False, "max_steps": 2, "network.new_rows": new_rows}
+        config = load_config("train_text", "bc", {**values, **still})
+        return run_config(config, tmp_path_factory.mktemp("frozen"))
+
+    return trained
+
+
 def tables_of(params: Any) -> list[np.ndarray]:
     return [np.asarray(params["embedding"]), np.asarray(params["head"]["kernel"]).T]
 
 
 def test_rows_of_new_tokens_learn_and_old_rows_stay(
-    values: Mapping[str, Any], run: Path, tmp_path: Path
+    values: Mapping[str, Any], run: Path, frozen_run_of: Callable[[str], Path]
 ) -> None:
     base = tables_of(folders.read(values["network.checkpoint"]).params)
-    still = {**values, "lora.new_tokens": False}
-    frozen_run = run_config(load_config("train_text", "bc", still), tmp_path / "frozen")
 
     trunk = agent_folder.load(run).params["trunks"]["policy"]
-    frozen = agent_folder.load(frozen_run).params["trunks"]["policy"]
+    frozen = agent_folder.load(frozen_run_of("end_of_text")).params["trunks"]["policy"]
 
     for learned, begun, old in zip(tables_of(trunk), tables_of(frozen), base, strict=True):
         count = len(old)
@@ -92,13 +106,11 @@ def test_a_killed_run_ends_with_the_same_rows(
 
 @pytest.mark.parametrize("new_rows", ["end_of_text", "mean"])
 def test_new_rows_begin_where_the_config_says(
-    values: Mapping[str, Any], tmp_path: Path, new_rows: str
+    values: Mapping[str, Any], frozen_run_of: Callable[[str], Path], new_rows: str
 ) -> None:
     folder = values["network.checkpoint"]
-    still = {**values, "lora.new_tokens": False, "max_steps": 2, "network.new_rows": new_rows}
-    run = run_config(load_config("train_text", "bc", still), tmp_path)
 
-    trunk = agent_folder.load(run).params["trunks"]["policy"]
+    trunk = agent_folder.load(frozen_run_of(new_rows)).params["trunks"]["policy"]
 
     end = folders.read(folder).config.end_ids[0]
     for rows, table in zip(tables_of(trunk), tables_of(folders.read(folder).params), strict=True):
