@@ -34,8 +34,12 @@ def additions_of(params: Any) -> dict[str, Any]:
 
 
 def logits_of(model: LanguageModel, params: Any, tokens: jax.Array) -> jax.Array:
-    states, _ = model.prefill(params, tokens, jnp.ones(tokens.shape, bool))
-    return model.logits(params, states.after)
+    @jax.jit  # traced at each call, since what is added is read from the context
+    def run(params: Any) -> jax.Array:
+        states, _ = model.prefill(params, tokens, jnp.ones(tokens.shape, bool))
+        return model.logits(params, states.after)
+
+    return run(params)
 
 
 def all_tokens(model: LanguageModel) -> jax.Array:
@@ -96,7 +100,7 @@ def test_rows_of_new_tokens_have_gradients_from_input_and_output(tmp_path: Path)
         with new_tokens.added(rows):
             return -jax.nn.log_softmax(logits_of(model, params, tokens))[0, 0, last]
 
-    gradient = jax.grad(loss)(rows)
+    gradient = jax.jit(jax.grad(loss))(rows)
 
     assert np.abs(gradient["head"][-1]).max() > 1e-4
     # The token is read behind the position that the loss looks at.
