@@ -281,6 +281,7 @@ def test_a_policy_alone_has_no_values(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_decision_transformer_reads_a_recorded_dialogue_after_its_return(tmp_path: Path) -> None:
     saved = saved_agent(tmp_path, Design("none", prefix=True))
+    readouts = jax.jit(saved.network.readouts)
     dialogues = Dialogues.of([ENDED, RUNNING])
 
     rows = list(text_values.values_of(saved, dialogues))
@@ -288,7 +289,7 @@ def test_a_decision_transformer_reads_a_recorded_dialogue_after_its_return(tmp_p
     for row in rows:
         tokens = row.item.tokens[None]
         returns = np.array([row.dialogue.total], np.float32)
-        readout = saved.network.readouts(saved.params, tokens, np.ones_like(tokens, bool), returns)
+        readout = readouts(saved.params, tokens, np.ones_like(tokens, bool), returns)
         log_probs = jax.nn.log_softmax(readout.logits)
         for number, position in enumerate(row.item.action_indices):
             expected = log_probs[0, position, row.item.tokens[position + 1]]
