@@ -16,8 +16,9 @@ from motif_jax.ilql.tasks import registry
 from motif_jax.lm.config import parse
 from motif_jax.lm.model import LanguageModel
 
+# Not one program: the trunks of all agents of a config share that of the model.
 initialiser = functools.cache(
-    lambda config, design: jax.jit(TextAgentNetwork(LanguageModel(config), design).init)
+    lambda config, design: TextAgentNetwork(LanguageModel(config), design).init
 )
 
 
