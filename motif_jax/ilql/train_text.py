@@ -266,10 +266,12 @@ def _input_files(config: TextConfig, workdir: Path) -> list[str]:
     options do not name.
     """
     source = dialogue_source.source_of(config)
+    task = registry.make(config.task, source.options)
     names = [tokenised.TOKENS, candidate_batches.FOLDER]
-    if registry.make(config.task, source.options).learned_tokens():
+    if task.learned_tokens():
         names.append(TOKENIZER)
     if source.path is None:
+        names += task.prepared_files(config.kind)
         names += [dialogues.DIALOGUES, *text_sources.file_names(source.options, workdir)]
     return names
 

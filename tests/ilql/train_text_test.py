@@ -114,6 +114,15 @@ def test_a_refused_filter_leaves_the_folder_usable(tmp_path: Path, data: Path) -
             stage.check(other, tmp_path)
 
 
+def test_a_failed_run_leaves_no_simulated_tweets(tmp_path: Path) -> None:
+    """Else the next run in the folder would learn from them, whatever its own options."""
+    options = '{"simulated": 50, "num_words": 100, "true_word": true}'
+    tweets = {"task": "wordle", "options": options, "kind": "tweets", "policy": "random"}
+    with pytest.raises(UserError, match="'aroma' of a tweet is not in the list"):
+        stage.run(config_of("bc", **tweets), tmp_path)
+    assert not list(tmp_path.glob("tweets*"))
+
+
 def flat(params: Any) -> np.ndarray:
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
 

@@ -18,6 +18,8 @@ from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 from motif_jax.ilql.tasks.wordle.words import distinct, read_words
 from motif_jax.schema import Key, non_negative, positive
 
+# Files of 'tweets' in the folder that they are prepared in.
+_SIMULATED, _STRUCTURE = "tweets.csv", "tweets.json"
 # Bytes of a worker's array [games, words] for a chunk of games.
 _CHUNK_BYTES, _MAX_GAMES, _FEWEST_GAMES = 1 << 22, 1024, 16
 
@@ -150,14 +152,24 @@ class Wordle(TextTask):
             return self.options
         options = dict(self.options)
         if not options["tweets"]:
-            path = folder / "tweets.csv"
+            path = folder / _SIMULATED
             if not path.exists():
                 self._simulate(path, policy)
             options["tweets"] = str(path)
-        structure = folder / "tweets.json"
+        structure = folder / _STRUCTURE
         if options["write_structure"] and not structure.exists():
             tweets.write_structure(structure, *Wordle(options).read_tweets())
         return options
+
+    def prepared_files(self, kind: str) -> tuple[str, ...]:
+        if kind != "tweets":
+            return ()
+        names: tuple[str, ...] = ()
+        if not self.options["tweets"]:
+            names += (_SIMULATED,)
+        if self.options["write_structure"]:
+            names += (_STRUCTURE,)
+        return names
 
     def _simulate(self, path: Path, policy: str) -> None:
         plan = parse(policy)
