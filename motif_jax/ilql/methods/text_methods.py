@@ -9,6 +9,7 @@ import jax
 
 from motif_jax.core import config as checks
 from motif_jax.core import entry_points
+from motif_jax.core.errors import UserError
 from motif_jax.ilql.methods import implicit_q
 from motif_jax.ilql.methods.implicit_q import (
     ActionQ,
@@ -18,11 +19,15 @@ from motif_jax.ilql.methods.implicit_q import (
     TextBatch,
 )
 
+# What a user's rule may choose; Q of the mean of states is CHAI's, whose policy proposes.
+_QS = ("token", "utterance", "none")
+_BOOTSTRAPS = ("value", "best", "soft", "prior")
+
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """The choices of a method; a user's own method is a subclass, made without arguments
-    (docs/ilql.md).
+    (docs/ilql.md), whose class attributes are its choices.
     """
 
     q: str = "token"  # see `ilql.agent.text_agent.Design.q`
@@ -35,6 +40,14 @@ class Rule:
     prefix: bool = False  # the policy is conditioned on the return (decision transformer)
     proposes: bool = False  # the policy is frozen; Q is compared with Q of actions that it proposes
     online: bool = False  # the agent plays, and is trained on its own episodes
+
+    def __post_init__(self) -> None:
+        # A subclass need not be a dataclass. `__init__` knows the defaults of this class alone, and
+        # would hide the subclass's own attributes behind them.
+        for field in dataclasses.fields(self):
+            if getattr(self, field.name) == field.default:
+                of_class = getattr(type(self), field.name)
+                object.__setattr__(self, field.name, of_class)
 
     def losses(
         self, batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings
@@ -97,4 +110,25 @@ def rule_of(name: str) -> Rule:
     rule: Rule = loaded()
     allowed = "a method whose Rule has neither proposes nor online"
     checks.require(not (rule.proposes or rule.online), "method.name", name, allowed)
+    _check_choices(rule, name)
     return rule
+
+
+def _check_choices(rule: Rule, name: str) -> None:
+    """Raises UserError for choices of a user's rule that no training can follow."""
+
+    def require(field: str, fits: bool, allowed: str) -> None:
+        if not fits:
+            value = getattr(rule, field)
+            raise UserError(
+                f"config.method.name={name}: its Rule has {field}={value!r}: must be {allowed}"
+            )
+
+    for field in ("huber", "prior_reward", "prefix"):
+        require(field, isinstance(getattr(rule, field), bool), "True or False")
+    require("q", rule.q in _QS, f"one of {', '.join(_QS)}")
+    require("bootstrap", rule.bootstrap in _BOOTSTRAPS, f"one of {', '.join(_BOOTSTRAPS)}")
+    if rule.q != "token":
+        reason = f"with q={rule.q!r}: there is no Q of every token"
+        require("bootstrap", rule.bootstrap == "value", f"'value' {reason}")
+        require("prior_reward", not rule.prior_reward, f"False {reason}")
