@@ -113,6 +113,14 @@ def _check_method(config: TextConfig) -> None:
     in_order = q_min is None or q_max is None or q_min < q_max
     checks.require_key(config, "method.q_min", in_order, f"below method.q_max={q_max}, or None")
 
+    if rule.q == "none":
+        reason = f"{name} has no values, which alone tell its actions apart"
+        policy = method.policy
+        checks.require_key(config, "method.policy.beta", policy.beta == 0, f"0: {reason}")
+        checks.require_key(
+            config, "method.policy.exponential", policy.exponential, f"True: {reason}"
+        )
+
     beta = method.policy.beta
     is_share = method.policy.exponential or 0 < beta <= 1
     allowed = (

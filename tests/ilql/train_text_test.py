@@ -123,6 +123,21 @@ def test_a_failed_run_leaves_no_simulated_tweets(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("tweets*"))
 
 
+@pytest.mark.parametrize(
+    ("method", "values", "message"),
+    [
+        ("bc", {"method.policy.beta": 1.0}, r"beta=1\.0: must be 0: bc has no values"),
+        ("dt", {"method.policy.exponential": False}, r"exponential=False: must be True: dt has no"),
+        ("ppo", {"method.policy.beta": 4.0}, r"beta=4\.0: must be 0: ppo has no values"),
+    ],
+)
+def test_methods_without_values_weigh_no_actions(
+    tmp_path: Path, method: str, values: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        stage.check(config_of(method, **values), tmp_path)
+
+
 def flat(params: Any) -> np.ndarray:
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
 
