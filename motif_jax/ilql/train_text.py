@@ -28,7 +28,7 @@ from motif_jax.ilql.dialogues import (
 from motif_jax.ilql.dialogues import collected as dialogues
 from motif_jax.ilql.dialogues.dialogue_source import DialogueSource
 from motif_jax.ilql.evaluation import text_rollouts
-from motif_jax.ilql.methods.text_methods import rule_of
+from motif_jax.ilql.methods.text_methods import RULES, rule_of
 from motif_jax.ilql.methods.text_ppo import PpoTraining
 from motif_jax.ilql.tasks import registry, text_scores
 from motif_jax.ilql.tasks.contract import TextTask
@@ -85,8 +85,15 @@ IDENTITY = (
     "num_devices",
     "sharding",
 )
+# Their evaluations choose the agent by the games, so that these are part of the identity, too.
+_BY_GAMES = tuple(name for name, rule in RULES.items() if rule.online)
 # Keys that are younger than runs which may go on, and what those did.
 _EARLIER = {"turns": "new", "network.new_rows": "mean", "lora.new_tokens": False}
+
+
+def identity_of(config_tree: ConfigDict) -> tuple[str, ...]:
+    """The keys that a resumed run of the method has to keep."""
+    return (*IDENTITY, "games") if config_tree.method.name in _BY_GAMES else IDENTITY
 
 
 def _free_keys(config_tree: ConfigDict, workdir: Path) -> tuple[str, ...]:
@@ -97,7 +104,8 @@ def _free_keys(config_tree: ConfigDict, workdir: Path) -> tuple[str, ...]:
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config_tree, IDENTITY, _free_keys(config_tree, workdir))
+    free = _free_keys(config_tree, workdir)
+    run_folder.check_identity(workdir, config_tree, identity_of(config_tree), free)
     config = read_section(TextConfig, config_tree)
     offline_run.check(config, config.max_steps)
     _check_method(config)
@@ -310,7 +318,8 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         return OfflineRun(task, about, lambda: text_run.export(training, workdir))
 
     inputs = _input_files(config, workdir)
-    return offline_run.run(config, config_tree.to_dict(), workdir, IDENTITY, inputs, build, free)
+    identity = identity_of(config_tree)
+    return offline_run.run(config, config_tree.to_dict(), workdir, identity, inputs, build, free)
 
 
 def _attach_players(config: TextConfig, training: TextRun) -> None:

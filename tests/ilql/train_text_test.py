@@ -138,6 +138,18 @@ def test_methods_without_values_weigh_no_actions(
         stage.check(config_of(method, **values), tmp_path)
 
 
+@pytest.mark.parametrize(("method", "keeps"), [("ppo", True), ("bc", False)])
+def test_games_that_choose_the_agent_stay(tmp_path: Path, method: str, keeps: bool) -> None:
+    before = config_of(method)
+    run_folder.prepare(tmp_path, before, stage.identity_of(before))
+    other = config_of(method, **{"games.episodes": 3})
+    if keeps:
+        with pytest.raises(UserError, match=r"games\.episodes: 0 before, 3 now"):
+            stage.check(other, tmp_path)
+    else:
+        stage.check(other, tmp_path)
+
+
 def flat(params: Any) -> np.ndarray:
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
 
