@@ -291,6 +291,8 @@ def check_ppo(config: TextConfig) -> None:
     parts = settings.minibatches * config.accumulate * devices
     allowed = f"a multiple of ppo.minibatches x accumulate x devices, {parts}"
     checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
+    filters = config.filter
+    unfiltered = "all episodes are learned from"
     rules = {
         "loss.policy": (config.loss.policy > 0, "above 0: the policy is what PPO trains"),
         "dropout": (config.dropout == 0, "0: the policy that plays is the one that learns"),
@@ -300,6 +302,9 @@ def check_ppo(config: TextConfig) -> None:
         ),
         "games.episodes": (config.games.episodes > 0, "above 0: evaluations are episodes"),
         "data": (config.data is None, "None: episodes are played, not read"),
+        "filter.top": (filters.top == 1, f"1: {unfiltered}"),
+        "filter.bottom": (filters.bottom == 1, f"1: {unfiltered}"),
+        "filter.cutoff": (filters.cutoff is None, f"None: {unfiltered}"),
         "initial.value": (not config.initial.value, "None: the value starts anew"),
         "initial.policy": (
             bool(config.initial.policy or config.network.checkpoint),

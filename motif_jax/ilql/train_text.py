@@ -202,6 +202,7 @@ def _check_proposals(config: TextConfig) -> None:
 def _check_data(config: TextConfig) -> None:
     source = dialogue_source.source_of(config)
     task = registry.make(source.task, source.options)
+    dialogue_data.token_reward_of(config.token_reward)
     if rule_of(config.method.name).online:
         text_rollouts.require_playable(task, config.task)
         _check_network(config, source, task)
@@ -210,7 +211,6 @@ def _check_data(config: TextConfig) -> None:
     if config.task == dialogue_source.RECORDED:
         task.check(task.kinds[0], config.policy)
         text_sources.require_size(task)
-    dialogue_data.token_reward_of(config.token_reward)
     if source.path is None:
         _check_drawn(config, task)
     trunk_config = _check_network(config, source, task)

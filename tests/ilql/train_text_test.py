@@ -150,6 +150,22 @@ def test_games_that_choose_the_agent_stay(tmp_path: Path, method: str, keeps: bo
         stage.check(other, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"filter.cutoff": 1.0}, r"filter\.cutoff=1\.0: must be None: all episodes"),
+        ({"filter.top": 0.5}, r"filter\.top=0\.5: must be 1: all episodes"),
+        ({"token_reward.file": "/nope.json"}, r"/nope\.json"),
+    ],
+)
+def test_ppo_refuses_what_it_would_not_read(
+    tmp_path: Path, cloned: Path, values: dict[str, Any], message: str
+) -> None:
+    ppo = {"initial.policy": str(cloned), "batch_size": 128, "games.episodes": 1}
+    with pytest.raises(UserError, match=message):
+        stage.check(config_of("ppo", **{**ppo, "chunk_steps": 1, **values}), tmp_path)
+
+
 def flat(params: Any) -> np.ndarray:
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
 
