@@ -101,6 +101,8 @@ def _messages(content: Mapping[str, Any]) -> Dialogue:
     rewards = [0.0 if message.get("reward") is None else message["reward"] for message in messages]
     of_actions = content.get("rewards")
     if of_actions is not None:
+        if any(message.get("reward") is not None for message in messages):
+            raise ValueError("both messages with a reward and rewards")
         if len(of_actions) != sum(actions):
             raise ValueError(f"{len(of_actions)} rewards for {sum(actions)} actions")
         rewards = _spread_over_actions(of_actions, actions)

@@ -197,3 +197,12 @@ def test_token_rewards_of_a_file(tmp_path):
     path.write_text('{"3": 0.25, "7": -1}')
     assert token_rewards.from_file(path, scale=2.0, shift=0.5)(tokens).tolist() == [1.0, -1.5, 0.5]
     assert token_rewards.from_file(path)(tokens).tolist() == [0.25, -1.0, 0.0]
+
+
+def test_rewards_of_messages_and_of_the_line_exclude_each_other():
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    line = {"messages": messages, "rewards": [1.0]}
+    assert json_lines.parsed(line, "line 1").rewards == (None, 1.0)
+    messages[1]["reward"] = 2.0
+    with pytest.raises(UserError, match=r"not a dialogue \(both messages with a reward"):
+        json_lines.parsed(line, "line 1")
