@@ -11,11 +11,17 @@ from typing import Any
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json
-from motif_jax.ilql.dialogues.dialogue import ROLES, SYSTEM, TOOL, Dialogue, Dialogues
+from motif_jax.ilql.dialogues.dialogue import (
+    LARGEST_REWARD,
+    ROLES,
+    SYSTEM,
+    TOOL,
+    Dialogue,
+    Dialogues,
+)
 
 # Dialogues of a part.
 PART_DIALOGUES = 1024
-_LARGEST_REWARD = 1e18  # its square fits float32, as losses need
 AGENT = "assistant"
 CHAT_ROLES = (SYSTEM, "user", AGENT, TOOL)
 # Of either form; other keys become a dialogue's `meta`.
@@ -140,10 +146,8 @@ def _dialogue(
     if not isinstance(done, bool):
         raise TypeError("done is neither true nor false")
     "".join(texts).encode()  # raises ValueError for surrogates, which JSON may have
-    if not all(checks.is_finite(reward) and abs(reward) <= _LARGEST_REWARD for reward in paid):
-        raise ValueError(
-            f"a reward is not a number from {-_LARGEST_REWARD:g} to {_LARGEST_REWARD:g}"
-        )
+    if not all(checks.is_finite(reward) and abs(reward) <= LARGEST_REWARD for reward in paid):
+        raise ValueError(f"a reward is not a number from {-LARGEST_REWARD:g} to {LARGEST_REWARD:g}")
     if any(reward != 0 for reward, action in zip(paid, actions, strict=True) if not action):
         raise ValueError("an utterance of the environment is paid")
     rewards = tuple(

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from motif_jax.core import bounded_parquet
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json, replaced_file
-from motif_jax.ilql.dialogues.dialogue import Dialogues
+from motif_jax.ilql.dialogues.dialogue import LARGEST_REWARD, Dialogues
 
 FORMAT, VERSION = b"motif_jax.dialogues", 1
 SCHEMA = pa.schema(
@@ -96,8 +96,11 @@ def read(path: str | Path) -> Dialogues:
         raise UserError(f"{path}: {flat_texts.null_count} texts are missing")
     values = flat_rewards.to_numpy(zero_copy_only=False)
     actions = np.asarray(flat_rewards.is_valid())
-    if not np.isfinite(values[actions]).all():
-        raise UserError(f"{path}: a reward is not finite")
+    # NaN is not below the limit, either.
+    if not (np.abs(values[actions]) <= LARGEST_REWARD).all():
+        raise UserError(
+            f"{path}: a reward is not a number from {-LARGEST_REWARD:g} to {LARGEST_REWARD:g}"
+        )
     metas = table.column("meta").to_pylist()
     for meta in dict.fromkeys(metas):
         try:

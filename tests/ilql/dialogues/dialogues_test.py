@@ -88,7 +88,8 @@ WHOLE_TABLE = {
     ("change", "words"),
     [
         ({"rewards": [[], [None]]}, "each dialogue must have as many rewards as texts"),
-        ({"rewards": [[], [None, np.nan]]}, "a reward is not finite"),
+        ({"rewards": [[], [None, np.nan]]}, r"a reward is not a number from -1e\+18 to 1e\+18"),
+        ({"rewards": [[], [None, -1e300]]}, r"a reward is not a number from -1e\+18 to 1e\+18"),
         ({"texts": [[], ["a", None]]}, "1 texts are missing"),
         ({"terminal": [True, None], "meta": [None, "{}"]}, "values of terminal, meta are missing"),
         ({"texts": [3, 4]}, "a column has another type than in files of dialogues"),
