@@ -27,7 +27,7 @@ TASKS = Registry(
 # Options of a server's address and patience; a resumed run may change them.
 ADDRESSES = ("url", "server", "timeout_seconds", "attempts")
 # The same options inside the JSON of tasks from outside the package.
-FREE_OPTIONS = ("options.url", "options.server", "options.timeout_seconds")
+FREE_OPTIONS = tuple(f"options.{name}" for name in ADDRESSES)
 # Options that do not change games: addresses, an agent's tokens, and the store of answers.
 _NOT_DRAWN = (*ADDRESSES, *OBSERVED, "vocab_size", "turns", "store")
 

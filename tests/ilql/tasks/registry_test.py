@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
 import pytest
 
 from configs import collect_text, train_text
+from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
@@ -162,3 +164,12 @@ def test_an_unknown_task_is_refused_with_all_names():
         UserError, match=f"config.task=chess: must be one of {names}, or module:Class"
     ):
         registry.load("chess")
+
+
+@pytest.mark.parametrize("name", ["url", "server", "timeout_seconds", "attempts"])
+def test_a_resumed_run_may_change_addresses_and_patience(name):
+    before = {"options": json.dumps({name: 1, "words": 3})}
+    now = {"options": json.dumps({name: 2, "words": 3})}
+    keys = ("options",)
+    assert run_folder.differences(before, now, keys)
+    assert not run_folder.differences(before, now, keys, registry.FREE_OPTIONS)
