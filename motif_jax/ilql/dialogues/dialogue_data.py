@@ -79,13 +79,13 @@ def split_tokens(
         paths.append(Path(config.token_reward.file))
 
     def numbered() -> Iterator[tuple[str, tuple[int, Dialogue, str]]]:
-        """(Part, (number in it, dialogue, key of its file)): the training part first, as
+        """(Part, (number in its file, dialogue, key of the file)): the training part first, as
         `Tokenisation.split` reads them.
         """
-        for number, index in enumerate(np.flatnonzero(~is_held_out)):
-            yield TRAIN, (number, dialogues[int(index)], "data")
-        for number, index in enumerate(np.flatnonzero(is_held_out)):
-            yield HELD_OUT, (number, dialogues[int(index)], "data")
+        for number in np.flatnonzero(~is_held_out).tolist():
+            yield TRAIN, (number, dialogues[number], "data")
+        for number in np.flatnonzero(is_held_out).tolist():
+            yield HELD_OUT, (number, dialogues[number], "data")
         for number, dialogue in enumerate(held_out_dialogues):
             yield HELD_OUT, (number, dialogue, "held_out.data")
 

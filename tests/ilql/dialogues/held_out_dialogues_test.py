@@ -122,3 +122,16 @@ def test_data_that_moved_are_the_same(tmp_path: Path) -> None:
     )
 
     assert parts is not None
+
+
+@pytest.mark.parametrize("wrong", [3, 17, 38])
+def test_a_dialogue_that_does_not_fit_is_named(tmp_path: Path, wrong: int) -> None:
+    """By its number in the file, whichever part it is in."""
+    texts = ["?" if number == wrong else "a" for number in range(40)]
+    dialogues = dialogue.Dialogues.of(dialogue.Dialogue((text,), (1.0,), True) for text in texts)
+    parquet.write(tmp_path / "d.parquet", [dialogues], {})
+    held_out = HeldOutDialogues(share=0.5)
+    config = TextConfig(data=str(tmp_path / "d.parquet"), held_out=held_out)
+    source = dialogue_source.source_of(config)
+    with pytest.raises(UserError, match=rf"config\.data: dialogue {wrong} does not fit"):
+        dialogue_data.split_tokens(config, source, Letters(), tmp_path / "run", lambda: False)
