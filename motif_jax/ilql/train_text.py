@@ -218,12 +218,15 @@ def _check_data(config: TextConfig) -> None:
     for key, path in (("data", source.path), ("held_out.data", source.held_out)):
         if path is None:
             continue
+        dialogues_of_key = files.read(path)
+        if key == "data":
+            dialogue_data.require_rewards(config, dialogues_of_key)
         if task.learned_tokens():  # no tokenizer yet that dialogues could fit
-            dialogue_data.require_any_action(config, files.read(path), key)
+            dialogue_data.require_any_action(config, dialogues_of_key, key)
         else:
             tokenizer = task.tokenizer()
             layout = text_run.layout_of(config, tokenizer.delimiters.pad, trunk_config)
-            dialogue_data.require_actions(config, tokenizer, files.read(path), layout, key)
+            dialogue_data.require_actions(config, tokenizer, dialogues_of_key, layout, key)
 
 
 def _check_drawn(config: TextConfig, task: TextTask) -> None:

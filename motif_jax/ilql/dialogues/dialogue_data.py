@@ -168,6 +168,24 @@ def require_any_action(config: TextConfig, dialogues: Dialogues, key: str) -> No
         )
 
 
+def require_rewards(config: TextConfig, dialogues: Dialogues) -> None:
+    """Raises UserError where a method learns values and nothing is paid: no dialogue of
+    `config.data`, and no token.
+    """
+    rule = rule_of(config.method.name)
+    pays_tokens = config.token_reward.constant != 0 or config.token_reward.file is not None
+    if rule.q == "none" or rule.prior_reward or pays_tokens or dialogues.rewards.any():
+        return
+    unread = sorted(
+        {key for meta in dialogues.metas[:_SAMPLE].tolist() for key in json.loads(meta)}
+    )
+    keys = f" (keys that are no reward: {', '.join(unread)})" if unread else ""
+    allowed = (
+        f"dialogues with a reward other than 0 for method {config.method.name}, and have none{keys}"
+    )
+    checks.require_key(config, "data", False, allowed)
+
+
 def require_actions(
     config: TextConfig, tokenizer: TextTokenizer, dialogues: Dialogues, layout: ItemLayout, key: str
 ) -> None:

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.config import DialogueFilter, HeldOutDialogues, InitialParameters, TextConfig
+from motif_jax.ilql.config import (
+    DialogueFilter,
+    HeldOutDialogues,
+    InitialParameters,
+    TextConfig,
+    TextMethod,
+)
 from motif_jax.ilql.dialogues import (
     dialogue,
     dialogue_data,
@@ -306,3 +312,34 @@ def test_a_large_reward_leaves_other_dialogues_their_returns() -> None:
     )
 
     assert dialogues.returns().tolist() == list(rewards)
+
+
+@pytest.mark.parametrize(
+    ("method", "reward", "paid", "is_refused"),
+    [
+        ("ilql", 0.0, 0.0, True),
+        ("chai", 0.0, 0.0, True),
+        ("ilql", 1.0, 0.0, False),
+        ("ilql", 0.0, -0.1, False),
+        ("bc", 0.0, 0.0, False),
+        ("psi", 0.0, 0.0, False),  # the policy's log-probability is a reward, too
+    ],
+)
+def test_values_are_not_learned_where_nothing_is_paid(
+    method: str, reward: float, paid: float, is_refused: bool
+) -> None:
+    """Such as of a file whose rewards have a name that is not read."""
+    one = dialogue.Dialogue(("a", "b"), (None, reward), True, {"score": 1, "Reward": 2})
+    dialogues = dialogue.Dialogues.of([one] * 3)
+    config = TextConfig(
+        data="mine.jsonl",
+        method=TextMethod(name=method),
+        token_reward=TokenRewardSection(constant=paid),
+    )
+    if is_refused:
+        with pytest.raises(
+            UserError, match=r"config\.data='mine\.jsonl'.* no reward: Reward, score"
+        ):
+            dialogue_data.require_rewards(config, dialogues)
+    else:
+        dialogue_data.require_rewards(config, dialogues)
