@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -196,15 +196,30 @@ def require_actions(
     token_reward = token_reward_of(config.token_reward)
     indices = np.flatnonzero(dialogues.action_counts())[:_SAMPLE].tolist()
     items = [_tokenise(dialogues[index], tokenizer, token_reward, index, key) for index in indices]
-    actions = "utterance_action_indices" if layout.by_utterance else "action_indices"
-    if any(len(getattr(layout.cut(item), actions)) for item in items):
+    if _have_action(items, layout):
         return
-    least = min(int(item.utterance_action_indices[0]) + 2 for item in items)
-    allowed = f"at least {least}, where the shortest first action ends"
+    least = _least_tokens(items, layout)
+    part = "the state after its first action" if layout.by_utterance else "its first action"
+    reason = f"with which a dialogue keeps {part}"
+    allowed = f"at least {least}, {reason}"
     checks.require_key(config, "max_len", config.max_len != layout.max_len, allowed)
     raise UserError(
-        f"config.network.max_length: the model has room for {layout.max_len} tokens of a dialogue and needs {least}, where the shortest first action ends"
+        f"config.network.max_length: the model has room for {layout.max_len} tokens of a dialogue and needs {least}, {reason}"
     )
+
+
+def _have_action(items: Iterable[TokenItem], layout: ItemLayout) -> bool:
+    """Whether an item has an action that is not cut off."""
+    actions = "utterance_action_indices" if layout.by_utterance else "action_indices"
+    return any(len(getattr(layout.cut(item), actions)) for item in items)
+
+
+def _least_tokens(items: Sequence[TokenItem], layout: ItemLayout) -> int:
+    """The smallest limit of tokens that leaves an action to one of the items, which have some."""
+    least = layout.max_len or 1
+    while not _have_action(items, dataclasses.replace(layout, max_len=least)):
+        least += 1
+    return least
 
 
 def longest_action(max_tokens: int | None, run: str | None) -> int:

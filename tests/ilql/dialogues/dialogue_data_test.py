@@ -343,3 +343,20 @@ def test_values_are_not_learned_where_nothing_is_paid(
             dialogue_data.require_rewards(config, dialogues)
     else:
         dialogue_data.require_rewards(config, dialogues)
+
+
+@pytest.mark.parametrize(("by_utterance", "least"), [(True, 7), (False, 4)])
+def test_the_least_length_that_is_named_is_enough(by_utterance: bool, least: int) -> None:
+    """The state after an utterance is at the end of the answer to it."""
+    pad = Letters.delimiters.pad
+    answered = dialogue.Dialogue(("a", "b", "c"), (None, 1.0, None), False)
+    dialogues = dialogue.Dialogues.of([answered])
+
+    def check(max_len: int) -> None:
+        layout = ItemLayout(pad, by_utterance, max_len)
+        config = TextConfig(max_len=max_len)
+        dialogue_data.require_actions(config, Letters(), dialogues, layout, "data")
+
+    with pytest.raises(UserError, match=rf"max_len={least - 1}: must be at least {least}, with"):
+        check(least - 1)
+    check(least)
