@@ -53,7 +53,9 @@ def source_of(config: TextConfig) -> DialogueSource:
         )
     user_options = registry.json_options(config.options)
     options: dict[str, Any] = {}
-    if path is not None and path.name != _META and (path.parent / _META).is_file():
+    # Beside files of other names, dialogues.json may be anything, such as other dialogues.
+    is_collected = path is not None and path.name == files.NAME
+    if path is not None and is_collected and (path.parent / _META).is_file():
         options = _collected_options(config, path.parent)
     if rule_of(config.method.name).online and config.initial.policy:
         options = agent_folder.options_for(config.task, config.initial.policy, "initial.policy")

@@ -360,3 +360,14 @@ def test_the_least_length_that_is_named_is_enough(by_utterance: bool, least: int
     with pytest.raises(UserError, match=rf"max_len={least - 1}: must be at least {least}, with"):
         check(least - 1)
     check(least)
+
+
+def test_a_user_s_dialogues_json_says_nothing_about_its_neighbours(tmp_path: Path) -> None:
+    line = json.dumps({"messages": [{"role": "assistant", "content": "a"}], "reward": 1})
+    for name in ("dialogues.json", "mine.jsonl"):
+        (tmp_path / name).write_text(f"{line}\n{line}\n")
+    data = str(tmp_path / "mine.jsonl")
+
+    source = dialogue_source.source_of(TextConfig(task="dialogues", data=data))
+
+    assert source.options["data"] == data
