@@ -17,7 +17,7 @@ from motif_jax.ilql.agent.text_agent import TextAgentNetwork
 from motif_jax.ilql.dialogues import dialogue_source, files, token_columns
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.items import TextTokenizer
-from motif_jax.ilql.evaluation import text_setup, text_values
+from motif_jax.ilql.evaluation import agent_rewards, text_setup, text_values
 from motif_jax.ilql.evaluation.config import TextSpeaker
 from motif_jax.ilql.evaluation.text_values import ValuedDialogue
 from motif_jax.ilql.tasks import registry
@@ -59,7 +59,10 @@ def check(config: TextSpeaker) -> None:
     about = agent_folder.describe(agent, "agent")
     text_setup.named_task(config, about)
     tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
-    dialogues_of(agent, config.data, agent_folder.network_of(about), tokenizer, 1)
+    network = agent_folder.network_of(about)
+    if network.design.prefix:
+        agent_rewards.of_training(about)
+    dialogues_of(agent, config.data, network, tokenizer, 1)
 
 
 def dialogues_of(

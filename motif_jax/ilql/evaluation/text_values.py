@@ -19,9 +19,12 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent.agent_folder import SavedAgent
 from motif_jax.ilql.agent.text_agent import TextAgentNetwork
+from motif_jax.ilql.dialogues import collate
+from motif_jax.ilql.dialogues.collate import Quirks
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise
 from motif_jax.ilql.dialogues.token_rewards import constant
+from motif_jax.ilql.evaluation import agent_rewards
 from motif_jax.ilql.methods.implicit_q import clipped
 from motif_jax.lm.tokens import bucket, padded
 
@@ -142,7 +145,13 @@ def values_of(saved: SavedAgent, dialogues: Dialogues) -> Iterator[ValuedDialogu
     longest = _most_tokens(saved.network)
     bounds = (saved.settings.get("q_min"), saved.settings.get("q_max"))
     params = jax.device_put(saved.params)
+    # Alone a decision transformer reads returns: those of its training, of whose dialogues the end
+    # was cut off.
     reward = constant(0.0)
+    if saved.network.design.prefix:
+        reward = agent_rewards.of_training(saved.about)
+    limits = [limit for limit in (longest, saved.settings.get("max_len")) if limit is not None]
+    most = min(limits, default=None)
     for start in range(0, len(dialogues), _BATCH):
         part = [dialogues[i] for i in range(start, min(start + _BATCH, len(dialogues)))]
         items = [tokenise(dialogue, saved.tokenizer, reward) for dialogue in part]
@@ -152,7 +161,8 @@ def values_of(saved: SavedAgent, dialogues: Dialogues) -> Iterator[ValuedDialogu
         filling = [[0]] * (_BATCH - len(rows))
         tokens, valid = padded([*rows, *filling], width)
         returns = np.zeros(_BATCH, np.float32)
-        returns[: len(part)] = [dialogue.total for dialogue in part]
+        cut_items = [collate.truncated(item, most, Quirks()) for item in items]
+        returns[: len(part)] = [item.rewards.sum() for item in cut_items]
         device_values = _look(saved.network, params, tokens, valid, returns, bounds=bounds)
         values = jax.tree.map(np.asarray, device_values)
         for row, (dialogue, item) in enumerate(zip(part, items, strict=True)):

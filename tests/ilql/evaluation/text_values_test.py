@@ -201,8 +201,10 @@ def test_an_agent_without_held_out_dialogues_needs_a_file() -> None:
 Q_MIN = -0.01
 
 
-def saved_agent(folder: Path, design: Design | None = None) -> agent_folder.SavedAgent:
-    run = text_agents.write(folder, design, task=TOY, settings={"q_min": Q_MIN})
+def saved_agent(
+    folder: Path, design: Design | None = None, **settings: Any
+) -> agent_folder.SavedAgent:
+    run = text_agents.write(folder, design, task=TOY, settings={"q_min": Q_MIN, **settings})
     return agent_folder.load(run, "agent")
 
 
@@ -279,16 +281,28 @@ def test_a_policy_alone_has_no_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_decision_transformer_reads_a_recorded_dialogue_after_its_return(tmp_path: Path) -> None:
-    saved = saved_agent(tmp_path, Design("none", prefix=True))
+@pytest.mark.parametrize(
+    ("settings", "totals"),
+    [
+        ({}, [4.0, 2.75]),
+        # As in a training on cut dialogues: the first action of one dialogue, of two tokens, and
+        # all but the last token of three actions of the other.
+        ({"max_len": 9, "token_reward": {"constant": -0.25}}, [0.5, -1.25]),
+    ],
+    ids=["whole", "cut and with rewards of tokens"],
+)
+def test_a_decision_transformer_reads_a_recorded_dialogue_after_its_return(
+    tmp_path: Path, settings: dict[str, Any], totals: list[float]
+) -> None:
+    saved = saved_agent(tmp_path, Design("none", prefix=True), **settings)
     readouts = jax.jit(saved.network.readouts)
-    dialogues = Dialogues.of([ENDED, RUNNING])
+    dialogues = Dialogues.of([TWO_ACTIONS, RUNNING])
 
     rows = list(text_values.values_of(saved, dialogues))
 
-    for row in rows:
+    for row, total in zip(rows, totals, strict=True):
         tokens = row.item.tokens[None]
-        returns = np.array([row.dialogue.total], np.float32)
+        returns = np.array([total], np.float32)
         readout = readouts(saved.params, tokens, np.ones_like(tokens, bool), returns)
         log_probs = jax.nn.log_softmax(readout.logits)
         for number, position in enumerate(row.item.action_indices):

@@ -1,0 +1,36 @@
+"""The rewards of tokens that an agent was trained with, which its evaluation takes up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.dialogues import dialogue_data
+from motif_jax.ilql.dialogues.config import TokenRewardSection
+from motif_jax.ilql.dialogues.token_rewards import TokenReward
+
+
+def section_of(about: Mapping[str, Any]) -> TokenRewardSection:
+    """The section `token_reward` of the training of an agent, described by
+    `agent_folder.describe`; the default where it did not save one.
+
+    Raises UserError: it is damaged, or its file is gone.
+    """
+    try:
+        section = TokenRewardSection(**about["settings"].get("token_reward", {}))
+    except TypeError as error:
+        raise UserError(
+            f"{about['folder']}/agent.json is damaged (token_reward: {error}): train it again"
+        ) from None
+    if section.file and not Path(section.file).is_file():
+        raise UserError(
+            f"{about['folder']}: was trained with rewards of tokens from {section.file}, which is gone: give that file again"
+        )
+    return section
+
+
+def of_training(about: Mapping[str, Any]) -> TokenReward:
+    """The reward of each token in the training of an agent; raises as `section_of`."""
+    return dialogue_data.token_reward_of(section_of(about))
