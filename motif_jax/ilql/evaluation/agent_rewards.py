@@ -10,6 +10,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.ilql.dialogues import dialogue_data
 from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
+from motif_jax.ilql.evaluation.config import EvaluatedTokenReward
 
 
 def section_of(about: Mapping[str, Any]) -> TokenRewardSection:
@@ -29,6 +30,25 @@ def section_of(about: Mapping[str, Any]) -> TokenRewardSection:
             f"{about['folder']}: was trained with rewards of tokens from {section.file}, which is gone: give that file again"
         )
     return section
+
+
+def evaluated(
+    given: EvaluatedTokenReward | None, about: Mapping[str, Any] | None
+) -> TokenRewardSection:
+    """What an evaluation pays for tokens: what its config says, else what the agent was trained
+    with; raises as `section_of`.
+
+    Args:
+      given: the config's; None where nothing counts these rewards.
+      about: describes the agent; None without one.
+    """
+    if given is None:
+        return TokenRewardSection()
+    if given == EvaluatedTokenReward() and about is not None:
+        return section_of(about)
+    return TokenRewardSection(
+        constant=given.constant or 0.0, file=given.file, scale=given.scale, shift=given.shift
+    )
 
 
 def of_training(about: Mapping[str, Any]) -> TokenReward:

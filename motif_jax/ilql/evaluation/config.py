@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from motif_jax.core import sections
 from motif_jax.ilql.agent.config import Decode
-from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.play.keys import CONFIDENCE, RESAMPLES, THREADS
 from motif_jax.schema import non_negative, one_of, plain_key, positive, section_class, subsection
+
+
+@section_class
+class EvaluatedTokenReward:
+    """Rewards of the tokens of actions, in an evaluation."""
+
+    constant: float | None = plain_key(
+        None,
+        "reward of every token of an action; None, without a file: the rewards that the agent was trained with, or 0 without an agent",
+    )
+    file: str | None = plain_key(
+        None, "JSON file {token: value} of rewards, in place of the constant"
+    )
+    scale: float = plain_key(1.0, "factor on the values of the file")
+    shift: float = plain_key(0.0, "amount that is added to the scaled values")
 
 
 @section_class
@@ -23,7 +37,7 @@ class TextSpeaker:
     data: str | None = None
     url: str | None = None
     decode: Decode = subsection(Decode)
-    token_reward: TokenRewardSection = subsection(TokenRewardSection)
+    token_reward: EvaluatedTokenReward | None = None  # None: nothing counts them
     dtype: str = sections.DTYPE
 
 
@@ -54,6 +68,7 @@ class EvaluatedSpeaker(TextSpeaker):
     url: str | None = plain_key(
         None, "address of the task's server, in place of that of options; may change on resuming"
     )
+    token_reward: EvaluatedTokenReward = subsection(EvaluatedTokenReward)
 
 
 @section_class

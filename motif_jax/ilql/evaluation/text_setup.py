@@ -21,7 +21,7 @@ from motif_jax.ilql.dialogues import dialogue_data
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.items import TextTokenizer, tokenise
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
-from motif_jax.ilql.evaluation import text_episodes
+from motif_jax.ilql.evaluation import agent_rewards, text_episodes
 from motif_jax.ilql.evaluation.config import TextSpeaker
 from motif_jax.ilql.evaluation.text_episodes import PlayedText, TextActor
 from motif_jax.ilql.evaluation.text_values import token_row
@@ -98,7 +98,7 @@ def check(config: TextSpeaker, plays: bool = True) -> None:
     if plays:
         task.check_episodes()
         text_scores.check(task, plays=True)
-    dialogue_data.token_reward_of(config.token_reward)
+    dialogue_data.token_reward_of(agent_rewards.evaluated(config.token_reward, about))
     if config.policy:
         task.policy(config.policy)
     elif model_agent.is_model(agent):
@@ -183,7 +183,8 @@ def open_setup(config: TextSpeaker) -> TextEvalSetup:
         "seed": config.seed,
         "drawn_from": registry.drawn_from(task),
     }
-    token_reward = dialogue_data.token_reward_of(config.token_reward)
+    paid = agent_rewards.evaluated(config.token_reward, about)
+    token_reward = dialogue_data.token_reward_of(paid)
     if config.policy:
         plan |= {"policy": config.policy, "digest": None, "decode": None, "values": False}
         policy = text_episodes.PolicyTextActor(task.policy(config.policy), config.seed)

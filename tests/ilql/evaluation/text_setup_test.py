@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -13,13 +14,23 @@ from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.config import EvaluationGames, TextMethod
-from motif_jax.ilql.evaluation import recorded_texts, text_episodes, text_rollouts, text_setup
-from motif_jax.ilql.evaluation.config import TextSpeaker
+from motif_jax.ilql.dialogues.config import TokenRewardSection
+from motif_jax.ilql.evaluation import (
+    agent_rewards,
+    recorded_texts,
+    text_episodes,
+    text_rollouts,
+    text_setup,
+)
+from motif_jax.ilql.evaluation.config import EvaluatedTokenReward, TextSpeaker
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm.config import parse
 from motif_jax.lm.model import LanguageModel
 
 TOY = "tests.toy_text:Task"
+
+
+PAID = {"settings": {"token_reward": {"constant": -0.25}}}
 
 
 def about(method: str = "ilql", longest_action: int | None = 7) -> dict[str, Any]:
@@ -274,3 +285,34 @@ def test_a_refused_decoding_of_a_training_names_its_own_key() -> None:
         text_rollouts.check(games, TextMethod(), TASK, network_of(9))
 
     assert str(error.value) == "config.games.decode.top_p=2.0: must be above 0 and at most 1"
+
+
+@pytest.mark.parametrize(
+    ("given", "agent", "paid"),
+    [
+        (EvaluatedTokenReward(), about() | PAID, TokenRewardSection(constant=-0.25)),
+        (EvaluatedTokenReward(constant=0.0), about() | PAID, TokenRewardSection()),
+        (EvaluatedTokenReward(file="x"), about() | PAID, TokenRewardSection(file="x")),
+        (EvaluatedTokenReward(), about(), TokenRewardSection()),
+        (EvaluatedTokenReward(), None, TokenRewardSection()),
+        (None, about() | PAID, TokenRewardSection()),
+    ],
+)
+def test_tokens_are_paid_as_in_the_training_of_the_agent(
+    given: EvaluatedTokenReward | None, agent: dict[str, Any] | None, paid: TokenRewardSection
+) -> None:
+    assert agent_rewards.evaluated(given, agent) == paid
+
+
+@pytest.mark.parametrize(
+    ("saved", "line"),
+    [
+        ({"file": "/gone.json"}, "run: was trained with rewards of tokens from /gone.json, which is gone"),
+        ({"none": 1}, "run/agent.json is damaged (token_reward: "),
+        (3, "run/agent.json is damaged (token_reward: "),
+    ],
+)  # fmt: skip
+def test_rewards_of_a_training_that_cannot_be_read_are_refused(saved: Any, line: str) -> None:
+    agent = about() | {"settings": {"token_reward": saved}}
+    with pytest.raises(UserError, match=re.escape(line)):
+        agent_rewards.evaluated(EvaluatedTokenReward(), agent)
