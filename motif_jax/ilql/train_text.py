@@ -16,6 +16,7 @@ from motif_jax.core.interruption import StoppedError
 from motif_jax.core.training import offline_run
 from motif_jax.core.training.offline_run import OfflineRun
 from motif_jax.ilql import text_run
+from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.agent_folder import TOKENIZER
 from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.dialogues import (
@@ -202,7 +203,9 @@ def _check_proposals(config: TextConfig) -> None:
 def _check_data(config: TextConfig) -> None:
     source = dialogue_source.source_of(config)
     task = registry.make(source.task, source.options)
-    dialogue_data.token_reward_of(config.token_reward)
+    dialogue_data.check_token_reward(
+        config.token_reward, lambda: agent_folder.vocabulary_of(task).size
+    )
     if rule_of(config.method.name).online:
         text_rollouts.require_playable(task, config.task)
         _check_network(config, source, task)

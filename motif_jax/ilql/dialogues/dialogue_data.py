@@ -51,6 +51,26 @@ def token_reward_of(settings: TokenRewardSection) -> TokenReward:
     return token_rewards.constant(settings.constant)
 
 
+def check_token_reward(settings: TokenRewardSection, tokens: Callable[[], int]) -> None:
+    """Raises UserError for rewards of tokens that cannot be read, or that would have no effect.
+
+    Args:
+      tokens: gives the size of the vocabulary; asked where there is a file.
+    """
+    if not settings.file:
+        for key, default in (("scale", 1.0), ("shift", 0.0)):
+            value = getattr(settings, key)
+            allowed = f"{default} without config.token_reward.file, whose values it changes"
+            checks.require(value == default, f"token_reward.{key}", value, allowed)
+        return
+    size = tokens()
+    beyond = [token for token in token_rewards.read(settings.file) if token >= size]
+    if beyond:
+        raise UserError(
+            f"config.token_reward.file={settings.file}: {min(beyond)}: must be below {size}, the number of tokens"
+        )
+
+
 def split_tokens(
     config: TextConfig,
     source: DialogueSource,

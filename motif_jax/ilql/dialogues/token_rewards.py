@@ -28,7 +28,12 @@ def by_token(values: Mapping[int, float], scale: float, shift: float) -> TokenRe
 
 
 def from_file(path: str | Path, scale: float = 1.0, shift: float = 0.0) -> TokenReward:
-    """`by_token` of a JSON object, token number -> value (such as its frequency); UserError for
+    """`by_token` of the values of a file; raises as `read`."""
+    return by_token(read(path), scale, shift)
+
+
+def read(path: str | Path) -> dict[int, float]:
+    """The values of a JSON object, token number -> value (such as its frequency); UserError for
     another form.
     """
     remedy = 'give a file such as {"262": 0.01}, the number of a token and its value'
@@ -39,4 +44,4 @@ def from_file(path: str | Path, scale: float = 1.0, shift: float = 0.0) -> Token
                 f"{path}: {token}: {value} is not a token's number and a finite value: {remedy}"
             )
         values[int(token)] = float(value)
-    return by_token(values, scale, shift)
+    return values

@@ -98,10 +98,19 @@ def check(config: TextSpeaker, plays: bool = True) -> None:
     if plays:
         task.check_episodes()
         text_scores.check(task, plays=True)
-    dialogue_data.token_reward_of(agent_rewards.evaluated(config.token_reward, about))
+    is_model = not config.policy and model_agent.is_model(agent)
+
+    def tokens() -> int:
+        # A model has a tokenizer of its own; the task's need not be there.
+        if is_model:
+            return model_agent.network_of(agent).model.config.vocab_size
+        return task.tokenizer().size
+
+    paid = agent_rewards.evaluated(config.token_reward, about)
+    dialogue_data.check_token_reward(paid, tokens)
     if config.policy:
         task.policy(config.policy)
-    elif model_agent.is_model(agent):
+    elif is_model:
         AgentDecoder(model_agent.network_of(agent)).check(decoding)
     else:
         assert about is not None

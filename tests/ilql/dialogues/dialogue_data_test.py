@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -371,3 +372,26 @@ def test_a_user_s_dialogues_json_says_nothing_about_its_neighbours(tmp_path: Pat
     source = dialogue_source.source_of(TextConfig(task="dialogues", data=data))
 
     assert source.options["data"] == data
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"scale": 2.0}, r"config\.token_reward\.scale=2\.0: must be 1\.0 without config"),
+        ({"shift": 1.0}, r"config\.token_reward\.shift=1\.0: must be 0\.0 without config"),
+        ({"file": "50000"}, r"50000: must be below 35, the number of tokens"),
+        ({"file": "35"}, r"35: must be below 35, the number of tokens"),
+        ({"file": "34", "scale": 2.0, "shift": 1.0}, None),
+        ({"constant": -1.0}, None),
+    ],
+)
+def test_token_rewards_without_effect_are_refused(
+    tmp_path: Path, settings: dict[str, Any], message: str | None
+) -> None:
+    if "file" in settings:
+        (tmp_path / "paid.json").write_text(json.dumps({"0": 1.0, settings["file"]: -1.0}))
+        settings = {**settings, "file": str(tmp_path / "paid.json")}
+    section = TokenRewardSection(**settings)
+    refused = pytest.raises(UserError, match=message) if message else contextlib.nullcontext()
+    with refused:
+        dialogue_data.check_token_reward(section, lambda: 35)
