@@ -4,6 +4,7 @@ token.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from motif_jax.ilql.dialogues import dialogue_source, files, token_columns
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.items import TextTokenizer
 from motif_jax.ilql.evaluation import agent_rewards, text_setup, text_values
-from motif_jax.ilql.evaluation.config import TextSpeaker
+from motif_jax.ilql.evaluation.config import EvaluatedTokenReward, TextSpeaker
 from motif_jax.ilql.evaluation.text_values import ValuedDialogue
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm import tokenised
@@ -54,7 +55,25 @@ def replace_episodes(config: TextSpeaker) -> bool:
 
 
 def check(config: TextSpeaker) -> None:
-    """Raises UserError where there are no dialogues that the agent can read."""
+    """Raises UserError where there are no dialogues that the agent can read, or for keys of
+    episodes, which recorded dialogues do not have.
+
+    Variants of a task set `config.decode`, which is left unread.
+    """
+    unread = "recorded dialogues are read, and nothing is played"
+    rules = {
+        "options": (not config.options, f"empty: {unread}"),
+        "url": (not config.url, f"None: {unread}"),
+    }
+    for key, (fits, allowed) in rules.items():
+        checks.require_key(config, key, fits, allowed)
+    paid = config.token_reward or EvaluatedTokenReward()
+    for field in dataclasses.fields(paid):
+        value = getattr(paid, field.name)
+        is_default = value == field.default
+        checks.require(
+            is_default, f"token_reward.{field.name}", value, f"{field.default}: {unread}"
+        )
     agent = config.agent or ""
     about = agent_folder.describe(agent, "agent")
     text_setup.named_task(config, about)
