@@ -86,6 +86,11 @@ class AgentDecoder:
             raise UserError(
                 "config.decode.logits=False: must be True, the agent has no values of tokens"
             )
+        compares = design.q != "none" or decoding.rerank_log_prob_weight != 0
+        if decoding.candidates > 1 and not compares:
+            raise UserError(
+                "config.decode.kind=rerank: must be another, or config.decode.rerank_log_prob_weight other than 0: the agent has no values that rank texts"
+            )
         longest = self.network.model.config.max_length
         if longest is not None and decoding.max_tokens + 2 > longest:
             raise UserError(

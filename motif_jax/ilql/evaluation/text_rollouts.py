@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -54,8 +55,15 @@ def evaluation_decoding(
     """
     room = longest_action if trunk_config.max_length is None else trunk_config.max_length - 2
     about = {"method": method, "settings": {"longest_action": max(1, min(longest_action, room))}}
-    try:
+    with _keys_of_games():
         return text_setup.decoding_of(decode, about)
+
+
+@contextlib.contextmanager
+def _keys_of_games() -> Iterator[None]:
+    """Names keys in a UserError of the body as they are in a training's config."""
+    try:
+        yield
     except UserError as error:
         raise UserError(str(error).replace("config.decode.", "config.games.decode.")) from None
 
@@ -72,7 +80,8 @@ def check(
         # not run.
         task.check_episodes()
     if games.episodes and playable(task):
-        AgentDecoder(network, method.q_min, method.q_max).check(decoding)
+        with _keys_of_games():
+            AgentDecoder(network, method.q_min, method.q_max).check(decoding)
 
 
 def evaluation_player(

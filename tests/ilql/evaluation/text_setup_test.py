@@ -270,6 +270,14 @@ def test_values_alone_decode_only_agents_with_values_of_tokens() -> None:
     )
 
 
+def test_samples_are_ranked_only_where_something_ranks_them() -> None:
+    plain = AgentDecoder(network_of(9, Design(q="none")))
+    with pytest.raises(UserError, match=r"^config\.decode\.kind=rerank: must be another, or"):
+        plain.check(Decoding("rerank", 7, width=4))
+    plain.check(Decoding("rerank", 7, width=4, rerank_log_prob_weight=1.0))
+    AgentDecoder(network_of(9, Design(q="mean", v=False))).check(Decoding("rerank", 7, width=4))
+
+
 TASK = registry.make(TOY, {"length": 4})
 
 
@@ -316,3 +324,10 @@ def test_rewards_of_a_training_that_cannot_be_read_are_refused(saved: Any, line:
     agent = about() | {"settings": {"token_reward": saved}}
     with pytest.raises(UserError, match=re.escape(line)):
         agent_rewards.evaluated(EvaluatedTokenReward(), agent)
+
+
+def test_a_training_ranks_no_samples_of_a_policy_alone() -> None:
+    games = EvaluationGames(episodes=2, decode=Decode(kind="rerank", width=2))
+
+    with pytest.raises(UserError, match=r"^config\.games\.decode\.kind=rerank: must be another"):
+        text_rollouts.check(games, TextMethod(name="bc"), TASK, network_of(9, Design(q="none")))
