@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from motif_jax.schema import layer_size_key, length_key, one_of, plain_key, positive, section_class
 
+# Of VisDial.
+PUBLISHED_RETURN = -5.7
+
 
 @section_class
 class Decode:
@@ -47,4 +50,7 @@ class Decode:
     log_prob_weight: float = plain_key(
         0.0, "utterance ILQL and CHAI: weight of log pi beside the action's value"
     )
-    target_return: float = plain_key(-5.7, "return that a decision transformer is conditioned on")
+    target_return: float = plain_key(
+        PUBLISHED_RETURN,
+        "return that a decision transformer is conditioned on; the default is VisDial's published one: give that of your task",
+    )

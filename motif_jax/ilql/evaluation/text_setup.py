@@ -15,8 +15,9 @@ from motif_jax.core import digests
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder, model_agent
 from motif_jax.ilql.agent.agent_decoder import AgentDecoder
-from motif_jax.ilql.agent.config import Decode
+from motif_jax.ilql.agent.config import PUBLISHED_RETURN, Decode
 from motif_jax.ilql.agent.decoding import Decoding
+from motif_jax.ilql.agent.text_agent import TextAgentNetwork
 from motif_jax.ilql.dialogues import dialogue_data
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.items import TextTokenizer, tokenise
@@ -52,6 +53,18 @@ def decoding_of(decode: Decode, about: Mapping[str, Any] | None) -> Decoding:
         )
     defaults = {"kind": kind, "width": width, "max_tokens": longest}
     return Decoding(**{**defaults, **values})
+
+
+def say_target_return(network: TextAgentNetwork, decoding: Decoding, task: str, key: str) -> None:
+    """Prints the return that a decision transformer is conditioned on where it is the default of
+    another task, for the config's section `key`.
+    """
+    is_default = decoding.target_return == PUBLISHED_RETURN and task != "visdial"
+    if network.design.prefix and is_default:
+        print(
+            f"config.{key}.target_return={PUBLISHED_RETURN}: the agent is conditioned on this return, VisDial's published one; give that of {task}",
+            flush=True,
+        )
 
 
 def describe_agent(agent: str | None) -> dict[str, Any] | None:
@@ -213,6 +226,7 @@ def open_setup(config: TextSpeaker) -> TextEvalSetup:
             f"config.decode.kind={decoding.kind}: {saved.method} has values of whole actions only, which this kind does not use; rerank does",
             flush=True,
         )
+    say_target_return(saved.network, decoding, name, "decode")
     actor = text_episodes.AgentTextActor(decoder, saved.params, tokenizer, decoding, config.seed)
     plan |= {**agent_plan(agent, saved), "decode": dataclasses.asdict(decoding)}
     return TextEvalSetup(task, actor, plan, tokenizer, token_reward)
