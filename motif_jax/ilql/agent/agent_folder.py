@@ -35,6 +35,7 @@ from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.dialogues.items import Delimiters, TextTokenizer, Vocabulary
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.tasks.contract import TextTask
+from motif_jax.ilql.tasks.file_tokens import FileTokenTask
 from motif_jax.lm import chat_template
 from motif_jax.lm import config as configs
 from motif_jax.lm import folder as folders
@@ -43,7 +44,7 @@ from motif_jax.lm.heads import Heads
 from motif_jax.lm.model import LanguageModel
 
 AGENT, FILE, PREFIX, VERSION = "agent", "agent.json", "prefix.safetensors", 1
-# Copied for tasks whose option `tokenizer` names a file.
+# Copied for tasks whose option `tokenizer` names it.
 TOKENIZER = "tokenizer.json"
 _KEYS = ("version", "method", "task", "options", "design", "vocabulary", "settings")
 
@@ -110,9 +111,9 @@ def write(
             flat = {name: np.ascontiguousarray(value) for name, value in params["prefix"].items()}
             tensor_files.save(flat, part / PREFIX)
         options = dict(options)
-        if options.get("tokenizer"):  # a file, copied with the agent
-            file = Path(options["tokenizer"])
-            shutil.copyfile(file / TOKENIZER if file.is_dir() else file, part / TOKENIZER)
+        tokenizer_file = _tokenizer_file(task, options)
+        if tokenizer_file is not None:  # copied with the agent
+            shutil.copyfile(tokenizer_file, part / TOKENIZER)
             template = getattr(tokenizer, "template", None)
             if template is not None:
                 chat_template.write(part, template)
@@ -127,6 +128,19 @@ def write(
             "settings": dict(settings),
         }
         atomic_write_json(part / FILE, {**about, **(extra or {})})
+
+
+def _tokenizer_file(task: str, options: Mapping[str, Any]) -> Path | None:
+    """The tokenizer.json that the option `tokenizer` names; None without one, or where a task from
+    outside the package means something else by that option.
+    """
+    if not options.get("tokenizer"):
+        return None
+    path = Path(options["tokenizer"])
+    file = path / TOKENIZER if path.is_dir() else path
+    if issubclass(registry.load(task), FileTokenTask):
+        return file
+    return file if file.name == TOKENIZER and file.is_file() else None
 
 
 def find(folder: str | Path, key: str) -> Path:

@@ -25,6 +25,7 @@ from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.dialogues.items import Delimiters, Vocabulary
 from motif_jax.ilql.tasks import registry
+from motif_jax.ilql.tasks.contract import TextEnvironment, TextPolicy, TextTask
 from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 from motif_jax.lm.model import LanguageModel
 from tests import text_agents, toy_text
@@ -234,3 +235,30 @@ def test_a_moved_agent_has_its_own_tokenizer(tmp_path: Path) -> None:
     moved = run.rename(tmp_path / "moved")
     assert str(tmp_path) not in (moved / "agent" / "agent.json").read_text()
     assert agent_folder.load(moved).options["tokenizer"] == str(moved / "agent")
+
+
+class Spelled(TextTask):
+    """A task whose option `tokenizer` is no file."""
+
+    defaults = {"tokenizer": "letters"}
+
+    def tokenizer(self) -> Letters:
+        return Letters()
+
+    def environment(self) -> TextEnvironment:
+        return toy_text.Key()
+
+    def policy(self, name: str) -> TextPolicy:
+        raise UserError(f"config.policy={name}: must be None: nobody else plays")
+
+
+@pytest.mark.parametrize("named", ["letters", "folder"])
+def test_a_task_may_mean_something_else_by_a_tokenizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    name = f"{__name__}:Spelled"
+    monkeypatch.setenv("MOTIF_JAX_TRUST", name)
+    options = {"tokenizer": str(tmp_path) if named == "folder" else named}
+    run = text_agents.write(tmp_path / "run", Design(q="none"), "bc", name, options)
+    assert agent_folder.load(run).options == options
+    assert not (run / "agent" / "tokenizer.json").exists()
