@@ -101,6 +101,10 @@ def _check_measures(config: AnnotationConfig) -> None:
             config, "agreement_with", path.is_file(), f"a label file: there is no {path}"
         )
         PairsDataset.open(config.dataset_dir).preference(config.agreement_with)
+        # `restart` discards the labels of this name, so that nothing would be left to compare with.
+        name = config.name or make_annotator(config, dataset=_open_dataset(config)).short_name
+        allowed = f"other labels than those of this run, {name}"
+        checks.require_key(config, "agreement_with", config.agreement_with != name, allowed)
 
     if config.correct_position_bias:
         used = with_annotator_defaults(config)

@@ -144,6 +144,18 @@ def test_incomparable_labels_are_refused_before_the_first_question(
         annotate.check(load_config("annotate", "", values), tmp_path / "run")
 
 
+@pytest.mark.parametrize("name", ["n", ""])
+def test_agreement_with_the_labels_of_the_run_is_refused(base_values, tmp_path, name) -> None:
+    values = {**base_values, "name": name}
+    run_stage("annotate", tmp_path / "run", "", **values)
+    (labels,) = (tmp_path / "dataset/preference").glob("*.npy")
+    config = load_config("annotate", "", {**values, "agreement_with": labels.stem, "restart": True})
+
+    message = f"^config.agreement_with='{labels.stem}': must be other labels than those of this run"
+    with pytest.raises(UserError, match=message):
+        annotate.check(config, tmp_path / "again")
+
+
 @pytest.mark.parametrize(
     "values",
     [
