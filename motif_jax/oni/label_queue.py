@@ -89,7 +89,7 @@ class LabelBookkeeper:
 
         self._queue: QuestionQueue | PublishedQueue
         if self._published:
-            self._queue = PublishedQueue(queue.size, queue.batch)
+            self._queue = PublishedQueue(queue.size)
         else:
             self._queue = QuestionQueue(queue.size, queue.order)
         # Questions in flight, in the order of their sending (a dict, as sets have no order), and by
@@ -162,18 +162,22 @@ class LabelBookkeeper:
         returns them.
         """
         with self._lock:
+            left = self._affordable("", 1.0)
+            left_by_steps = self._affordable("_per_million_steps", self._step / 1e6)
             if self._published:
-                # The published code asks one whole call after another.
-                limit = 0 if self._in_flight else self._batch
-            questions = self._queue.take(min(limit, self._affordable()), time.monotonic())
+                # The published code asks one whole call after another. Only the last one of a
+                # budget is smaller, by what is left of it.
+                call = min(self._batch, left)
+                limit = 0 if self._in_flight or left_by_steps < call else call
+            questions = self._queue.take(min(limit, left, left_by_steps), time.monotonic())
             for pending in questions:
                 self._in_flight[pending] = True
                 self._in_flight_by_items[pending.items] = pending
             return questions
 
-    def _affordable(self) -> int:
-        """How many more questions the budget allows, when those in flight have cost what a question
-        costs on average.
+    def _affordable(self, unit: str, scale: float) -> int:
+        """How many more questions the budgets of a `unit`, times `scale`, allow, when those in
+        flight have cost what a question costs on average.
         """
         num_questions = self._totals["questions"]
         in_flight = len(self._in_flight)
@@ -181,19 +185,17 @@ class LabelBookkeeper:
         tokens_per_question = max(tokens / max(num_questions, 1), 1e-9)
 
         limits = [1 << 30]
-        for unit, scale in (("", 1.0), ("_per_million_steps", self._step / 1e6)):
-            most_questions = getattr(self._budget, f"questions{unit}")
-            if most_questions is not None:
-                limits.append(math.floor(most_questions * scale - num_questions - in_flight))
-            most_tokens = getattr(self._budget, f"tokens{unit}")
-            if most_tokens is not None:
-                if num_questions:
-                    affordable = math.floor((most_tokens * scale - tokens) / tokens_per_question)
-                else:
-                    # The cost of a question is still unknown: one is tried. Published calls are
-                    # whole.
-                    affordable = self._batch if self._published else 1
-                limits.append(affordable - in_flight)
+        most_questions = getattr(self._budget, f"questions{unit}")
+        if most_questions is not None:
+            limits.append(math.floor(most_questions * scale - num_questions - in_flight))
+        most_tokens = getattr(self._budget, f"tokens{unit}")
+        if most_tokens is not None:
+            if num_questions:
+                affordable = math.floor((most_tokens * scale - tokens) / tokens_per_question)
+            else:
+                # The cost of a question is still unknown: one is tried. Published calls are whole.
+                affordable = self._batch if self._published else 1
+            limits.append(affordable - in_flight)
         return max(0, min(limits))
 
     def answered(

@@ -108,28 +108,24 @@ class QuestionQueue:
 
 
 class PublishedQueue(list[Pending]):
-    """ONI's queue (compat.oni_requeue): an entry a step, whole batches, the newest first. Of too
-    many the oldest go.
+    """ONI's queue (compat.oni_requeue): an entry a step, the newest first. Of too many the oldest
+    go.
     """
 
-    def __init__(self, size: int, batch: int) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
         self.dropped = 0
         self._size = size
-        self._batch = batch
 
     def enqueue(self, items: Items, count: int, score: float = 0.0) -> None:
         """Adds `count` entries of a question."""
         self += [Pending(items, count=1) for _ in range(count)]
 
     def take(self, limit: int, now: float) -> list[Pending]:
-        """Removes and returns a batch, the newest entry first; nothing where `limit` is less than a
-        batch.
-        """
-        if limit < self._batch:
-            return []
-        newest = self[-self._batch :]
-        del self[-self._batch :]
+        """Removes and returns the `limit` newest entries, the newest first."""
+        first = max(0, len(self) - limit)
+        newest = self[first:]
+        del self[first:]
         return newest[::-1]
 
     def give_back(self, pending: Pending) -> None:

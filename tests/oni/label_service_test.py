@@ -198,6 +198,21 @@ def test_requeue_asks_entries_as_published(make, published):
     assert len(Counting.asked) == published
 
 
+@pytest.mark.parametrize(("budget", "calls"), [(3, [3, 0]), (9, [4, 4, 1, 0]), (None, [4, 4, 4])])
+def test_published_calls_are_whole_until_the_budgets_last(make, budget, calls):
+    values = {"queue__batch": 4, "queue__budget__questions": budget}
+    source = make(compat__oni_requeue=True, **values)
+    source.enqueue([("k",)], [20], None, 0)
+    assert [len(source.poll()) for _ in calls] == calls
+
+
+def test_published_calls_wait_for_a_whole_budget_by_steps(make):
+    values = {"queue__batch": 4, "queue__budget__questions_per_million_steps": 10}
+    source = make(compat__oni_requeue=True, **values)
+    assert len(ask(source, *[("k",)] * 20, step=300_000)) == 0
+    assert len(ask(source, ("k",), step=400_000)) == 4
+
+
 def test_refusals_name_the_configs_key_or_the_file():
     message = "config.goal=a: config.compat.b, config.annotator.seed, config.yaml, config.seeds and config.annotator=c"
 

@@ -77,17 +77,17 @@ def test_a_failed_question_holds_up_no_other() -> None:
     assert names(queue.take(2, 0.5)) == ["other"]
 
 
-def test_the_published_queue_asks_whole_batches_newest_first() -> None:
-    queue = PublishedQueue(100, batch=4)
+def test_the_published_queue_gives_its_newest_entries_first() -> None:
+    queue = PublishedQueue(100)
     for name, count in [("a", 2), ("b", 1), ("a", 2), ("c", 1)]:
         queue.enqueue((name,), count)
-    assert queue.take(3, 0.0) == []
+    assert queue.take(0, 0.0) == []
     assert names(queue.take(4, 0.0)) == ["c", "a", "a", "b"]
     assert names(queue.take(4, 0.0)) == ["a", "a"]
 
 
 def test_the_published_queue_is_bounded_and_loses_the_oldest() -> None:
-    queue = PublishedQueue(8, batch=100)
+    queue = PublishedQueue(8)
     for number in range(100):
         queue.enqueue((f"{number}",), 1)
         queue.shrink()
@@ -98,6 +98,6 @@ def test_the_published_queue_is_bounded_and_loses_the_oldest() -> None:
 
 
 def test_items_that_no_step_showed_are_no_published_entry() -> None:
-    queue = PublishedQueue(10, batch=1)
+    queue = PublishedQueue(10)
     queue.enqueue(("a",), 0)
     assert len(queue) == 0
