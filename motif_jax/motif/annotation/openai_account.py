@@ -9,10 +9,24 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation import replies
 from motif_jax.motif.annotation.annotator import Prices
+from motif_jax.motif.annotation.chat import json_option
 from motif_jax.motif.annotation.config import AnnotatorConfig, OpenaiServer
+
+
+def check(config: AnnotatorConfig) -> None:
+    """Raises UserError for a key, a model's name or further fields that cannot be sent."""
+    key_of(config.openai.key_variable)
+
+    model = config.openai.model
+    checks.require(bool(model), "openai.model", model, "the model's name on the server")
+
+    reserved = json_option(config, "openai.extra_body").keys() & {"model", "messages"}
+    allowed = "without model and messages, which each question sets"
+    checks.require(not reserved, "openai.extra_body", config.openai.extra_body, allowed)
 
 
 def prices_of(config: AnnotatorConfig) -> Prices | None:

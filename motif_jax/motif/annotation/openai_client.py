@@ -87,14 +87,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         url = config.openai.base_url
         allowed = "a URL such as http://HOST:8000/v1"
         checks.require(chat_client.is_address(url), "openai.base_url", url, allowed)
-        openai_account.key_of(config.openai.key_variable)
-
-        model = config.openai.model
-        checks.require(bool(model), "openai.model", model, "the model's name on the server")
-
-        reserved = json_option(config, "openai.extra_body").keys() & {"model", "messages"}
-        allowed = "without model and messages, which each question sets"
-        checks.require(not reserved, "openai.extra_body", config.openai.extra_body, allowed)
+        openai_account.check(config)
 
     def live(self) -> dict[str, float | int | str]:
         figures: dict[str, Any] = {
@@ -314,8 +307,13 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             # both, so the length is checked first. Without a limit the server uses the room that is
             # left.
             if is_too_long or replies.ANSWER_LIMIT.search(text):
-                if self.mode == "analysis" and any(name in request for name in LIMIT_FIELDS):
-                    self._limit_field = None
+                limits = [name for name in LIMIT_FIELDS if name in request]
+                if self.mode == "analysis" and limits:
+                    # Of a long prompt this request alone; shorter ones keep the limit.
+                    for name in limits:
+                        del request[name]
+                    if not is_too_long:
+                        self._limit_field = None
                     return
             elif LIMIT_FIELDS[1] in text and LIMIT_FIELDS[0] in request:
                 # Another question may have found that the server takes no limit at all; that stays.

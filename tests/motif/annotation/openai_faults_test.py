@@ -88,6 +88,7 @@ def test_a_server_that_asks_for_hours_ends_the_annotation(tried, server):
 
 
 OTHER_LIMIT = (400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+MOST_TOKENS = (400, "max_tokens is too large: 4096, this model writes at most 2048 tokens")
 TOO_LARGE = (400, "max_tokens is too large: the maximum context length is 8")
 
 
@@ -120,14 +121,22 @@ def test_a_request_resent_with_another_limit_counts_once(server, monkeypatch):
 
 
 def test_a_too_large_limit_is_left_to_the_server(tried, server):
-    annotator, answers = tried(TOO_LARGE, WELL)
-    assert [answer.label for answer in answers] == [YES]
+    annotator, answers = tried(MOST_TOKENS, WELL, WELL, questions=2)
+    assert [answer.label for answer in answers] == [YES, YES]
     assert limits_of(server) == {}
     assert annotator.summary()["answer_limit"] == "the server's own"
 
 
+def test_a_long_prompt_lifts_the_limit_of_no_other(tried, server):
+    annotator, answers = tried(TOO_LARGE, (500, "dead"), WELL, WELL, questions=2)
+    assert [answer.label for answer in answers] == [YES, YES]
+    limits = [request.get("max_tokens") for request in server.requests]
+    assert limits == [4096, None, None, 4096]
+    assert annotator.summary()["answer_limit"] == "max_tokens"
+
+
 def test_a_too_long_prompt_without_a_limit_has_no_answer(tried):
-    _, answers = tried(TOO_LARGE, WELL, TOO_LARGE, questions=2)
+    _, answers = tried(TOO_LARGE, WELL, TOO_LARGE, TOO_LARGE, questions=2)
     assert [answer.note for answer in answers] == ["", "prompt too long for the model"]
     assert answers[1].label == UNKNOWN
 
