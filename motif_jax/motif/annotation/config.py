@@ -198,7 +198,9 @@ class OpenaiServer:
     )
     send_top_k: bool = plain_key(True, "turn it off for a server that does not know the field")
     send_seed: bool = plain_key(True, "turn it off for a server that does not know the field")
-    extra_body: str = plain_key("{}", "further fields of each request as a JSON object")
+    extra_body: str = plain_key(
+        "{}", "further fields of each request as a JSON object; not model, messages, n or stream"
+    )
 
 
 @section_class

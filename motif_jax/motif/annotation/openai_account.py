@@ -16,6 +16,9 @@ from motif_jax.motif.annotation.annotator import Prices
 from motif_jax.motif.annotation.chat import json_option
 from motif_jax.motif.annotation.config import AnnotatorConfig, OpenaiServer
 
+# Fields of a request that `openai.extra_body` may not have.
+_RESERVED = frozenset({"model", "messages", "n", "stream"})
+
 
 def check(config: AnnotatorConfig) -> None:
     """Raises UserError for a key, a model's name or further fields that cannot be sent."""
@@ -24,8 +27,8 @@ def check(config: AnnotatorConfig) -> None:
     model = config.openai.model
     checks.require(bool(model), "openai.model", model, "the model's name on the server")
 
-    reserved = json_option(config, "openai.extra_body").keys() & {"model", "messages"}
-    allowed = "without model and messages, which each question sets"
+    reserved = json_option(config, "openai.extra_body").keys() & _RESERVED
+    allowed = "without model, messages, n and stream: a question is one request of one whole answer"
     checks.require(not reserved, "openai.extra_body", config.openai.extra_body, allowed)
 
 

@@ -235,7 +235,12 @@ def test_a_servers_fault_is_one_line_with_a_remedy(ask, fault, kind, words):
         ({"openai.model": ""}, r"config\.openai\.model='': must be the model's name on the server"),
         (
             {"openai.extra_body": '{"model": "other"}'},
-            r"config\.openai\.extra_body=.*without model and messages",
+            r"config\.openai\.extra_body=.*without model, messages, n and stream",
+        ),
+        ({"openai.extra_body": '{"n": 4}'}, r"config\.openai\.extra_body=.*of one whole answer"),
+        (
+            {"openai.extra_body": '{"stream": true}'},
+            r"config\.openai\.extra_body=.*one whole answer",
         ),
         (
             {"openai.extra_body": "[1]"},
