@@ -50,7 +50,7 @@ def test_texts_to_learn_from(tmp_path, split):
 def test_json(tmp_path):
     path = marked(tmp_path, "table.json", '{"You win!": 1}')
     assert read_json(path, "") == {"You win!": 1}
-    assert table.read_table(str(path)) == {b"You win!": 1.0}
+    assert table.read_table(str(path)) == {"You win!": 1.0}
 
 
 def test_dialogues(tmp_path):

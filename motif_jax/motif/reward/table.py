@@ -6,6 +6,7 @@ import reprlib
 from pathlib import Path
 from typing import Any, Self
 
+from motif_jax.core import text_bytes
 from motif_jax.core.config import is_finite
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json
@@ -22,10 +23,11 @@ class TableReward(FrozenTextReward):
 
     The file is a JSON object, text -> number. A text has at most 256 bytes of UTF-8. `table` may
     also be the folder of a run that learned its reward online: then its labels of single texts are
-    the table, 1 for yes.
+    the table, 1 for yes. A game's bytes that are no UTF-8 are read as `text_bytes.decode` does, as
+    annotators read them.
     """
 
-    def __init__(self, values: dict[bytes, float], setup: RewardSetup) -> None:
+    def __init__(self, values: dict[str, float], setup: RewardSetup) -> None:
         super().__init__(setup)
         self._values = values
         self.description = f"table of {len(values):,} texts, {setup.config.table}"
@@ -44,10 +46,10 @@ class TableReward(FrozenTextReward):
         return cls(read_table(setup.config.table), setup)
 
     def value(self, text: bytes) -> float:
-        return self._values.get(text, 0.0)
+        return self._values.get(text_bytes.decode(text), 0.0)
 
 
-def read_table(path: str | None) -> dict[bytes, float]:
+def read_table(path: str | None) -> dict[str, float]:
     """Text -> reward of the file that `config.reward.table` names; UserError if it is not of that
     form.
     """
@@ -65,19 +67,19 @@ def read_table(path: str | None) -> dict[bytes, float]:
     return {_text(key, text): _number(key, text, value) for text, value in content.items()}
 
 
-def _of_run(key: str, folder: Path) -> dict[bytes, float]:
+def _of_run(key: str, folder: Path) -> dict[str, float]:
     """Text -> 1 for yes, 0 for no, of the labels of an online run."""
     labels = learned_runs.reader().labels(folder / learned_runs.LABELS)
     if any(len(label.items) != 1 for label in labels):
         raise UserError(
             f"{key}: its labels compare pairs of texts, and a table needs a label of each text"
         )
-    return {_text(key, label.items[0]): 1.0 if label.label == YES else 0.0 for label in labels}
+    return {label.items[0]: 1.0 if label.label == YES else 0.0 for label in labels}
 
 
-def _text(key: str, text: str) -> bytes:
+def _text(key: str, text: str) -> str:
     try:
-        return encode(text).replace(b"\0", b"")
+        return text_bytes.decode(encode(text).replace(b"\0", b""))
     except UserError as error:
         raise UserError(f"{key}: {error}") from None
 

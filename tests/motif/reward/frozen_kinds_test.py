@@ -111,6 +111,22 @@ def test_the_labels_of_another_run_are_a_table(tmp_path):
         rewards.check(write(tmp_path / "pairs", Label(("a", "b"), FIRST)))
 
 
+def test_a_table_knows_texts_that_are_no_utf8(tmp_path):
+    """As the labels of a run do, whose texts become longer than 256 bytes."""
+    letters = b"\xe9" * 200
+    log = label_log.LabelLog(tmp_path / label_log.FILE)
+    log.add([Label(("Ol\xe9.",), YES), Label((letters.decode("latin-1"),), YES)])
+    log.close()
+    (tmp_path / "table.json").write_text('{"Ol\xe9.": 2}', encoding="utf-8")
+
+    of_run, of_file = (
+        paid(section("table", table=str(path)), b"Ol\xe9.", "Ol\xe9.".encode(), letters)[1].tolist()
+        for path in (tmp_path, tmp_path / "table.json")
+    )
+
+    assert (of_run, of_file) == ([1, 1, 1], [2, 2, 0])
+
+
 def test_vectors_are_read_once_and_looked_up_exactly_first(tmp_path, monkeypatch):
     path = write_vectors(tmp_path / "v.vec")
     vectors = FileVectors(path)
