@@ -78,6 +78,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     if config.labels.soft or config.labels.confidence == "probability":
         for name in names:
             targets.read_probabilities(dataset, name)
+    reward_data.labelled_parts(config, dataset)
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int:

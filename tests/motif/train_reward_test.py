@@ -10,8 +10,9 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import FIRST, UNKNOWN
+from motif_jax.core.verdicts import FIRST, TIE, UNKNOWN
 from motif_jax.motif import train_reward
+from motif_jax.motif.pairs.split import torch_split
 from motif_jax.motif.reward.reward_model import read_run
 from tests.reward_fixtures import make_dataset, reward_config, train, write_labels
 
@@ -34,12 +35,27 @@ def test_data_that_cannot_be_trained_on_leave_the_folder_free(tmp_path):
     messages = {"nothing": "no pair has a known label", "one": r"too few labelled pairs \(1\) for"}
     for annotator, words in messages.items():
         config = reward_config(tmp_path / "d", annotator=annotator)
-        train_reward.check(config, workdir)
         with pytest.raises(UserError, match=words):
-            train_reward.run(config, workdir)
+            train_reward.check(config, workdir)
     # A corrected command, with another annotator, may use the same folder.
     train_reward.check(reward_config(tmp_path / "d"), workdir)
     assert not (workdir / "config.json").exists()
+
+
+@pytest.mark.parametrize(("decided", "part"), [(0, "training"), (1, "validation")])
+def test_a_part_of_dropped_ties_alone_is_refused(tmp_path, decided, part):
+    make_dataset(tmp_path / "d", pairs=40)
+    overrides = {"annotator": "ties", "labels.ties": "drop"}
+    # With one decided pair of the training part the validation part has none.
+    train_pairs, _ = torch_split(40, reward_config(tmp_path / "d").seed, 0.8)
+    labels = np.full(40, TIE, np.int8)
+    labels[train_pairs[:decided]] = FIRST
+    write_labels(tmp_path / "d", "ties", labels)
+    config = reward_config(tmp_path / "d", **overrides, train_fraction=0.8)
+
+    words = rf"^config\.labels\.ties='drop': must be half here: each of the \d+ labelled pairs of the {part} part"
+    with pytest.raises(UserError, match=words):
+        train_reward.check(config, tmp_path / "r")
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,12 +92,18 @@ def open_dataset(config: RewardConfig, architecture: RewardArchitecture) -> Pair
     return dataset
 
 
-def load(config: RewardConfig) -> RewardData:
-    """Reads the dataset and labels that `config` names; UserError if too few pairs are labelled, or
-    an array was changed.
+class LabelledParts(NamedTuple):
+    """The targets of all pairs, and the indices int64 of the labelled ones by their part."""
+
+    targets: PairTargets
+    train: np.ndarray
+    validation: np.ndarray
+
+
+def labelled_parts(config: RewardConfig, dataset: PairsDataset) -> LabelledParts:
+    """Reads the labels that `config` names; UserError where a part would have no pair, or none that
+    counts in the loss.
     """
-    architecture = architecture_of(config)
-    dataset = open_dataset(config, architecture)
     targets = read_targets(
         dataset,
         checks.listed(config.annotator or ""),
@@ -116,6 +122,23 @@ def load(config: RewardConfig) -> RewardData:
         raise UserError(
             f"{dataset.folder}: too few labelled pairs ({labelled.size}) for a training and a validation part"
         )
+    parts = LabelledParts(targets, labelled[train], labelled[validation])
+    for name, pairs in (("training", parts.train), ("validation", parts.validation)):
+        counts = bool(targets.weights[pairs].sum() > 0)
+        allowed = (
+            f"half here: each of the {pairs.size:,} labelled pairs of the {name} part is a tie"
+        )
+        checks.require_key(config, "labels.ties", counts, allowed)
+    return parts
+
+
+def load(config: RewardConfig) -> RewardData:
+    """Reads the dataset and labels that `config` names; UserError as `labelled_parts`, or an array
+    was changed.
+    """
+    architecture = architecture_of(config)
+    dataset = open_dataset(config, architecture)
+    targets, train, validation = labelled_parts(config, dataset)
 
     shape = (dataset.num_pairs, 2, dataset.length)
     if "message" in architecture.fields:
@@ -129,8 +152,8 @@ def load(config: RewardConfig) -> RewardData:
         ids=ids.reshape(shape),
         max_length=used_length(messages),
         targets=targets,
-        train=labelled[train],
-        validation=labelled[validation],
+        train=train,
+        validation=validation,
         score=_score_labels(dataset),
         fields=tuple(name for name in architecture.fields if name != "message"),
         digests=_digests(dataset, architecture.fields, targets),
