@@ -21,6 +21,7 @@ from motif_jax.motif.annotation.annotator import (
     Question,
     annotator_class,
     check_annotator,
+    check_keys_of_others,
     make_annotator,
     with_annotator_defaults,
 )
@@ -61,6 +62,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
         checks.existing_folder(config, "dataset_dir")
         _open_dataset(config)
     check_annotator(config)
+    check_keys_of_others(config)
     _check_measures(config)
 
 

@@ -11,7 +11,11 @@ from collections.abc import Iterator
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import Form
-from motif_jax.motif.annotation.annotator import annotator_class, check_annotator
+from motif_jax.motif.annotation.annotator import (
+    annotator_class,
+    check_annotator,
+    check_keys_of_others,
+)
 from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.store import check_store
 from motif_jax.oni.config import OnlineAnnotator
@@ -33,6 +37,7 @@ def check(config: AgentConfig, form: Form) -> None:
         if config.annotator.store_dir:
             check_store(config.annotator.store_dir)
         check_annotator(annotator_config(config), form)
+        check_keys_of_others(annotator_config(config))
 
 
 def annotator_config(config: AgentConfig) -> AnnotatorConfig:

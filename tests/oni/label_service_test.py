@@ -224,6 +224,12 @@ def test_refusals_name_the_configs_key_or_the_file():
     assert str(caught.value) == expected
 
 
+def test_a_model_of_another_annotator_is_refused_by_its_key(tmp_path):
+    config = make_config(tmp_path, annotator__openai__model="llama")
+    with pytest.raises(UserError, match=r"^config\.annotator\.openai\.model='llama': must be left"):
+        label_config.check(config, SINGLE)
+
+
 @pytest.mark.slow
 def test_server_faults_are_retried_and_a_full_disk_is_raised(make, monkeypatch, capsys):
     gone = ServerError("is gone", "no connection")

@@ -36,6 +36,14 @@ _PROMPT_KEYS = {
     "prompt.version": (AUTO, "default"),
     "prompt.file": ("",),
 }
+# Key -> the annotator that reads it, and the values that every other one accepts: the default, and
+# those of configs/annotate.py and configs/oni.py, whose variants another annotator may use.
+_KEYS_OF_ONE = {
+    "lexicon.file": ("lexicon", ("", "minigrid.yaml", "crafter.yaml")),
+    "model.model": ("model", ("",)),
+    "openai.model": ("openai", ("", "Meta-Llama-3.1-8B-Instruct")),
+    "vllm.model": ("vllm", ("", "meta-llama/Llama-2-70b-chat-hf")),
+}
 # Values of `orders` for an annotator that is asked about each pair of a dataset once.
 # configs/annotate.py:faithful has 'given'.
 _ORDERS_OF_DATASET = (AUTO, "once", "given")
@@ -316,6 +324,18 @@ def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
         checks.require(False, "options", config.options, allowed)
 
     annotator.check(with_annotator_defaults(config), form)
+
+
+def check_keys_of_others(config: AnnotatorConfig) -> None:
+    """Raises UserError where the config names a model or a lexicon of an annotator that is not the
+    chosen one. Annotators from outside the package may read any key.
+    """
+    if config.annotator not in ANNOTATORS.parts:
+        return
+    for key, (reader, neutral) in _KEYS_OF_ONE.items():
+        is_neutral = checks.dotted(config, key) in neutral
+        allowed = f"left at '': the annotator {reader} reads it, not {config.annotator}"
+        checks.require_key(config, key, is_neutral or config.annotator == reader, allowed)
 
 
 def make_annotator(config: AnnotatorConfig, form: Form = PAIR, dataset: Any = None) -> Annotator:

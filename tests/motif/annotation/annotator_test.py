@@ -12,10 +12,13 @@ from motif_jax.motif.annotation.annotator import (
     Answer,
     Question,
     check_annotator,
+    check_keys_of_others,
     make_annotator,
     own_options,
 )
-from tests.reward_fixtures import annotation_config
+from motif_jax.motif.annotation.config import AnnotationConfig
+from motif_jax.schema import read_section
+from tests.reward_fixtures import annotation_config, load_config
 
 OWN = f"{__name__}:Favourite"
 NUMBERED = f"{__name__}:Numbered"
@@ -79,3 +82,30 @@ def test_a_users_annotator_may_read_the_goal_but_no_order():
 def test_options_that_nothing_reads_are_refused(annotator, options, allowed):
     with pytest.raises(UserError, match=rf"config.options=.*{allowed}"):
         check_annotator(annotation_config({"annotator": annotator, "options": options}))
+
+
+@pytest.mark.parametrize(
+    ("annotator", "key", "reader"),
+    [
+        ("lexicon", "openai.model", "openai"),
+        ("random", "lexicon.file", "lexicon"),
+        ("openai", "model.model", "model"),
+        ("model", "vllm.model", "vllm"),
+    ],
+)
+def test_a_model_of_an_annotator_not_chosen_is_refused(annotator, key, reader):
+    config = annotation_config({"annotator": annotator, key: "mine"})
+    words = (
+        f"config.{key}='mine': must be left at '': the annotator {reader} reads it, not {annotator}"
+    )
+    with pytest.raises(UserError, match=f"^{words}$"):
+        check_keys_of_others(config)
+
+
+@pytest.mark.parametrize(
+    ("variant", "annotator"),
+    [("crafter", "model"), ("minigrid", "openai"), ("faithful", "lexicon"), ("", OWN)],
+)
+def test_what_variants_set_is_left_to_any_annotator(variant, annotator):
+    config = load_config("annotate", variant, {"annotator": annotator})
+    check_keys_of_others(read_section(AnnotationConfig, config))
