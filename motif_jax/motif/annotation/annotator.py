@@ -313,11 +313,16 @@ def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
             f"left at '{AUTO}': the annotator {config.annotator} is asked about each pair once"
         )
         checks.require(orders in _ORDERS_OF_DATASET, "orders", orders, allowed)
-        # An annotator from outside the package may read the goal.
+        # An annotator from outside the package may read the goal and the captions.
         if config.annotator in ANNOTATORS.parts:
             goal = AnnotatorConfig().goal
             allowed = f"left at '{goal}': the annotator {config.annotator} reads no goal"
             checks.require_key(config, "goal", config.goal == goal, allowed)
+            for key in ("captions.messages", "captions.status"):
+                default = checks.dotted(AnnotatorConfig(), key)
+                is_default = checks.dotted(config, key) == default
+                allowed = f"left at {default}: the annotator {config.annotator} reads no captions"
+                checks.require_key(config, key, is_default, allowed)
 
     if own_options(config) and config.annotator in ANNOTATORS.parts:
         allowed = f"left at '{{}}': the annotator {config.annotator} has keys of its own"

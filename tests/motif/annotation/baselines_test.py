@@ -88,6 +88,10 @@ def test_keys_of_questions_about_texts_are_refused(folder, name):
         UserError, match=f"config.orders='both': must be left at 'auto': the annotator {name}"
     ):
         check(orders="both")
+    for key, value, left in (("messages", False, True), ("status", True, False)):
+        words = f"config.captions.{key}={value}: must be left at {left}: the annotator {name}"
+        with pytest.raises(UserError, match=words):
+            check(**{"captions.status": True, f"captions.{key}": value})
     for orders in ("auto", "once", "given"):
         check(orders=orders)
 
