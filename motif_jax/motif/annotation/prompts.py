@@ -22,6 +22,8 @@ from motif_jax.motif.annotation.parsing import AnswerForm, make_form
 
 FOLDER = resources.path("configs/prompts")
 MODES = ("analysis", "verdict", "soft")
+_FIELDS = ("system", "question", "retry", "answer", "verdicts", "goals", "examples")
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _quote = json.JSONEncoder(ensure_ascii=False).encode
 
 Turns = list[dict[str, str]]
@@ -181,7 +183,7 @@ def forms_of(path: Path) -> list[Form]:
 
 def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTexts:
     """Reads a prompt file for questions of `form`. Raises UserError: a field, a placeholder or the
-    goal is missing.
+    goal is missing, or nothing would read one that the file has.
     """
     tree = _read(path)
     goals = goals_of(path)
@@ -194,6 +196,11 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTe
             f"config.goal={goal}: must be one of {', '.join(goals)}, the goals of {path}{remedy}"
         )
     with _naming(path):
+        unknown = [str(name) for name in tree if name not in _FIELDS]
+        if unknown:
+            raise UserError(
+                f"nothing reads the field {unknown[0]}: the fields must be of {', '.join(_FIELDS)}"
+            )
         question = _text(tree, "question", "analysis" if mode == "analysis" else "verdict")
         sentence = _text(tree, "goals", goal, empty=True).strip()
         verdicts = [_text(tree, "verdicts", name) for name in form.verdicts]
@@ -211,7 +218,19 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTe
 
         system = _text(tree, "system", empty=True)
         retry = _text(tree, "retry")
+        known = (*form.items, "goal", "examples", *(f"answer_{name}" for name in form.verdicts))
+        _check_placeholders(f"the question for answer.mode={mode}", question, known)
+        _check_placeholders("retry", retry, known)
+        _check_placeholders("system", system, ())
     return PromptTexts(system, question, retry, sentence, answer, form, examples)
+
+
+def _check_placeholders(field: str, text: str, known: Sequence[str]) -> None:
+    """Raises UserError where a text has a placeholder that nothing would fill in."""
+    for name in _PLACEHOLDER.findall(text):
+        if name not in known:
+            names = ", ".join(f"{{{name}}}" for name in known) or "none"
+            raise UserError(f"{field} has {{{name}}}: its placeholders must be of {names}")
 
 
 def _examples(tree: Mapping[str, Any], goal: str, answer: AnswerForm, form: Form) -> str:

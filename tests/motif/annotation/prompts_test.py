@@ -182,6 +182,26 @@ CHANGES = {
         lambda tree: tree["question"].update(analysis="{goal} {item}"),
         r"the question for answer\.mode=analysis lacks \{examples\}",
     ),
+    "unknown field": (
+        SINGLE,
+        lambda tree: tree.update(exampels=tree.pop("examples")),
+        r"nothing reads the field exampels: the fields must be of system, question, .*, examples$",
+    ),
+    "unknown placeholder": (
+        PAIR,
+        lambda tree: tree["question"].update(analysis="{goal} {first} {second} {answer_tei}"),
+        r"the question for answer\.mode=analysis has \{answer_tei\}: its placeholders must be of \{first\}",
+    ),
+    "unknown placeholder of the retry": (
+        SINGLE,
+        lambda tree: tree.update(retry='Say {answer_yes}, not {"text": {answer_tie}}'),
+        r"retry has \{answer_tie\}: its placeholders must be of \{item\}, \{goal\}, .*\{answer_yes\}$",
+    ),
+    "placeholder of the system turn": (
+        PAIR,
+        lambda tree: tree.update(system="You want {goal}."),
+        r"system has \{goal\}: its placeholders must be of none",
+    ),
     "no item": (
         SINGLE,
         lambda tree: tree.update(question={"analysis": "x", "verdict": "y"}),
