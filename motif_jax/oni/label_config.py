@@ -33,6 +33,10 @@ def check(config: AgentConfig, form: Form) -> None:
     with naming_section():
         beside_training = annotator_class(config.annotator.kind).beside_training
     checks.require(beside_training, "annotator.kind", config.annotator.kind, allowed)
+    default = OnlineAnnotator().openai.retries
+    has_default = config.annotator.openai.retries == default
+    allowed = f"left at {default}: a training queues a failed question again, without an end"
+    checks.require_key(config, "annotator.openai.retries", has_default, allowed)
     with naming_section():
         if config.annotator.store_dir:
             check_store(config.annotator.store_dir)

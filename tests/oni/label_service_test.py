@@ -230,6 +230,15 @@ def test_a_model_of_another_annotator_is_refused_by_its_key(tmp_path):
         label_config.check(config, SINGLE)
 
 
+def test_retries_that_a_training_does_not_count_are_refused(tmp_path):
+    values = {"annotator__kind": "openai", "annotator__openai__model": "m"}
+    config = make_config(tmp_path, **values, annotator__openai__retries=2)
+    with pytest.raises(
+        UserError, match=r"^config\.annotator\.openai\.retries=2: must be left at 6"
+    ):
+        label_config.check(config, SINGLE)
+
+
 @pytest.mark.slow
 def test_server_faults_are_retried_and_a_full_disk_is_raised(make, monkeypatch, capsys):
     gone = ServerError("is gone", "no connection")

@@ -190,7 +190,7 @@ class OpenaiServer:
     timeout_seconds: float = positive(600.0, "time limit of a request")
     retries: int = non_negative(
         6,
-        "times that a failed request is sent again, after 1, 2, 4 ... seconds or when the server says",
+        "times that a failed request is sent again, after 1, 2, 4 ... seconds or when the server says. A training queues its question again instead",
     )
     structured: str = one_of(
         ("structured_outputs", "response_format", "none"),
