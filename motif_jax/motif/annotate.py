@@ -95,6 +95,12 @@ def _check_measures(config: AnnotationConfig) -> None:
         checks.require_key(config, "limit", config.limit is None, allowed)
         allowed = "'' with config.probe=True, which labels no dataset"
         checks.require_key(config, "agreement_with", not config.agreement_with, allowed)
+        allowed = "False with config.probe=True, which counts the answers as they are"
+        is_off = not config.correct_position_bias
+        checks.require_key(config, "correct_position_bias", is_off, allowed)
+        # configs/annotate.py:faithful has 'given'.
+        allowed = "auto or both with config.probe=True, which asks each pair in both orders"
+        checks.require_key(config, "orders", config.orders != "once", allowed)
         judge_probes.read(config.probe_pairs)
 
     if config.agreement_with:

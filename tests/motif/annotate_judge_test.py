@@ -109,6 +109,8 @@ def test_conversations_of_probes_are_kept_on_request(tmp_path) -> None:
     [
         ("limit", 5, "None with config.probe=True, which asks all of its pairs"),
         ("agreement_with", "n", "'' with config.probe=True, which labels no dataset"),
+        ("correct_position_bias", True, "False with config.probe=True, which counts .*"),
+        ("orders", "once", "auto or both with config.probe=True, which asks each pair .*"),
     ],
 )
 def test_what_probes_do_not_read_is_refused(tmp_path, key, value, allowed) -> None:
