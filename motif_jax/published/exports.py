@@ -53,16 +53,24 @@ _SCREENS = ("data/tty_chars", "data/tty_colors", "data/glyphs")
 
 def _check_dataset(config: ExportDatasetConfig) -> None:
     folder = checks.existing_folder(config, "dataset_dir")
-    known = parquet.array_names(PairsDataset.open(folder))
+    dataset = PairsDataset.open(folder)
+    known = parquet.array_names(dataset)
     is_valid = config.arrays == "all" or set(checks.listed(config.arrays)) <= set(known)
     checks.require_key(config, "arrays", is_valid, f"'all', or some of {', '.join(known)}")
+    parquet.check_names(dataset, _arrays(config, dataset))
+
+
+def _arrays(config: ExportDatasetConfig, dataset: PairsDataset) -> list[str]:
+    """The names of the arrays to export; without `config.arrays` all but the screens."""
+    names = parquet.array_names(dataset)
+    if config.arrays == "all":
+        return names
+    return checks.listed(config.arrays) or [name for name in names if name not in _SCREENS]
 
 
 def _export_dataset(config: ExportDatasetConfig, workdir: Path) -> None:
     dataset = PairsDataset.open(config.dataset_dir or "")
-    names = parquet.array_names(dataset)
-    if config.arrays != "all":
-        names = checks.listed(config.arrays) or [name for name in names if name not in _SCREENS]
+    names = _arrays(config, dataset)
     path = workdir / PAIRS
     with Progress(dataset.num_pairs, "pairs", "export") as progress:
         for done in parquet.write(dataset, path, names):

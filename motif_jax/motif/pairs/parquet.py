@@ -50,9 +50,10 @@ def write(
     arrays, and the manifests of the annotations.
 
     `arrays` are names from `array_names`, None for all. Raises UserError: an array is missing,
-    damaged, or does not match its digest in dataset.json.
+    damaged, does not match its digest in dataset.json, or has a name that `read` refuses.
     """
     names = list(arrays) if arrays is not None else array_names(dataset)
+    check_names(dataset, names)
     columns = {name: dataset.array(name) for name in names}
     digests = {name: dataset.digest(name) for name in names}
     labelled = dataset.preference_names()
@@ -84,6 +85,26 @@ def write(
             rows = slice(start, min(start + ROWS_PER_GROUP, dataset.num_pairs))
             writer.write_table(_table(columns, annotations, rows))
             yield rows.stop
+
+
+def check_names(dataset: PairsDataset, arrays: Sequence[str]) -> None:
+    """Raises UserError where `read` would refuse the name of an array or an annotation of a
+    dataset.
+    """
+    for name in arrays:
+        if not _ARRAY.fullmatch(name):
+            raise UserError(
+                f"{dataset.folder / name}.npy: its name must be of letters, digits, _ or -"
+            )
+    for name in dataset.preference_names():
+        path = dataset.folder / "preference" / f"{name}.npy"
+        if not _ANNOTATION.fullmatch(name):
+            raise UserError(
+                f"{path}: its name must be of letters, digits, _, -, +, = or ., and not begin with a dot"
+            )
+        for file in sorted((dataset.folder / "annotations" / name).glob("*.json")):
+            if not _MANIFEST.fullmatch(f"{name}/{file.name}"):
+                raise UserError(f"{file}: its name must be of letters, digits, _ or -")
 
 
 def _manifests(folder: Path, annotation: str) -> dict[str, Any]:

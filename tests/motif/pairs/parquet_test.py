@@ -8,7 +8,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.motif.pairs import parquet
 from motif_jax.motif.pairs.dataset import PairsDataset
-from motif_jax.published import imports
+from motif_jax.published import exports, imports
 from tests.reward_fixtures import load_config, make_dataset, write_labels
 
 
@@ -52,6 +52,24 @@ def test_there_and_back_without_loss(tmp_path, monkeypatch, length):
     assert not list((tmp_path / "back").glob(".*"))
     with pytest.raises(UserError, match="already holds a dataset"):
         next(parquet.read(tmp_path / "p.parquet", tmp_path / "back"))
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["preference/my labels.npy", "info/a.b.npy", "annotations/test/shard 0.json"],
+)
+def test_names_that_cannot_be_imported_are_not_exported(tmp_path, file):
+    make_dataset(tmp_path / "d", pairs=4)
+    path = tmp_path / "d" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}") if path.suffix == ".json" else np.save(path, np.zeros(4, np.int8))
+    config = load_config("export_dataset", "", {"dataset_dir": str(tmp_path / "d")})
+
+    with pytest.raises(UserError, match=f"^{path}: its name must be of letters"):
+        exports.check(config, tmp_path / "e")
+    with pytest.raises(UserError, match=f"^{path}: its name must be of letters"):
+        next(parquet.write(PairsDataset.open(tmp_path / "d"), tmp_path / "p.parquet"))
+    assert not (tmp_path / "p.parquet").exists()
 
 
 @pytest.fixture
