@@ -26,6 +26,10 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     checks.existing_folder(config, "dataset_dir")
     dataset = PairsDataset.open(config.dataset_dir, need=())
     names = _names(config, dataset)
+    is_distinct = len(set(names)) == len(names)
+    checks.require_key(
+        config, "names", is_distinct, "distinct: one that is named twice counts twice"
+    )
     label_files = dataset.preference_names()
     for name in names:
         allowed = f"label files of the dataset: {', '.join(label_files) or 'none'}"

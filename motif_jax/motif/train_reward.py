@@ -67,6 +67,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     checks.require_key(config, "batch_size", config.batch_size <= limit, allowed)
 
     names = checks.listed(config.annotator or "")
+    is_distinct = len(set(names)) == len(names)
+    allowed = "distinct label files; labels.annotator_weights lets one count more"
+    checks.require_key(config, "annotator", is_distinct, allowed)
     if config.labels.annotator_weights.strip():
         try:
             weights = [float(weight) for weight in config.labels.annotator_weights.split(",")]

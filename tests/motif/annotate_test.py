@@ -18,7 +18,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import EXIT_CODE
 from motif_jax.core.verdicts import FIRST, SECOND, TIE
-from motif_jax.motif import annotate
+from motif_jax.motif import annotate, merge_annotations
 from motif_jax.motif.annotation.session import AnnotationSession
 from tests.chat_server import Server
 from tests.end_to_end.annotate_datasets import conversations, write_dataset
@@ -240,6 +240,16 @@ def test_two_annotations_that_agree_outvote_a_random_one(options, merged, method
     }
     about = Path(options["dataset_dir"]) / "annotations" / "together" / "ensemble.json"
     assert set(json.loads(about.read_text())["sources"]["labels"]) == {"both", "n", "random"}
+
+
+def test_labels_that_are_named_twice_are_not_merged(options, summary_of, tmp_path) -> None:
+    summary_of()
+    config = load_config(
+        "merge_annotations", "", {"dataset_dir": options["dataset_dir"], "names": "n,n"}
+    )
+
+    with pytest.raises(UserError, match=r"^config\.names='n,n': must be distinct"):
+        merge_annotations.check(config, tmp_path / "merge")
 
 
 def test_annotations_without_a_name_for_the_merged_are_compared_alone(options, merged) -> None:
