@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -41,6 +42,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
         checks.require_key(
             config, "names", len(names) > 1, "at least two label files, separated by commas"
         )
+        if not config.restart:
+            sources = _sources(config.method, _votes(dataset, names))
+            ensembles.check_name_is_free(dataset.folder, config.name, sources)
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> None:
@@ -49,22 +53,14 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
     dataset = PairsDataset.open(config.dataset_dir, need=())
     with run_folder.opened(workdir, config_tree):
         names = _names(config, dataset)
-        votes = [
-            ensembles.read_votes(dataset.folder, name, dataset.preference(name)) for name in names
-        ]
+        votes = _votes(dataset, names)
         tables = ensembles.tables(votes)
         print(tables, flush=True)
         atomic_write_text(workdir / "agreement.txt", tables + "\n")
         summary = {"names": names, "agreement": ensembles.agreement(votes)}
         if config.name:
             merged = ensembles.combine(votes, config.method)
-            # By their content, so that the same command may be given again, but not after one of
-            # them has changed.
-            source_digests = {}
-            for vote in votes:
-                content = vote.labels.tobytes() + vote.probabilities.tobytes()
-                source_digests[vote.name] = digests.of_bytes(content)
-            sources = {"method": config.method, "labels": source_digests}
+            sources = _sources(config.method, votes)
             path = ensembles.write_ensemble(
                 dataset.folder, config.name, merged, sources, config.restart
             )
@@ -74,6 +70,21 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
             print(f"\n{path}: {config.method} of {len(names)} annotations; {totals}", flush=True)
             summary["merged"] = {"name": config.name, "method": config.method, **label_counts}
         atomic_write_json(workdir / "summary.json", summary)
+
+
+def _votes(dataset: PairsDataset, names: list[str]) -> list[ensembles.Votes]:
+    return [ensembles.read_votes(dataset.folder, name, dataset.preference(name)) for name in names]
+
+
+def _sources(method: str, votes: list[ensembles.Votes]) -> dict[str, Any]:
+    """What merged labels are made from: labels by their content, so that the same command may be
+    given again, but not after one of them has changed.
+    """
+    source_digests = {}
+    for vote in votes:
+        content = vote.labels.tobytes() + vote.probabilities.tobytes()
+        source_digests[vote.name] = digests.of_bytes(content)
+    return {"method": method, "labels": source_digests}
 
 
 def _names(config: MergeAnnotationsConfig, dataset: PairsDataset) -> list[str]:

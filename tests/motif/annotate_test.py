@@ -242,6 +242,22 @@ def test_two_annotations_that_agree_outvote_a_random_one(options, merged, method
     assert set(json.loads(about.read_text())["sources"]["labels"]) == {"both", "n", "random"}
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("together", "was made from other labels"), ("random", "annotate made the labels")],
+)
+def test_a_merge_is_refused_a_name_that_is_taken(options, merged, tmp_path, name, words) -> None:
+    merged("together", "majority")
+    values = {"names": "n,both", "name": name, "method": "mean"}
+    config = load_config("merge_annotations", "", {**values, "dataset_dir": options["dataset_dir"]})
+
+    with pytest.raises(UserError, match=words):
+        merge_annotations.check(config, tmp_path / "merge")
+
+    config.restart = True
+    merge_annotations.check(config, tmp_path / "merge")
+
+
 def test_labels_that_are_named_twice_are_not_merged(options, summary_of, tmp_path) -> None:
     summary_of()
     config = load_config(

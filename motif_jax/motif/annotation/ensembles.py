@@ -119,26 +119,32 @@ def _agreement_table(title: str, votes: Sequence[Votes]) -> str:
     return f"{title}\n{table}"
 
 
-def write_ensemble(
-    dataset_folder: Path, name: str, merged: PairLabels, sources: Mapping[str, Any], restart: bool
-) -> Path:
-    """Writes labels, probabilities and sources. Raises UserError: labels of that name have another
-    origin, unless `restart`.
-    """
+def check_name_is_free(dataset_folder: Path, name: str, sources: Mapping[str, Any]) -> None:
+    """Raises UserError: there are labels of that name which were not made from these sources."""
     annotation = Annotation(dataset_folder, name)
-    path = annotation.ensemble_path
-    if annotation.manifests() and not restart:
+    if annotation.manifests():
         raise UserError(
             f"{annotation.folder}: annotate made the labels of this name: choose another --config.name, or replace them "
             "with --config.restart=True"
         )
-    stored_sources = (read_manifest(path) or {}).get("sources")
-    has_other_labels = annotation.preference_path.exists() and stored_sources != sources
-    if has_other_labels and not restart:
+    stored_sources = (read_manifest(annotation.ensemble_path) or {}).get("sources")
+    if annotation.preference_path.exists() and stored_sources != sources:
         raise UserError(
             f"{annotation.preference_path} exists already and was made from other labels: choose another "
             "--config.name, or replace it with --config.restart=True"
         )
+
+
+def write_ensemble(
+    dataset_folder: Path, name: str, merged: PairLabels, sources: Mapping[str, Any], restart: bool
+) -> Path:
+    """Writes labels, probabilities and sources. Raises UserError as `check_name_is_free`, unless
+    `restart`.
+    """
+    if not restart:
+        check_name_is_free(dataset_folder, name, sources)
+    annotation = Annotation(dataset_folder, name)
+    path = annotation.ensemble_path
     with annotation.merging():
         if restart:
             annotation.discard(0, 1)
