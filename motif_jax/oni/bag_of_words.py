@@ -51,8 +51,9 @@ class BagOfWordsReward(FrozenTextReward):
     @classmethod
     def check(cls, config: AgentReward) -> None:
         value = config.similarity
-        allowed = "a finite number; cosines lie between -1 and 1"
-        checks.require(checks.is_finite(value), "reward.similarity", value, allowed)
+        allowed = "at least -1 and below 1, which no cosine exceeds"
+        is_cosine = checks.is_finite(value) and -1 <= value < 1
+        checks.require(is_cosine, "reward.similarity", value, allowed)
         goal_sentence(config.goal)
         _open(config.vectors)
 

@@ -181,8 +181,11 @@ BAG_REFUSALS = [
     ({"goal": None}, "goal=None: must be a goal of the prompts, or a sentence"),
     (
         {"similarity": math.nan},
-        "similarity=nan: must be a finite number; cosines lie between -1 and 1",
+        "similarity=nan: must be at least -1 and below 1, which no cosine exceeds",
     ),
+    ({"similarity": 2}, "similarity=2.*: must be at least -1 and below 1"),
+    ({"similarity": 1.0}, "similarity=1.0: must be at least -1 and below 1"),
+    ({"similarity": -1.5}, "similarity=-1.5: must be at least -1 and below 1"),
 ]
 
 
