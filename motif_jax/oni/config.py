@@ -162,7 +162,10 @@ class Queue:
         ("frequent", "newest", "uncertain"),
         "frequent: messages seen at most steps. newest: those seen last (published). uncertain: those that the reward is least sure of",
     )
-    batch: int = positive(100, "entries of one call as published; only compat.oni_requeue reads it")
+    batch: int = positive(
+        100,
+        "entries of one call as published; compat.oni_requeue and training.schedule=published read it",
+    )
     budget: Budget = subsection(Budget)
 
 
