@@ -23,9 +23,10 @@ from motif_jax.rl.intrinsic import RewardSetup
 class BagOfWordsReward(FrozenTextReward):
     """Kind 'bag_of_words': cos(e(message), e(goal)) where it is above `similarity`, else 0.
 
-    e sums the vectors of a text's tokens, which white space separates; case and punctuation are
-    kept. Tokens without a vector do not count; a text without any gives 0. `vectors` names the file
-    of the vectors, which are hashed without one; `goal` is a goal of the prompts, or a sentence.
+    e sums the vectors of a text's tokens, which white space separates. A file of vectors, named by
+    `vectors`, is asked for a token with its case and punctuation, and then without;
+    without a file vectors are hashed, of small letters without punctuation. Tokens without a vector
+    do not count; a text without any gives 0. `goal` is a goal of the prompts, or a sentence.
     """
 
     def __init__(self, vectors: WordVectors, setup: RewardSetup) -> None:
