@@ -167,7 +167,7 @@ class ChatAnnotator(Annotator):
         version = (
             config.prompt.file.rpartition("/")[2].removesuffix(".yaml") or config.prompt.version
         )
-        self.short_name = label_name(model["model"], config.captions.status, config.goal, version)
+        self.short_name = label_name(model["model"], config.captions, config.goal, version)
 
     @staticmethod
     def _draws(config: AnnotatorConfig) -> bool:

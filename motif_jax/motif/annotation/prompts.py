@@ -18,6 +18,7 @@ import yaml
 from motif_jax.core import digests, resources
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FORMS, PAIR, Form
+from motif_jax.motif.annotation.config import Captions
 from motif_jax.motif.annotation.parsing import AnswerForm, make_form
 
 FOLDER = resources.path("configs/prompts")
@@ -305,12 +306,14 @@ def model_tag(model: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", base).strip("-") or "model"
 
 
-def label_name(model: str, status: bool, goal: str, version: str) -> str:
-    """Name by the published scheme: llama70b_msg_defaultgoal_default, with minbl_ where the status
-    line is shown.
+def label_name(model: str, captions: Captions, goal: str, version: str) -> str:
+    """Name by the published scheme: llama70b_msg_defaultgoal_default, with msg_ where messages are
+    shown, and minbl_ where the status line is.
     """
-    parts = [model_tag(model), "msg"]
-    if status:
+    parts = [model_tag(model)]
+    if captions.messages:
+        parts.append("msg")
+    if captions.status:
         parts.append("minbl")
     for part in (goal, version):
         parts.append(re.sub(r"[^A-Za-z0-9-]+", "-", part))

@@ -135,6 +135,7 @@ def test_an_annotation_is_called_by_model_goal_and_prompt():
     names = {
         "m_msg_defaultgoal_default": {},
         "m_msg_minbl_defaultgoal_default": {"captions.status": True},
+        "m_minbl_defaultgoal_default": {"captions.status": True, "captions.messages": False},
         "m_msg_gold_reworded": {"prompt.version": "reworded", "goal": "gold"},
     }
     for name, values in names.items():

@@ -13,6 +13,7 @@ import yaml
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FORMS, NO, PAIR, SINGLE, YES
 from motif_jax.motif.annotation import prompts
+from motif_jax.motif.annotation.config import Captions
 from motif_jax.motif.annotation.parsing import AnswerParser
 from motif_jax.motif.annotation.prompts import (
     MODES,
@@ -291,12 +292,16 @@ def test_a_goal_may_be_described_by_nothing(tmp_path):
 
 def test_names_by_the_published_scheme():
     name = "meta-llama/Llama-2-70b-chat-hf"
-    assert label_name(name, False, "defaultgoal", "default") == "llama70b_msg_defaultgoal_default"
-    assert label_name(name, True, "gold", "reworded") == "llama70b_msg_minbl_gold_reworded"
+    shown = Captions()
+    assert label_name(name, shown, "defaultgoal", "default") == "llama70b_msg_defaultgoal_default"
+    both = Captions(status=True)
+    assert label_name(name, both, "gold", "reworded") == "llama70b_msg_minbl_gold_reworded"
+    status = Captions(messages=False, status=True)
+    assert label_name(name, status, "gold", "reworded") == "llama70b_minbl_gold_reworded"
     tags = {
         "meta-llama/Llama-2-7b-chat-hf": "llama7b",
         "Qwen/Qwen2.5-7B-Instruct": "qwen2-5-7b-instruct",
     }
     tags |= {"a/Llama-2-7b-chat/": "llama7b", "Llama-2-7b": "llama-2-7b", "-": "model"}
     assert {model: model_tag(model) for model in tags} == tags
-    assert "." not in label_name("a.b/c.d", False, "own.goal", "v1.2")
+    assert "." not in label_name("a.b/c.d", shown, "own.goal", "v1.2")
