@@ -370,7 +370,7 @@ def test_a_text_that_becomes_longer_in_utf8_is_cut() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classification", "ranking"])
-def test_a_text_is_rated_by_the_bytes_it_is_learned_by(tmp_path: Path, kind: str) -> None:
+def test_a_text_is_rated_by_the_bytes_learned(tmp_path: Path, kind: str) -> None:
     """A letter of an older terminal, and the row of its label."""
     reward = make_reward(tmp_path, kind)
     label_row = text_bytes.padded_rows(["Ol\xe9."], WIDTH)[0]
