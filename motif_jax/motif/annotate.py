@@ -75,6 +75,11 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
             return _probe(config, workdir, annotator)
     dataset = _open_dataset(config)
     annotator = make_annotator(config, dataset=dataset)
+    # `restart` discards the labels of this name, so that nothing would be left to compare with. Not
+    # in `check`, since the name may be that of a model, which a check does not fetch.
+    name = config.name or annotator.short_name
+    allowed = f"other labels than those of this run, {name}"
+    checks.require_key(config, "agreement_with", config.agreement_with != name, allowed)
     questions = _list_questions(config, dataset, annotator)
     if config.dry_run:
         report_dry_run(config, workdir, annotator, questions, AnswerStore(config.store_dir))
@@ -109,10 +114,6 @@ def _check_measures(config: AnnotationConfig) -> None:
             config, "agreement_with", path.is_file(), f"a label file: there is no {path}"
         )
         PairsDataset.open(config.dataset_dir).preference(config.agreement_with)
-        # `restart` discards the labels of this name, so that nothing would be left to compare with.
-        name = config.name or make_annotator(config, dataset=_open_dataset(config)).short_name
-        allowed = f"other labels than those of this run, {name}"
-        checks.require_key(config, "agreement_with", config.agreement_with != name, allowed)
 
     if config.correct_position_bias:
         used = with_annotator_defaults(config)

@@ -155,7 +155,9 @@ def test_agreement_with_the_labels_of_the_run_is_refused(base_values, tmp_path, 
 
     message = f"^config.agreement_with='{labels.stem}': must be other labels than those of this run"
     with pytest.raises(UserError, match=message):
-        annotate.check(config, tmp_path / "again")
+        annotate.run(config, tmp_path / "again")
+    assert labels.is_file()
+    assert not (tmp_path / "again").exists()
 
 
 @pytest.mark.parametrize(

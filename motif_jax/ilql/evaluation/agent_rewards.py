@@ -33,21 +33,24 @@ def section_of(about: Mapping[str, Any]) -> TokenRewardSection:
 
 
 def evaluated(
-    given: EvaluatedTokenReward | None, about: Mapping[str, Any] | None
+    configured: EvaluatedTokenReward | None, about: Mapping[str, Any] | None
 ) -> TokenRewardSection:
     """What an evaluation pays for tokens: what its config says, else what the agent was trained
     with; raises as `section_of`.
 
     Args:
-      given: the config's; None where nothing counts these rewards.
+      configured: by the config; None where nothing counts these rewards.
       about: describes the agent; None without one.
     """
-    if given is None:
+    if configured is None:
         return TokenRewardSection()
-    if given == EvaluatedTokenReward() and about is not None:
+    if configured == EvaluatedTokenReward() and about is not None:
         return section_of(about)
     return TokenRewardSection(
-        constant=given.constant or 0.0, file=given.file, scale=given.scale, shift=given.shift
+        constant=configured.constant or 0.0,
+        file=configured.file,
+        scale=configured.scale,
+        shift=configured.shift,
     )
 
 

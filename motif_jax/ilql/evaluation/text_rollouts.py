@@ -105,7 +105,7 @@ def evaluation_player(
     decoding = evaluation_decoding(
         config.games.decode, method.name, network.model.config, longest_action
     )
-    text_setup.say_target_return(network, decoding, config.task, "games.decode")
+    text_setup.print_target_return(network, decoding, config.task, "games.decode")
     seed = seeds.derive(config.seed, "games")
 
     def play(params: Any) -> dict[str, float]:

@@ -55,7 +55,7 @@ def decoding_of(decode: Decode, about: Mapping[str, Any] | None) -> Decoding:
     return Decoding(**{**defaults, **values})
 
 
-def say_target_return(network: TextAgentNetwork, decoding: Decoding, task: str, key: str) -> None:
+def print_target_return(network: TextAgentNetwork, decoding: Decoding, task: str, key: str) -> None:
     """Prints the return that a decision transformer is conditioned on where it is the default of
     another task, for the config's section `key`.
     """
@@ -226,7 +226,7 @@ def open_setup(config: TextSpeaker) -> TextEvalSetup:
             f"config.decode.kind={decoding.kind}: {saved.method} has values of whole actions only, which this kind does not use; rerank does",
             flush=True,
         )
-    say_target_return(saved.network, decoding, name, "decode")
+    print_target_return(saved.network, decoding, name, "decode")
     actor = text_episodes.AgentTextActor(decoder, saved.params, tokenizer, decoding, config.seed)
     plan |= {**agent_plan(agent, saved), "decode": dataclasses.asdict(decoding)}
     return TextEvalSetup(task, actor, plan, tokenizer, token_reward)

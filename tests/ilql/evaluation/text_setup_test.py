@@ -346,7 +346,7 @@ def test_the_return_of_another_task_is_said(
     design: Design, target: float, task: str, is_said: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     decoding = Decoding(max_tokens=3, target_return=target)
-    text_setup.say_target_return(network_of(9, design), decoding, task, "games.decode")
+    text_setup.print_target_return(network_of(9, design), decoding, task, "games.decode")
     printed = capsys.readouterr().out
     assert printed.startswith("config.games.decode.target_return=-5.7: ") == is_said
     assert bool(printed) == is_said
