@@ -19,7 +19,7 @@ from ml_collections.config_flags import config_path
 
 from motif_jax import schema
 from motif_jax.core import resources
-from motif_jax.core.config import dotted, flat
+from motif_jax.core.config import dotted, flat, has
 from motif_jax.core.errors import UserError, printable
 from motif_jax.rl import choices
 
@@ -28,6 +28,16 @@ from motif_jax.rl import choices
 _CHOICES = {
     "algorithm": ("name", choices.ALGORITHM_SECTIONS),
     "network": ("kind", choices.NETWORK_SECTIONS),
+}
+
+
+# Key -> the key that decides whether anything reads it, and the values with which it is read.
+_DECIDING = {
+    "algorithm.rho_clip": ("algorithm.advantage", ("vtrace",)),
+    "algorithm.c_clip": ("algorithm.advantage", ("vtrace",)),
+    "algorithm.gae_lambda": ("algorithm.advantage", ("gae",)),
+    "algorithm.exploration_coefficient": ("algorithm.exploration", ("entropy", "symmetric_kl")),
+    "network.core_layers": ("network.core", ("gru", "lstm")),
 }
 
 
@@ -206,6 +216,21 @@ def check_chosen(arguments: Sequence[str], config: ConfigDict) -> None:
         name = config[section].get(choice)
         if name in sections.parts and key not in schema.section_keys(sections.load(name)):
             fail(f"{argument}: has no effect with {section}.{choice}={name}, which has no such key")
+
+
+def check_deciding(arguments: Sequence[str], config: ConfigDict) -> None:
+    """Refuses flags that another key leaves unread: a sweep over them would train equal agents."""
+    for argument in arguments:
+        flag = re.match(r"--?config\.([\w.]+)", argument)
+        if flag is None or flag[1] not in _DECIDING:
+            continue
+        key, readers = _DECIDING[flag[1]]
+        # PPO has a `gae_lambda` and no choice of advantages.
+        if has(config, key) and dotted(config, key) not in readers:
+            readers_in_words = " or ".join(readers)
+            fail(
+                f"{argument}: has no effect with {key}={dotted(config, key)}; {readers_in_words} reads it"
+            )
 
 
 def check_lora(arguments: Sequence[str], config: ConfigDict) -> None:

@@ -104,6 +104,7 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
         if wants_help:
             _print_help(arguments, _CONFIG.value)
         command_line.check_chosen(valued, _CONFIG.value)
+        command_line.check_deciding(valued, _CONFIG.value)
         command_line.check_lora(valued, _CONFIG.value)
     except SystemExit:
         raise

@@ -58,6 +58,7 @@ MISTAKES = [
     ("--config=AT/mine.py --config.numbers[2]=5", ["there is no [2] in numbers"]),
     ("--config=configs/collect.py more", ["not a flag: more (flags look like --config.seed=7)"]),
     ("--config=configs/train_language_agent.py --config.lora.rank=4", ["--config.lora.rank=4: has no effect without"]),
+    ("--config=configs/train_agent.py --config.algorithm.gae_lambda=0.9", ["gae_lambda=0.9: has no effect with algorithm.advantage=vtrace; gae reads it"]),
     ("--config=AT/bare.py", ["bare.py has no function get_config; must be a Python file with"]),
 ]  # fmt: skip
 
