@@ -32,13 +32,8 @@ class Mine(gymnasium.Env):
         elif self.cell == 0:
             self.lever = 1
         is_out = self.lever == 1 and self.cell == CELLS - 1
-        return (
-            {"cell": self.cell, "lever": self.lever},
-            float(is_out),
-            is_out,
-            False,
-            {"is_success": is_out},
-        )
+        observation = {"cell": self.cell, "lever": self.lever}
+        return observation, float(is_out), is_out, False, {"is_success": is_out}
 
 
 def tell(environment, action):

@@ -62,17 +62,27 @@ def update_agent() -> tuple[ConfigDict, Any]:
 def test_the_judge_is_fit_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
 
-    def jit(function: Callable[..., Any]) -> Callable[..., Any]:
-        """In place of `jax.jit`: lowers the program of each call, and returns zeros."""
+    class Lowered:
+        """In place of `jax.jit`: keeps the text of each program, which returns zeros."""
 
-        def call(*arguments: Any) -> Any:
-            texts.append(text_of(function, *arguments))
-            shapes = jax.eval_shape(function, *arguments)
+        def __init__(self, function: Callable[..., Any]) -> None:
+            self._function = function
+
+        def lower(self, *arguments: Any) -> Lowered:
+            texts.append(text_of(self._function, *arguments))
+            return self
+
+        def compile(self) -> Callable[..., Any]:
+            return self._zeros
+
+        def __call__(self, *arguments: Any) -> Any:
+            return self.lower(*arguments)._zeros(*arguments)
+
+        def _zeros(self, *arguments: Any) -> Any:
+            shapes = jax.eval_shape(self._function, *arguments)
             return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
-        return call
-
-    monkeypatch.setattr(next_token, "jax", SimpleNamespace(jit=jit, nn=jax.nn, Array=jax.Array))
+    monkeypatch.setattr(next_token, "jax", SimpleNamespace(jit=Lowered, nn=jax.nn, Array=jax.Array))
     model, shapes = bfloat16_model("qwen2")
     params = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     scorer = next_token.NextToken(model, params, [[1], [2, 3]], shared=[3, 4], batch=4)
