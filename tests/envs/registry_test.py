@@ -35,7 +35,7 @@ class Talkative(Corridor):
         return {**super().episode_info(), "seed": 5.0}
 
 
-def test_a_number_of_an_episode_keeps_off_the_rows_own_names() -> None:
+def test_a_number_of_an_episode_keeps_off_row_names() -> None:
     corridor = Talkative("corridor")
     environment = CheckedEnvironment("mine:Talkative", corridor)
     with pytest.raises(UserError, match=r"mine:Talkative: its episode_info\(\) has 'seed', which"):
