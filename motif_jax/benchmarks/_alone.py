@@ -53,17 +53,11 @@ def judge(values: dict[str, Any], folder: Path) -> Callable[[], Any]:
 
 def torch_judge(values: dict[str, Any], folder: Path) -> Callable[[], Any]:
     """The same by plain torch."""
-    import torch
-
     from motif_jax.benchmarks import _torch_judge
 
-    decoder = torch.load(folder / "decoder.pt")
+    shape, params = _torch_judge.read(folder)
     side = _torch_judge.TorchJudge(
-        _torch_judge.DecoderShape(**decoder["shape"]),
-        decoder["params"],
-        values["groups"],
-        values["shared"],
-        values["batch"],
+        shape, params, values["groups"], values["shared"], values["batch"]
     )
     return side.answering(values["rows"])
 

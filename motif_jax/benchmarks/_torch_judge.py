@@ -6,7 +6,9 @@ It does without jax, so that a process of its own takes the memory of plain torc
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +18,8 @@ from motif_jax.core.errors import UserError
 if TYPE_CHECKING:
     from motif_jax.lm.model import LanguageModel
 
+# Files of a decoder that a process without jax reads.
+_WEIGHTS, _SHAPE = "decoder.safetensors", "decoder.json"
 # Keys and values of one layer, [N, G, K, D] each.
 KeyValues = tuple[Any, Any]
 
@@ -86,6 +90,38 @@ def _tensor(array: Any) -> Any:
         bits = np.array(array).view(np.int16)
         return module.from_numpy(bits).view(module.bfloat16)
     return module.from_numpy(np.array(array))
+
+
+def write(folder: Path, shape: DecoderShape, params: Mapping[str, Any]) -> None:
+    """Writes a decoder and its parameters, as `tensors` gives them, for a process without jax."""
+    from safetensors.torch import save_file
+
+    save_file(_flat(params), folder / _WEIGHTS)
+    (folder / _SHAPE).write_text(json.dumps(shape._asdict()), encoding="utf-8")
+
+
+def read(folder: Path) -> tuple[DecoderShape, dict[str, Any]]:
+    """What `write` has written."""
+    from safetensors.torch import load_file
+
+    params: dict[str, Any] = {}
+    for name, tensor in load_file(folder / _WEIGHTS).items():
+        *parents, leaf = name.split("/")
+        tree = params
+        for parent in parents:
+            tree = tree.setdefault(parent, {})
+        tree[leaf] = tensor
+    return DecoderShape(**json.loads((folder / _SHAPE).read_text(encoding="utf-8"))), params
+
+
+def _flat(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in params.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}/")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
 
 
 class TorchJudge:

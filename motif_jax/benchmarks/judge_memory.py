@@ -65,16 +65,15 @@ def run(config: ConfigDict) -> dict[str, Any]:
         folder = Path(name)
         (folder / "input.json").write_text(json.dumps(questions))
         if chosen.torch:
-            _write_for_torch(folder / "decoder.pt", chosen)
+            _write_for_torch(folder, chosen)
         other = "torch_judge" if chosen.torch else None
         return _memory.line(config, folder, "judge", "plain torch with the same weights", other)
 
 
-def _write_for_torch(path: Path, chosen: ConfigDict) -> None:
+def _write_for_torch(folder: Path, chosen: ConfigDict) -> None:
     """Writes the decoder so that a process without jax can read it."""
     loaded = lm.load(
         chosen.model, jnp.dtype(chosen.dtype), output_major=products.prefers_output_major()
     )
     shape = _torch_judge.decoder_shape(loaded.model)
-    params = _torch_judge.tensors(loaded.params)
-    _torch_judge.torch().save({"shape": shape._asdict(), "params": params}, path)
+    _torch_judge.write(folder, shape, _torch_judge.tensors(loaded.params))

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from motif_jax.core import text_bytes
-from motif_jax.motif.annotation.captions import decode_message
 from motif_jax.oni.label_queue import Label
 
 # Bytes of a text that reward networks read.
@@ -92,13 +91,6 @@ class LabelSet:
         return Examples(
             self._messages, self._rows[:size], self._labels[:size], self._targets[:size]
         )
-
-
-def rows_as_labelled(texts: np.ndarray) -> np.ndarray:
-    """Texts uint8 [N, L] of a task as uint8 [N, 256], by the bytes that a `LabelSet` has of them:
-    labels are of decoded texts, and letters that are no UTF-8 in the game become longer.
-    """
-    return text_bytes.padded_rows([decode_message(text) for text in texts], WIDTH)
 
 
 def _doubled(array: np.ndarray) -> np.ndarray:

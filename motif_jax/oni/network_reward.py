@@ -18,7 +18,7 @@ from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.oni import reward_schedule
 from motif_jax.oni.config import LearnedReward
 from motif_jax.oni.label_queue import Label
-from motif_jax.oni.label_set import WIDTH, LabelSet, rows_as_labelled
+from motif_jax.oni.label_set import WIDTH, LabelSet
 from motif_jax.oni.message_stats import NO_LABEL
 from motif_jax.oni.online import OnlineReward
 from motif_jax.oni.reward_schedule import Schedule, draws
@@ -76,7 +76,7 @@ class NetworkReward(OnlineReward, abc.ABC):
         self._counted = 0
         self._training_seconds = 0.0
         self._last_means = dict.fromkeys(METRICS, 0.0)
-        self.table = MessageTable(self._values_as_learned, self._params(), 0, CAPACITY)
+        self.table = MessageTable(self.compute, self._params(), 0, CAPACITY)
 
     @classmethod
     def check(cls, config: LearnedReward) -> None:
@@ -111,10 +111,6 @@ class NetworkReward(OnlineReward, abc.ABC):
     @abc.abstractmethod
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
         """Values float32 [N] of texts uint8 [N, L], for the table."""
-
-    def _values_as_learned(self, params: Any, texts: np.ndarray) -> np.ndarray:
-        """`compute` of texts by the bytes from which their labels are learned."""
-        return self.compute(params, rows_as_labelled(texts))
 
     @abc.abstractmethod
     def reward_of(self, raw: np.ndarray) -> np.ndarray:

@@ -23,7 +23,6 @@ from motif_jax.nets.classifier import MessageClassifier
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.label_log import FILE, read_labels, read_log
 from motif_jax.oni.label_queue import Label
-from motif_jax.oni.label_set import rows_as_labelled
 from motif_jax.oni.message_stats import MessageStats
 
 RETRIEVAL = "retrieval"
@@ -146,10 +145,9 @@ class OnlineRewardModel(RewardModel):
 
     def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
         if self._reward["kind"] == RANKING:
-            return super().members_of_messages(params, rows_as_labelled(messages))
+            return super().members_of_messages(params, messages)
         if self._reward["kind"] == CLASSIFICATION:
-            rows = rows_as_labelled(messages)
-            return classifier_probabilities(self._reward["encoder"], self.members, params, rows)
+            return classifier_probabilities(self._reward["encoder"], self.members, params, messages)
         return np.array(
             [[self._retrieve(decode_message(message)) for message in messages]], np.float32
         )

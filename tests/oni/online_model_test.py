@@ -108,14 +108,6 @@ def test_the_reward_in_python_is_what_the_run_paid(run: PayingRun) -> None:
     np.testing.assert_array_equal(loaded.intrinsic(TEXTS), run.paid)
 
 
-def test_a_letter_that_is_no_utf8_is_rated_as_learned(run: PayingRun) -> None:
-    loaded = rewards.load(run.folder)
-
-    as_shown, as_learned = loaded.raw([b"Ol\xe9.", "Ol\xe9."])
-
-    assert as_shown == as_learned
-
-
 def test_an_early_checkpoint_has_fewer_steps(run: PayingRun) -> None:
     early = rewards.load(run.folder, run.first).trained
 

@@ -369,20 +369,6 @@ def test_a_text_that_becomes_longer_in_utf8_is_cut() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["classification", "ranking"])
-def test_a_text_is_rated_by_the_bytes_learned(tmp_path: Path, kind: str) -> None:
-    """A letter of an older terminal, and the row of its label."""
-    reward = make_reward(tmp_path, kind)
-    label_row = text_bytes.padded_rows(["Ol\xe9."], WIDTH)[0]
-    game_row = np.frombuffer(b"Ol\xe9.".ljust(WIDTH, b"\0"), np.uint8)
-
-    as_shown, as_learned = reward.table.lookup(np.stack([game_row, label_row])).values
-
-    reward.close()
-    assert as_shown == as_learned
-
-
-@pytest.mark.slow
 def test_an_ensemble_pays_less_where_it_disagrees() -> None:
     members = np.array([[0.9, 0.6], [0.7, 0.6]], np.float32)
     np.testing.assert_allclose(cautious(members, 0.0), [0.8, 0.6], rtol=1e-6)
