@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from motif_jax.core.config import flat
 from motif_jax.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def write(folder: Path, shape: DecoderShape, params: Mapping[str, Any]) -> None:
     """Writes a decoder and its parameters, as `tensors` gives them, for a process without jax."""
     from safetensors.torch import save_file
 
-    save_file(_flat(params), folder / _WEIGHTS)
+    save_file(flat(params), folder / _WEIGHTS)
     (folder / _SHAPE).write_text(json.dumps(shape._asdict()), encoding="utf-8")
 
 
@@ -106,22 +107,12 @@ def read(folder: Path) -> tuple[DecoderShape, dict[str, Any]]:
 
     params: dict[str, Any] = {}
     for name, tensor in load_file(folder / _WEIGHTS).items():
-        *parents, leaf = name.split("/")
+        *parents, leaf = name.split(".")
         tree = params
         for parent in parents:
             tree = tree.setdefault(parent, {})
         tree[leaf] = tensor
     return DecoderShape(**json.loads((folder / _SHAPE).read_text(encoding="utf-8"))), params
-
-
-def _flat(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in params.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}/")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat
 
 
 class TorchJudge:

@@ -238,13 +238,16 @@ def test_dropout_of_weights_is_drawn_once_for_all_pairs() -> None:
         return weights * scales
 
     @jax.jit
-    def of_head(query: jax.Array, are_kept: np.ndarray) -> jax.Array:
-        """The values of the last token's first head where those of other keys than the kept are
+    def of_head(query: jax.Array, mask: np.ndarray) -> jax.Array:
+        """The output of the last token's first head where values of keys outside `mask` are
         zero.
         """
-        parts = jnp.split(are_kept[:, None], [6])
-        kept = [s._replace(values=s.values * part) for s, part in zip(segments, parts, strict=True)]
-        return attend(query, kept, 0.5, drop)[0, 0, -1, 0]
+        masks = jnp.split(mask[:, None], [6])
+        masked_segments = [
+            segment._replace(values=segment.values * part)
+            for segment, part in zip(segments, masks, strict=True)
+        ]
+        return attend(query, masked_segments, 0.5, drop)[0, 0, -1, 0]
 
     undropped = attend(query, segments, 0.5)[0, 0, -1, 0]
     assert np.abs(of_head(query, np.ones(156, bool)) - undropped).max() > 1e-3

@@ -151,7 +151,7 @@ def values_of(saved: SavedAgent, dialogues: Dialogues) -> Iterator[ValuedDialogu
     if saved.network.design.prefix:
         reward = agent_rewards.of_training(saved.about)
     limits = [limit for limit in (longest, saved.settings.get("max_len")) if limit is not None]
-    most = min(limits, default=None)
+    max_tokens = min(limits, default=None)
     for start in range(0, len(dialogues), _BATCH):
         part = [dialogues[i] for i in range(start, min(start + _BATCH, len(dialogues)))]
         items = [tokenise(dialogue, saved.tokenizer, reward) for dialogue in part]
@@ -161,7 +161,7 @@ def values_of(saved: SavedAgent, dialogues: Dialogues) -> Iterator[ValuedDialogu
         filling = [[0]] * (_BATCH - len(rows))
         tokens, valid = padded([*rows, *filling], width)
         returns = np.zeros(_BATCH, np.float32)
-        cut_items = [collate.truncated(item, most, Quirks()) for item in items]
+        cut_items = [collate.truncated(item, max_tokens, Quirks()) for item in items]
         returns[: len(part)] = [item.rewards.sum() for item in cut_items]
         device_values = _look(saved.network, params, tokens, valid, returns, bounds=bounds)
         values = jax.tree.map(np.asarray, device_values)

@@ -296,7 +296,7 @@ def test_a_refused_decoding_of_a_training_names_its_own_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "agent", "paid"),
+    ("configured", "agent", "paid"),
     [
         (EvaluatedTokenReward(), about() | PAID, TokenRewardSection(constant=-0.25)),
         (EvaluatedTokenReward(constant=0.0), about() | PAID, TokenRewardSection()),
@@ -307,9 +307,9 @@ def test_a_refused_decoding_of_a_training_names_its_own_key() -> None:
     ],
 )
 def test_tokens_are_paid_as_in_the_training_of_the_agent(
-    given: EvaluatedTokenReward | None, agent: dict[str, Any] | None, paid: TokenRewardSection
+    configured: EvaluatedTokenReward | None, agent: dict[str, Any] | None, paid: TokenRewardSection
 ) -> None:
-    assert agent_rewards.evaluated(given, agent) == paid
+    assert agent_rewards.evaluated(configured, agent) == paid
 
 
 @pytest.mark.parametrize(
