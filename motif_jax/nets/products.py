@@ -15,6 +15,8 @@ import jax.numpy as jnp
 from motif_jax.core.devices import platforms
 
 CPU_INFO = Path("/proc/cpuinfo")
+# What Linux calls the instructions that multiply bfloat16.
+_BFLOAT16_FLAGS = frozenset({"amx_bf16", "avx512_bf16"})
 
 
 def linear(x: jax.Array, kernel: jax.Array) -> jax.Array:
@@ -54,12 +56,12 @@ def einsum_float32(letters: str, x: jax.Array, y: jax.Array) -> jax.Array:
 def sums_in_float32(dtype: jnp.dtype) -> bool:
     """Whether products of `dtype` are written as float32 sums that are rounded afterwards.
 
-    XLA uses a CPU's units for bfloat16 matrices (Intel's AMX) only for products whose result is
-    float32: at four times the rate of products asked for in bfloat16, whose inputs it first
-    converts to float32. Other processors were not measured, and a GPU sums in float32 in any case:
+    XLA uses a CPU's instructions for products of bfloat16 (`has_bfloat16_products`) only where the
+    result is float32: at two to four times the rate of products asked for in bfloat16, whose inputs
+    it first converts to float32. Other processors have none, and a GPU sums in float32 in any case:
     there products stay as they are asked for. Only this function decides it, by `platforms.traced`.
     """
-    return dtype == jnp.bfloat16 and platforms.traced() == platforms.CPU and has_bfloat16_units()
+    return dtype == jnp.bfloat16 and platforms.traced() == platforms.CPU and has_bfloat16_products()
 
 
 def prefers_output_major() -> bool:
@@ -73,9 +75,12 @@ def prefers_output_major() -> bool:
 
 
 @functools.cache
-def has_bfloat16_units() -> bool:
-    """Whether this machine's processor has units for bfloat16 matrices."""
-    return CPU_INFO.exists() and "amx_bf16" in CPU_INFO.read_text().split()
+def has_bfloat16_products() -> bool:
+    """Whether this machine's processor multiplies bfloat16: in matrix units (Intel's AMX) or in
+    vectors of 512 bits (AMD from Zen 4 on, Intel's Cooper Lake).
+    """
+    flags = CPU_INFO.read_text().split() if CPU_INFO.exists() else []
+    return not _BFLOAT16_FLAGS.isdisjoint(flags)
 
 
 # jax's own gradients would be products of float32 with bfloat16, which are as slow as those of

@@ -152,7 +152,7 @@ class ModelJudge:
     )
     dtype: str = one_of(
         ("auto", "float32", "bfloat16"),
-        "dtype of the weights and of the computation. auto: bfloat16 on a GPU, float32 on a CPU. A CPU with AMX is twice as fast in bfloat16, others are far slower",
+        "dtype of the weights and of the computation. auto: bfloat16 on a GPU, float32 on a CPU. A CPU with amx_bf16 or avx512_bf16 in /proc/cpuinfo is twice as fast in bfloat16, others are slower",
     )
     batch: int | None = positive(
         None,
