@@ -5,7 +5,7 @@
 The work folder becomes the dataset (layout: docs/data.md). Stopped at any moment, the same command
 resumes; the result depends neither on that nor on the number of workers. With the defaults, 500,000
 pairs (one million game steps) of a mixture of random players: two to four minutes on 2 cores, 9 GB
-while it runs, 4.5 GB at the end.
+while it runs, 4.2 GB at the end.
 
 Variants: smoke (300 pairs, seconds), quickstart (20,000 pairs from many games, half a minute on 2
 cores), steering (the same of scripted players besides, so that fights, gold and stairs occur),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,6 @@ from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder, text_bytes
-from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json
 from motif_jax.core.verdicts import SINGLE, YES
 from motif_jax.display.statistics import Estimate, wilson
@@ -62,12 +62,12 @@ class JudgeAgreement(NamedTuple):
     against: list[str]
 
 
-def run(config_tree: ConfigDict, workdir: Path) -> None:
-    """Compares and writes agreement.json.
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
+    """Compares and writes agreement.json; returns 1 where reward and annotator agree on a smaller
+    share of the first set than `config.minimum`.
 
     Two sets of messages are compared: those that the agent often saw and the reward was trained on,
-    and those that were never labelled, of which the annotator is asked now. Raises UserError if
-    reward and annotator agree on a smaller share of the first set than `config.minimum`.
+    and those that were never labelled, of which the annotator is asked now.
     """
     config = read_section(CheckRewardConfig, config_tree)
     folder = Path(config.reward.dir or "")
@@ -109,11 +109,13 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
     share = frequent_agreement.share
     if config.minimum is not None and (share is None or share.value < config.minimum):
         value = "none" if share is None else f"{share.value:.1%}"
-        raise UserError(
-            f"config.minimum={config.minimum:g}: the reward agrees with its annotator on {value} of the "
-            f"{frequent_agreement.messages:,} messages seen at least {config.least_met} times; {workdir / SUMMARY} names those "
-            "where it does not"
+        print(
+            f"minimum: the reward agrees with its annotator on {value} of the {frequent_agreement.messages:,} messages seen "
+            f"at least {config.least_met} times, less than {config.minimum:.1%}; {workdir / SUMMARY} names those where it does not",
+            file=sys.stderr,
         )
+        return 1
+    return None
 
 
 def _as_json(agreement: JudgeAgreement) -> dict[str, Any]:

@@ -186,23 +186,25 @@ def test_a_folder_without_messages_is_no_evaluation(config: ConfigDict, tmp_path
 def test_an_agreement_of_the_minimum_is_enough(config: ConfigDict, tmp_path: Path) -> None:
     config.minimum = 0.5
 
-    check_reward.run(config, tmp_path / "check")
+    assert check_reward.run(config, tmp_path / "check") is None
 
 
-def test_a_classifier_that_agrees_less_than_the_minimum_is_refused(
-    config: ConfigDict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_classifier_that_agrees_less_than_the_minimum_ends_with_one(
+    config: ConfigDict,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     config.minimum = 0.5
     monkeypatch.setattr(
         check_reward, "open_reward", lambda *arguments: rated_messages("classification")
     )
 
-    with pytest.raises(UserError) as error:
-        check_reward.run(config, tmp_path / "check")
+    assert check_reward.run(config, tmp_path / "check") == 1
 
-    assert str(error.value) == (
-        "config.minimum=0.5: the reward agrees with its annotator on 0.0% of the 2 messages seen at least 5 times; "
-        f"{tmp_path}/check/agreement.json names those where it does not"
+    assert capsys.readouterr().err == (
+        "minimum: the reward agrees with its annotator on 0.0% of the 2 messages seen at least 5 times, less than 50.0%; "
+        f"{tmp_path}/check/agreement.json names those where it does not\n"
     )
 
 
