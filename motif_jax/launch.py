@@ -29,7 +29,7 @@ from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
 from motif_jax import command_line, schema, stages
-from motif_jax.core import entry_points, memory_limit, resources
+from motif_jax.core import entry_points, memory_limit, resources, standard_streams
 from motif_jax.core.config import flat
 from motif_jax.core.devices import compiled_programs
 from motif_jax.core.errors import UserError
@@ -258,6 +258,7 @@ def main() -> None:
     # Else XLA warns, in the middle of the progress line, of each program that takes long to
     # compile; failures are exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    standard_streams.outlive_readers()
     app.run(_main, flags_parser=parse_flags)
 
 

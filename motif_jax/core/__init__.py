@@ -11,7 +11,8 @@ checkpoints and metrics from which the same command resumes. The order to read:
     entry_points.py     `module:Class` of a user; which of them a run may import
     run_folder.py       config, versions and command of a run; refuses another run's config
     interruption.py     stops on request, with the exit code that asks for another start
-    checkpoints.py      saves and restores by item (checkpoint_items.py, orbax_messages.py)
+    checkpoints.py      saves and restores by item (checkpoint_items.py, checkpoint_messages.py,
+                        orbax_messages.py)
     metrics.py          writes metrics; metric_files.py reads them
     devices/            data parallelism, hosts, split models, threads, precision (services.py,
                         parallel.py, hosts.py)
@@ -27,8 +28,8 @@ Files:
     resources.py        files that come with the package
 
 Processes: cluster.py (which host this is), capacity.py and memory_limit.py (memory),
-parent_death.py, http_server.py, progress.py, profiling.py. Numbers: seeds.py, nan_policy.py. Texts:
-text_bytes.py, sentences.py, joint_tokens.py, distinct.py, verdicts.py.
+parent_death.py, http_server.py, progress.py, standard_streams.py, profiling.py. Numbers: seeds.py,
+nan_policy.py. Texts: text_bytes.py, sentences.py, joint_tokens.py, distinct.py, verdicts.py.
 
 Where a change goes:
 

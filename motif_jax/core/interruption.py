@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
+
+from motif_jax.core.standard_streams import write_line
 
 # EX_TEMPFAIL of sysexits.h: the work is not finished and the same command continues it.
 EXIT_CODE = 75
@@ -85,8 +86,7 @@ class Interruption:
         self.requested = True
         self.signal_name = signal.Signals(number).name
         if not self._quiet:
-            message = f"{self.signal_name}: saving and stopping; the same command continues"
-            print(message, file=sys.stderr, flush=True)
+            write_line(f"{self.signal_name}: saving and stopping; the same command continues")
 
     def leave(self) -> NoReturn:
         """Ends the program with the signal's exit code, for callers that save nothing and have
@@ -121,5 +121,5 @@ def leave_at_interrupt() -> None:
 
 
 def _leave(*_: object) -> NoReturn:
-    os.write(2, f"{INTERRUPTED}\n".encode())
+    write_line(INTERRUPTED)
     os._exit(INTERRUPTED_CODE)

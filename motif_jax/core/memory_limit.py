@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from motif_jax.core.errors import causes
+from motif_jax.core.standard_streams import write_line
 
 # Keys that memory grows with, in the order in which they are named, and keys that divide the work.
 _GROWS_WITH = (
@@ -82,5 +83,5 @@ def leave(line: str, code: int) -> NoReturn:
     """Ends the process at once with `line` on stderr: without memory, threads that are asked to end
     do not always do so.
     """
-    os.write(2, f"{line}\n".encode())
+    write_line(line)
     os._exit(code)

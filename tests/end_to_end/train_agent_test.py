@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from motif_jax.core.interruption import EXIT_CODE
+from tests import reward_fixtures
 from tests.force.outcomes import rows_of
 from tests.processes import (
     Program,
@@ -108,3 +110,27 @@ def test_stopped_and_killed_runs_go_on_with_the_same_command(tmp_path: Path) -> 
     rows = rows_of(tmp_path / "episodes.jsonl")
     played = [(row["env"], row["episode"]) for row in rows]
     assert len(set(played)) == len(played)
+
+
+def test_a_stop_saves_although_nobody_reads_the_output(tmp_path: Path) -> None:
+    """Ctrl-C ends the training's `tee`, too."""
+    workdir = tmp_path / "run"
+    values = {
+        "environment.name": "Recall-v0",
+        "train_for_env_steps": 10**9,
+        "save_every_steps": 2_000,
+    }
+    flags = [f"--config.{key}={value}" for key, value in values.items()]
+    program = subprocess.Popen(
+        reward_fixtures.command("train_agent", workdir, *flags, "--config.compile_cache="),
+        env={**os.environ, **reward_fixtures.environment()}, cwd=reward_fixtures.REPOSITORY,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+    wait_until(lambda: checkpoint_steps(workdir), "a checkpoint")
+    program.stdout.close()
+
+    os.killpg(program.pid, signal.SIGINT)
+
+    assert program.wait(500) == EXIT_CODE
+    last_row = rows_of(workdir / "metrics.jsonl")[-1]
+    assert checkpoint_steps(workdir)[-1] == last_row["step"]

@@ -25,6 +25,7 @@ from motif_jax.core import tempdirs
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import full_disk
 from motif_jax.core.parent_death import ParentGoneError, end_with_parent, parent_is_gone
+from motif_jax.core.standard_streams import outlive_readers
 from motif_jax.rl.actors.group import SlotGroup, start_delay
 from motif_jax.rl.actors.rollouts import RESET_ROW, ActorsConfig
 from motif_jax.rl.actors.slots import SlotLayout, Slots
@@ -100,6 +101,7 @@ def serve(orders: ActorOrders) -> None:
     gc.freeze()
     # Engines' prints go to the log: standard output belongs to the pool.
     os.dup2(2, 1)
+    outlive_readers()
     os.environ.update(orders.variables)
     tempfile.tempdir = orders.temporary
     try:
