@@ -12,7 +12,7 @@ checkpoints and metrics from which the same command resumes. The order to read:
     run_folder.py       config, versions and command of a run; refuses another run's config
     interruption.py     stops on request, with the exit code that asks for another start
     checkpoints.py      saves and restores by item (checkpoint_items.py, checkpoint_messages.py,
-                        orbax_messages.py)
+                        checkpoint_removal.py, orbax_messages.py)
     metrics.py          writes metrics; metric_files.py reads them
     devices/            data parallelism, hosts, split models, threads, precision (services.py,
                         parallel.py, hosts.py)

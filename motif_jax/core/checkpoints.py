@@ -22,12 +22,11 @@ from orbax.checkpoint import v1 as ocp
 from motif_jax.core import checkpoint_items, digests, memory_limit, orbax_messages
 from motif_jax.core.capacity import available_memory, require
 from motif_jax.core.checkpoint_messages import warn_once, write_error
+from motif_jax.core.checkpoint_removal import remove_leftovers, set_aside
 from motif_jax.core.errors import UserError, first_line
 from motif_jax.core.files import read_json, sync
 from motif_jax.core.locks import GONE
 
-# Prefix of the name of a checkpoint that is being removed.
-_REMOVED = ".removed-"
 _STAGING = ".saving"
 _METRICS = "metrics/metrics"
 # From this size on each array has files of its own: Orbax's shared files hold all that is written
@@ -154,7 +153,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         if jax.process_index() == 0:
             digests.seal(staged)
             if target.exists():  # a damaged one: the run resumed from an earlier one
-                os.rename(target, self._folder / f"{_REMOVED}{step}")
+                set_aside(target)
             os.rename(staged, target)
             sync(self._folder)
         deadline = time.monotonic() + _SEEN_SECONDS
@@ -194,7 +193,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             stay.add(self.best())
         for step in steps:
             if step not in stay:
-                os.rename(self._folder / str(step), self._folder / f"{_REMOVED}{step}")
+                set_aside(self._folder / str(step))
         self._remove_leftovers()
 
     def _milestones(self, steps: Sequence[int]) -> list[int]:
@@ -206,11 +205,9 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             return []
         return [step for before, step in pairwise([0, *steps]) if step // every > before // every]
 
-    def _remove_leftovers(self, leftovers: Iterable[Path] = ()) -> None:
-        """Removes `leftovers`, and checkpoints whose removal a kill interrupted."""
+    def _remove_leftovers(self, others: Iterable[Path] = ()) -> None:
         if jax.process_index() == 0:
-            for path in [*self._folder.glob(f"{_REMOVED}*"), *leftovers]:
-                shutil.rmtree(path)
+            remove_leftovers(self._folder, others)
 
     def steps(self) -> list[int]:
         """The steps of all checkpoints, damaged ones included, ascending."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -219,6 +220,28 @@ def test_the_next_writer_ends_a_removal_that_was_cut_off(cut_off_removal: Path) 
         assert writer.steps() == [2]
 
     assert os.listdir(cut_off_removal) == ["2"]
+
+
+def test_a_removal_that_fails_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refused(path: Path, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", refused)
+        with Checkpoints(tmp_path / "c", keep=1) as writer:
+            for step in (1, 2, 3):
+                writer.save(step, {"params": PARAMS}, asynchronous=False)
+        with Checkpoints(tmp_path / "c", keep=1) as writer:
+            assert writer.steps() == [3]
+    warnings = capfd.readouterr().err.splitlines()
+    assert len(warnings) == 2
+    assert "cannot be removed yet (Directory not empty)" in warnings[0]
+
+    with Checkpoints(tmp_path / "c", keep=1):
+        assert not list((tmp_path / "c").glob(".removed-*"))
 
 
 WRITER = """
