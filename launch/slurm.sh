@@ -7,16 +7,18 @@ hosts_layout() {
 }
 
 # agent_layout TASKS: sets `layout` to the flags that spread an agent's training over the GPUs and cores that each of a
-# node's TASKS processes has. Every GPU acts for equally many actor processes; a core is left for the learner. The cores
+# node's TASKS processes has. Every GPU acts for equally many actor processes. Two cores are left for the threads that feed
+# GPUs, without a GPU one for the learner, as config.actors.workers does by default. The cores
 # are those that Slurm gave: where it does not bind processes to them, each process sees all of its node's.
 agent_layout() {
-  local gpus=${SLURM_GPUS_ON_NODE:-0} cores=${SLURM_CPUS_PER_TASK:-}
+  local gpus=${SLURM_GPUS_ON_NODE:-0} cores=${SLURM_CPUS_PER_TASK:-} other_cores=1 workers
   if [ $((gpus % $1)) -ne 0 ]; then
     echo "error: the node's $gpus GPUs do not divide over its $1 processes: give sbatch --ntasks-per-node=$gpus," \
       "a process for each GPU" >&2
     exit 2
   fi
   gpus=$((gpus / $1))
+  [ "$gpus" -eq 0 ] || other_cores=2
   hosts_layout "$1"
   if [ "$gpus" -gt 1 ]; then
     layout+=(--config.devices.learner=all --config.devices.actor=all)
@@ -24,8 +26,9 @@ agent_layout() {
     gpus=1
   fi
   [ -n "$cores" ] || return 0
-  [ "$cores" -gt "$gpus" ] || cores=$((gpus + 1))
-  layout+=(--config.actors.workers=$(((cores - 1) / gpus * gpus)))
+  workers=$(((cores - other_cores) / gpus * gpus))
+  [ "$workers" -ge "$gpus" ] || workers=$gpus
+  layout+=(--config.actors.workers="$workers")
 }
 
 # step_of TASKS: sets `step` to the command that starts TASKS processes on every node as a step of the job: that is where
@@ -61,8 +64,8 @@ run_stage() {
   [ "$1" != srun ] || stop=USR1
   slurm_signal=none
   # Before there is a stage: a signal that comes while it is started would end this shell.
-  trap 'slurm_signal=USR1; pass_on' USR1
-  trap 'slurm_signal=TERM; pass_on' TERM
+  trap 'slurm_signal=USR1 interrupted=yes; pass_on "$stop" "$stage"' USR1
+  trap 'slurm_signal=TERM interrupted=yes; pass_on "$stop" "$stage"' TERM
   # In the background: bash acts on a signal only between commands, or while it waits.
   "$@" &
   stage=$!
@@ -109,10 +112,9 @@ preempted() {
   [[ "$job" == *JobState=RUNNING* && "$job" == *PreemptTime=[0-9]* ]]
 }
 
-# pass_on: has the stage stop, once there is one.
+# pass_on SIGNAL PROCESS: has the process stop; '' is none yet.
 pass_on() {
-  interrupted=yes
-  [ -z "$stage" ] || kill -"$stop" "$stage" 2>/dev/null || true
+  [ -z "$2" ] || kill -"$1" "$2" 2>/dev/null || true
 }
 
 # count_crash WORKDIR: counts one more crash of this job; fails if there have been too many.

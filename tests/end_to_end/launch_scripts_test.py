@@ -44,21 +44,26 @@ def test_each_gpus_process_has_its_share_of_the_node(run: Run) -> None:
     }
     assert set(run.lines("srun_flags")) == flags
     assert "--config.hosts.coordinator=slurm" in run.lines("arguments")
-    assert "--config.actors.workers=15" in run.lines("arguments"), (
-        "a core is left, whether Slurm binds cores or not"
+    assert "--config.actors.workers=14" in run.lines("arguments"), (
+        "two cores are left, whether Slurm binds cores or not"
     )
     assert not [argument for argument in run.lines("arguments") if "devices" in argument]
 
 
-@pytest.mark.parametrize(("cores", "expected"), [("16", ["--config.actors.workers=12"]), ("", [])])
-def test_actors_are_as_many_as_slurm_gave_cores(run: Run, cores: str, expected: list[str]) -> None:
-    size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "4", "SLURM_CPUS_PER_TASK": cores}
+@pytest.mark.parametrize(
+    ("gpus", "cores", "workers"),
+    [("4", "17", ["12"]), ("4", "5", ["4"]), ("1", "2", ["1"]), ("0", "16", ["15"]), ("4", "", [])],
+)
+def test_actors_are_as_many_as_slurm_gave_cores(
+    run: Run, gpus: str, cores: str, workers: list[str]
+) -> None:
+    size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": gpus, "SLURM_CPUS_PER_TASK": cores}
     assert (
         run.start("train_agent.sbatch", "--config.actors.workers=3", FAKE_CODE="0", **size).wait()
         == 0
     )
-    workers = [argument for argument in run.lines("arguments") if "workers" in argument]
-    assert workers == [*expected, "--config.actors.workers=3"], (
+    flags = [argument for argument in run.lines("arguments") if "workers" in argument]
+    assert flags == [f"--config.actors.workers={number}" for number in (*workers, "3")], (
         "the user's own flag comes last, and counts"
     )
 
@@ -87,7 +92,7 @@ def test_an_array_trains_one_agent_for_each_seed(run: Run) -> None:
         SLURM_ARRAY_JOB_ID="9", **EIGHT_GPUS,
     )  # fmt: skip
     assert program.wait() == 0, program.text()
-    flags = "--config.reward.dir=runs/r --config.seed=4 --config.hosts.coordinator=slurm --config.actors.workers=15"
+    flags = "--config.reward.dir=runs/r --config.seed=4 --config.hosts.coordinator=slurm --config.actors.workers=14"
     folder = f"--workdir={run.folder}/run/seed-4"
     expected = ["-m", "motif_jax.launch", "--config=configs/train_agent.py", folder, *flags.split()]
     assert run.lines("arguments") == [*expected, "--config.rollout=16"]
@@ -102,7 +107,7 @@ def test_language_agents_share_environments_and_devices(run: Run) -> None:
     )
     assert program.wait() == 0, program.text()
     settings = (
-        "hosts.coordinator=slurm actors.workers=15 network.model=models/t5 seed=2 actors.workers=1"
+        "hosts.coordinator=slurm actors.workers=14 network.model=models/t5 seed=2 actors.workers=1"
     )
     flags = [f"--config.{flag}" for flag in f"{settings} actors.envs_per_worker=4".split()]
     folder = f"--workdir={run.folder}/run/seed-2"
