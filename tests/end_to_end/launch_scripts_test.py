@@ -99,6 +99,22 @@ def test_an_array_trains_one_agent_for_each_seed(run: Run) -> None:
     assert run.lines("requeued") == []
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "count", "code"),
+    [("0", "15", "16", 0), ("1", "16", "16", 2), ("0", "30", "16", 2)],
+)
+def test_an_array_that_leaves_parts_out_is_refused(
+    run: Run, first: str, last: str, count: str, code: int
+) -> None:
+    array = {"MIN": first, "MAX": last, "COUNT": count, "ID": "3"}
+    variables = {f"SLURM_ARRAY_TASK_{name}": value for name, value in array.items()}
+    program = run.start("annotate.sbatch", FAKE_CODE="0", **variables, **GIVEN)
+
+    assert program.wait() == code, program.text()
+    assert run.has("arguments") == (code == 0)
+    assert ("error: --array=" in program.text()) == (code == 2)
+
+
 def test_language_agents_share_environments_and_devices(run: Run) -> None:
     script = "train_language_agent.sbatch"
     model = {"MODEL": "models/t5", "FAKE_CODE": "0"}
