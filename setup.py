@@ -26,8 +26,8 @@ class BuildWithCopies(build_py):
         """Builds the package, then copies into what was built."""
         super().run()
         if not self.editable_mode:
-            found = (path for pattern in COPIED for path in sorted(Path().glob(pattern)))
-            for file in filter(Path.is_file, found):
+            paths = (path for pattern in COPIED for path in sorted(Path().glob(pattern)))
+            for file in filter(Path.is_file, paths):
                 target = Path(self.build_lib, "motif_jax", "_copies", file)
                 self.mkpath(str(target.parent))
                 self.copy_file(str(file), str(target))

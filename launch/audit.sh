@@ -18,18 +18,18 @@ if ! pip_into "$repository/.venv-audit" 'pip-audit>=2.7'; then
 fi
 
 # Every pinned package is looked up as it stands there: nothing is installed.
-found=$(mktemp)
-trap 'rm -f "$found"' EXIT
+answer=$(mktemp)
+trap 'rm -f "$answer"' EXIT
 status=0
 "$repository/.venv-audit/bin/python" -m pip_audit --requirement launch/constraints.txt --no-deps --disable-pip \
-  --vulnerability-service "$service" --progress-spinner off --format json --output "$found" || status=$?
+  --vulnerability-service "$service" --progress-spinner off --format json --output "$answer" || status=$?
 unanswered() {
   echo "error: the service $service gives no answer, the lines above say why: try bash launch/audit.sh osv, or from another network" >&2
   exit 3
 }
-[ -s "$found" ] || unanswered
+[ -s "$answer" ] || unanswered
 status=0
-"$repository/.venv-audit/bin/python" - "$found" <<'PYTHON' || status=$?
+"$repository/.venv-audit/bin/python" - "$answer" <<'PYTHON' || status=$?
 import json
 import sys
 

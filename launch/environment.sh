@@ -37,12 +37,15 @@ folder_of() {
   esac
 }
 
-# The first Python of 3.11 or 3.12, which the tests run with (MOTIF_JAX_PYTHON chooses one of them).
+# is_tested PYTHON: whether it is a Python of 3.11 or 3.12, which the tests run with.
+is_tested() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' >/dev/null 2>&1; }
+
+# The first Python that is tested (MOTIF_JAX_PYTHON chooses one of them).
 find_python() {
   local candidate candidates=(python3.12 python3.11 python3 python)
   [ -z "${MOTIF_JAX_PYTHON:-}" ] || candidates=("$MOTIF_JAX_PYTHON")
   for candidate in "${candidates[@]}"; do
-    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' >/dev/null 2>&1; then
+    if is_tested "$candidate"; then
       printf '%s\n' "$candidate"
       return 0
     fi
@@ -75,7 +78,10 @@ alone_with() {
 make_environment() { one_at_a_time _make_environment "$@"; }
 
 _make_environment() {
-  local folder=$1 python
+  local folder=$1 python version messages
+  if version=$("$folder/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) && ! is_tested "$folder/bin/python"; then
+    die "$folder has Python $version, and 3.11 or 3.12 is needed: remove that folder or give it another name, then start this again"
+  fi
   if [ -x "$folder/bin/python" ] && "$folder/bin/python" -m pip --version >/dev/null 2>&1; then
     return 0
   fi
@@ -83,7 +89,7 @@ _make_environment() {
   if [ -x "$folder/bin/python" ] && "$folder/bin/python" -m ensurepip >/dev/null 2>&1; then return 0; fi
   python=$(find_python) || exit 2
   rm -rf "$folder"
-  if "$python" -m venv "$folder" >/dev/null 2>&1; then return 0; fi
+  if messages=$("$python" -m venv "$folder" 2>&1); then return 0; fi
   rm -rf "$folder"
   if "$python" -m venv --without-pip "$folder" >/dev/null 2>&1 \
     && "$python" -m pip --python "$folder/bin/python" install --quiet pip setuptools wheel >/dev/null 2>&1; then
@@ -93,7 +99,9 @@ _make_environment() {
   if "$python" -m virtualenv --quiet "$folder" >/dev/null 2>&1; then return 0; fi
   if virtualenv --quiet --python "$python" "$folder" >/dev/null 2>&1; then return 0; fi
   rm -rf "$folder"
-  die "no Python environment could be made: install python3-venv (Debian: apt-get install python3-venv) or virtualenv"
+  printf '%s\n' "$messages" >&2
+  die "no Python environment could be made in $folder: the lines above are those of $python -m venv." \
+    "Without ensurepip install python3-venv (Debian: apt-get install python3-venv) or virtualenv"
 }
 
 # install_package FOLDER EXTRAS: the package, editable, with the exact versions that the tests ran with; EXTRAS is '' or '[test]'.
@@ -106,7 +114,8 @@ _install_package() {
   [ -z "$extras" ] || locks+=(--requirement "$repository/launch/requirements-test.txt")
   stamp="$folder/motif_jax.stamp"
   wanted=$(cat "$repository/setup.cfg" "$repository"/launch/requirements*.txt | sha256sum | cut -c1-64)$extras
-  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then return 0; fi
+  # What [test] installs holds what '' does.
+  case $(cat "$stamp" 2>/dev/null) in "$wanted" | "${wanted}[test]") return 0 ;; esac
   printf 'installing motif_jax%s into %s (about a minute)\n' "$extras" "${folder#"$repository"/}"
   # What builds packages first: without it older pips build otherwise, and complain.
   if ! pip_into "$folder" --require-hashes --no-deps --requirement <(sed -n '/^\(setuptools\|wheel\)==/,/[^\\]$/p' "${locks[1]}") \

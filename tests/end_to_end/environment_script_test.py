@@ -45,6 +45,65 @@ def test_which_pythons_are_taken(tmp_path: Path, version: tuple[int, int], taken
     assert named == taken
 
 
+def script(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs functions of launch/environment.sh for the environment in `folder`."""
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", f". launch/environment.sh; {command}", "bash", str(folder)],
+        cwd=REPOSITORY, env={"PATH": "/usr/bin:/bin", **environment},
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+
+
+def executable(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_an_environment_of_another_python_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "venv"
+    pretend = "import sys; sys.version_info = (3, 10, 0, 'final', 0); exec(sys.argv[1])"
+    executable(folder / "bin" / "python", f'exec {sys.executable} -c "{pretend}" "$2"')
+
+    done = script('make_environment "$1"', folder)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {folder} has Python 3.10, and 3.11 or 3.12 is needed")
+    assert folder.exists()
+
+
+def test_the_reason_why_no_environment_is_made_is_shown(tmp_path: Path) -> None:
+    text = 'case $* in *venv*) echo "venv: no space left"; exit 1 ;; *pip*) exit 1 ;; esac'
+    python = executable(tmp_path / "bin" / "python", text)
+    executable(tmp_path / "other" / "virtualenv", "exit 1")
+    path = f"{tmp_path}/other:/usr/bin:/bin"
+
+    done = script(
+        'make_environment "$1"', tmp_path / "venv", MOTIF_JAX_PYTHON=str(python), PATH=path
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("venv: no space left\nerror: no Python environment could be made")
+
+
+def test_the_tests_environment_serves_the_quickstart_too(tmp_path: Path) -> None:
+    executable(tmp_path / "venv" / "bin" / "python", f'echo "$*" >> {tmp_path}/started')
+
+    def installations(extras: str) -> int:
+        """Calls of pip so far."""
+        done = script(f'install_package "$1" "{extras}"', tmp_path / "venv")
+        assert done.returncode == 0, done.stderr
+        return len((tmp_path / "started").read_text().splitlines())
+
+    without = installations("")
+    with_tests = installations("[test]")
+
+    assert with_tests == 2 * without
+    assert installations("") == with_tests
+    assert installations("[test]") == with_tests
+
+
 def pinned(name: str) -> dict[str, str]:
     """Versions by package of a list in launch/."""
     lines = (REPOSITORY / "launch" / name).read_text().splitlines()
