@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import regular_file
+from motif_jax.core.files import parse_json, regular_file
 from motif_jax.core.locks import lock
 
 _KEY = slice(9, 41)
@@ -34,7 +34,7 @@ def decode_line(line: bytes) -> tuple[str, dict[str, Any]] | None:
     line = line.rstrip(b"\n")
     try:
         is_sound = int(line[:8], 16) == zlib.crc32(line[9:])
-        return (line[_KEY].decode(), json.loads(line[42:])) if is_sound else None
+        return (line[_KEY].decode(), parse_json(line[42:], dict)) if is_sound else None
     except ValueError:
         return None
 

@@ -254,11 +254,11 @@ def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> I
     torn one.
 
     Raises:
-      UserError: a line is damaged, so that `keep` raises ValueError, LookupError or TypeError;
-          names file, line and remedy.
+      UserError: a line is damaged, so that `keep` raises ValueError, LookupError, TypeError or
+          RecursionError (deeply nested JSON); names file, line and remedy.
     """
     path = Path(path)
-    kept_lines: list[str] = []
+    lines_to_write: list[str] = []
     number = 0
     if path.exists():
         try:
@@ -267,12 +267,12 @@ def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> I
             for number, line in enumerate(lines, start=1):  # noqa: B007 - reported below
                 text = line.decode()
                 if keep(text):
-                    kept_lines.append(f"{text}\n")
-        except (ValueError, LookupError, TypeError) as error:
+                    lines_to_write.append(f"{text}\n")
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise UserError(
                 f"{path} is damaged in line {number} ({type(error).__name__}: {error}): {_TAKE_OUT}"
             ) from None
-        atomic_write_text(path, "".join(kept_lines))
+        atomic_write_text(path, "".join(lines_to_write))
     return open(path, "a", encoding="utf-8", opener=regular_file)
 
 
@@ -337,17 +337,23 @@ def replaced_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     if replaced.exists() and not target.exists():
         # A writer was killed between the two moves below.
         os.replace(replaced, target)
+    remove_replaced(target)
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     yield part
     for path in (*part.rglob("*"), part):
         sync(path)
-    shutil.rmtree(replaced, ignore_errors=True)
     if target.exists():
         os.replace(target, replaced)
     os.replace(part, target)
     sync(target.parent)
-    shutil.rmtree(replaced, ignore_errors=True)
+    remove_replaced(target)
+
+
+def remove_replaced(target: Path) -> None:
+    """Removes what `replaced_folder` has replaced, which a kill may have left beside `target`."""
+    if target.exists():
+        shutil.rmtree(target.with_name(f"{target.name}.replaced"), ignore_errors=True)
 
 
 def remove_temporaries(folder: str | os.PathLike[str], pattern: str = ".*.tmp") -> None:

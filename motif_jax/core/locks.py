@@ -16,6 +16,9 @@ from motif_jax.core.files import regular_file
 
 LEASE_SECONDS = 180.0
 POLL_SECONDS = 0.5
+# A process that only asks whether a folder is held (`is_held`) holds it for a moment itself.
+_GLANCE_SECONDS = 0.3
+_GLANCE_POLL_SECONDS = 0.01
 # The error about a folder that was removed during a run.
 GONE = "while it was in use, and its contents are lost: remove what is there now, then give the command again"
 _NO_LOCKS = "lies on a file system without locks: mount it with them (Lustre: -o flock), or choose another folder"
@@ -47,7 +50,7 @@ def is_held(folder: str | os.PathLike[str], name: str = ".lock") -> bool:
     if not path.exists():
         return False
     # For reading, which another user's folder allows. Where nobody holds it, this process shares it
-    # until the file is closed: a moment in which a run cannot start.
+    # until the file is closed: a moment that a run which starts waits for.
     with open(path, encoding="utf-8", opener=regular_file) as file:
         return not lock(file, folder, shared=True)
 
@@ -76,10 +79,11 @@ def FolderLock(
             # until its lease ends.
             is_requeued = os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
             patience = LEASE_SECONDS if is_requeued else 0.0
-        deadline = time.monotonic() + patience
+        pause = POLL_SECONDS if patience > POLL_SECONDS else _GLANCE_POLL_SECONDS
+        deadline = time.monotonic() + max(patience, _GLANCE_SECONDS)
         while not lock(file, folder):
             if time.monotonic() < deadline:
-                time.sleep(POLL_SECONDS)
+                time.sleep(pause)
                 continue
             file.seek(0)
             holder = file.read().strip() or "another process"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 
 import pytest
 
@@ -60,6 +61,14 @@ def test_damaged_lines_are_skipped(tmp_path):
     data[4 * line : 4 * line + 20] = b"\0" * 20
     path.write_bytes(bytes(data))
     assert [value["label"] for _, value in read_lines(path)] == [0, 1, 3, 5]
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b"[1]"])
+def test_a_sound_line_without_an_object_is_skipped(tmp_path, text):
+    body = KEYS[0].encode() + b" " + text
+    (tmp_path / "a.jsonl").write_bytes(b"%08x %b\n" % (zlib.crc32(body), body))
+    write(tmp_path / "a.jsonl", KEYS[1:2])
+    assert list(read_lines(tmp_path / "a.jsonl")) == [(KEYS[1], {"label": 1})]
 
 
 def test_one_writer_a_file(tmp_path):

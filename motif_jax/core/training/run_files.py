@@ -18,7 +18,13 @@ from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_bytes, atomic_write_json, finite, read_json
+from motif_jax.core.files import (
+    atomic_write_bytes,
+    atomic_write_json,
+    finite,
+    read_json,
+    remove_replaced,
+)
 from motif_jax.core.metric_files import best_row
 from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
 
@@ -68,9 +74,14 @@ class RunFiles(contextlib.ExitStack):
 
     def restore(self, state: Any) -> tuple[Any, TrainingPosition] | None:
         """The newest state in the folder, of the shapes in `state`, and its position; None in a new
-        folder.
+        folder. Raises UserError where the hosts see different ones.
         """
         newest = _newest(self._workdir, (self._evaluations, self._resume))
+        place = None if newest is None else f"{newest[0].folder.name}/{newest[1]}"
+        self._hosts.require_equal(
+            place,
+            f"--workdir={self._workdir} is not a folder that all hosts share (its newest checkpoint)",
+        )
         if newest is None:
             return None
         checkpoints, number, stored = newest
@@ -225,7 +236,9 @@ def export(
         written = read_json(description, f"remove {description.parent}")
         return bool(trained.items() <= written.get("trained", written).items())
 
-    if not hosts.on_first(is_written):
+    if hosts.on_first(is_written):
+        hosts.on_first(lambda: remove_replaced(description.parent))
+    else:
         with Checkpoints(workdir / CHECKPOINTS, keep=None, read_only=True) as checkpoints:
             items = checkpoints.restore(summary["used_evaluation"], wanted)
         if hosts.is_first:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from motif_jax.core.checkpoint_items import JSON
+from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.errors import UserError
 from motif_jax.core.training import run_files
 from tests.core.training.subtraction import FileCheckpoints, Subtractor, train
@@ -85,6 +86,20 @@ def test_a_trainer_refuses_other_data_or_devices(
 
     with pytest.raises(UserError, match=f"^{tmp_path} {message.format(source='a text')}"):
         train(tmp_path, task)
+
+
+@pytest.mark.usefixtures("stopped")
+def test_hosts_that_see_different_checkpoints_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Hosts, "gather", lambda host, value: [value, "checkpoints/1"])
+
+    with pytest.raises(
+        UserError,
+        match=rf"^--workdir={tmp_path} is not a folder that all hosts share \(its newest "
+        r"checkpoint\): host 0 sees resume/4, host 1 sees checkpoints/1$",
+    ):
+        train(tmp_path, Subtractor())
 
 
 @pytest.mark.usefixtures("stopped")
@@ -206,6 +221,16 @@ def test_the_used_evaluation_is_exported_once(run: ExportedRun) -> None:
     run.export()
 
     assert run.written == [EXPORT]
+
+
+def test_what_an_export_has_replaced_is_removed(run: ExportedRun) -> None:
+    folder = run.export()
+    replaced = folder.with_name(f"{folder.name}.replaced")
+    replaced.mkdir()  # of a writer that was killed
+
+    run.export()
+
+    assert not replaced.exists()
 
 
 def test_an_export_of_another_evaluation_is_replaced(run: ExportedRun) -> None:
