@@ -5,17 +5,21 @@ server.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
 import jax
+
+from motif_jax.core.errors import UserError
 
 
 class Profiler:
     """Records steps [start, start + steps), counted from the start of this process, into
     workdir/profile; None records nothing.
 
-    With `server_port` the profiler server listens there for the whole run.
+    With `server_port` the profiler server listens there for the whole run. Raises UserError: the
+    port cannot be used.
     """
 
     def __init__(
@@ -32,6 +36,7 @@ class Profiler:
         self._updates = 0
         self._recording = False
         if server_port is not None:
+            _require_free(server_port)
             jax.profiler.start_server(server_port)
 
     def step(self, number: int) -> None:
@@ -63,3 +68,13 @@ class Profiler:
             print(f"profile: {self._folder.resolve()} (tensorboard --logdir, or xprof)", flush=True)
             self._recording = False
             self._start = None
+
+
+def _require_free(port: int) -> None:
+    """Raises UserError where somebody listens at `port`: jax would be silent about it."""
+    try:
+        socket.create_server(("", port)).close()
+    except OSError as error:
+        raise UserError(
+            f"config.profile.server_port={port}: cannot be used here ({error.strerror}): choose another"
+        ) from None

@@ -1,4 +1,4 @@
-"""Files that come with the package: config files, prompts, tiles.
+"""Files that come with the package (config files, prompts, tiles), and the folder of caches.
 
 In a clone they lie beside the package; the build copies them into it (setup.py).
 """
@@ -9,6 +9,8 @@ import os
 import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from motif_jax.core.errors import UserError
 
 if TYPE_CHECKING:
     from ml_collections import ConfigDict
@@ -22,6 +24,22 @@ def path(name: str) -> Path:
     """The path of the file or folder `name`, such as 'configs/prompts'; it need not exist."""
     copy = _PACKAGE / "_copies" / name
     return copy if os.path.exists(copy) else ROOT / name  # False for a name that is too long, too
+
+
+def cache_folder(name: str) -> Path:
+    """The folder for what can be made again, in the user's cache folder; it need not exist.
+
+    Raises UserError: the user has none.
+    """
+    caches = os.environ.get("XDG_CACHE_HOME")
+    if caches:
+        return Path(caches) / "motif_jax" / name
+    try:
+        return Path.home() / ".cache" / "motif_jax" / name
+    except RuntimeError:
+        raise UserError(
+            "this user has no home folder for caches: set XDG_CACHE_HOME to a folder"
+        ) from None
 
 
 def config_file(stage: str) -> dict[str, Any]:

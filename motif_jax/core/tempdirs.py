@@ -9,6 +9,7 @@ import contextlib
 import functools
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from multiprocessing import util
 from pathlib import Path
 
 from motif_jax.core import locks
+from motif_jax.core.errors import UserError
 
 _LOCK = "lock"
 _YOUNG_SECONDS = 60.0
@@ -40,18 +42,28 @@ def hold(folder: Path) -> int | None:
 
 
 def remove_abandoned() -> None:
-    """Removes the folders that killed processes of this user left."""
+    """Removes the folders that killed processes of this user left; what cannot be removed stays."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_prefix()}*"):
-        with contextlib.suppress(FileNotFoundError):
-            if (
-                not (folder / _LOCK).exists()
-                and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS
-            ):
-                continue  # just being made
-        descriptor = hold(folder)
-        if descriptor is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(descriptor)
+        with contextlib.suppress(OSError, UserError):
+            if _is_own(folder) and not _is_just_being_made(folder):
+                _remove_unless_held(folder)
+
+
+def _is_own(folder: Path) -> bool:
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+
+
+def _is_just_being_made(folder: Path) -> bool:
+    age = time.time() - folder.stat().st_mtime
+    return not (folder / _LOCK).exists() and age < _YOUNG_SECONDS
+
+
+def _remove_unless_held(folder: Path) -> None:
+    descriptor = hold(folder)
+    if descriptor is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
 
 
 @functools.cache

@@ -8,7 +8,6 @@ import codecs
 import functools
 import hashlib
 import math
-import os
 import shutil
 import string
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from typing import BinaryIO, Protocol
 
 import numpy as np
 
-from motif_jax.core import locks
+from motif_jax.core import locks, resources
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import new_array, sync
 from motif_jax.core.progress import Progress
@@ -123,8 +122,7 @@ def _cache_folder(path: Path) -> Path:
         raise UserError(f"config.reward.vectors={path}: must be a text file of word vectors")
     identity = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
     name = hashlib.blake2b(identity.encode(), digest_size=12).hexdigest()
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "motif_jax" / "vectors" / name
+    return resources.cache_folder("vectors") / name
 
 
 def convert(path: Path, folder: Path) -> None:

@@ -142,8 +142,8 @@ class AgentTraining:
             writer = enter(
                 RunWriter(config, workdir, checkpoints, system, clock, recorder, progress)
             )
-            start = config.profile.start if self._hosts.is_first else None
-            profiler = Profiler(workdir, start, config.profile.steps, config.profile.server_port)
+            profile = dataclasses.asdict(config.profile) if self._hosts.is_first else {}
+            profiler = Profiler(workdir, **profile)
             stack.callback(profiler.close)
             self._print_overview(system)
 

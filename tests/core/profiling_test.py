@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.core.profiling import Profiler
+from tests.processes import free_port
 
 
 def test_a_profile_after_the_end_of_a_run_is_reported(tmp_path, capfd):
@@ -75,9 +78,20 @@ def test_a_profile_has_five_steps_by_default(tmp_path: Path, trace: RecordedTrac
 
 
 def test_a_server_of_profiles_has_the_configured_port(tmp_path: Path, trace: RecordedTrace) -> None:
-    profile_ten_steps(tmp_path, trace, server_port=9)
+    port = free_port()
+    profile_ten_steps(tmp_path, trace, server_port=port)
 
-    assert trace.events == [("start_server", 9), *range(70, 80)]
+    assert trace.events == [("start_server", port), *range(70, 80)]
+
+
+def test_a_taken_port_is_refused(tmp_path: Path, trace: RecordedTrace) -> None:
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        line = f"^config.profile.server_port={port}: cannot be used here .*: choose another$"
+        with pytest.raises(UserError, match=line):
+            Profiler(tmp_path, server_port=port)
+
+    assert trace.events == []
 
 
 def test_the_path_of_a_profile_is_printed(

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from motif_jax.core import tempdirs
 
 _PLAY = (
     "import sys, time; from motif_jax.envs import registry; from motif_jax.envs.spec import empty_observation;"
@@ -40,3 +48,44 @@ def test_folders_go_with_their_process(repository, tmp_path):
         process.communicate("")
         assert process.returncode == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The path of a folder of this user's that a killed process left, to be made by a test."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"motif_jax_games_{os.getuid()}_old"
+
+
+def test_a_folder_that_a_killed_process_left_is_removed(old_folder: Path) -> None:
+    old_folder.mkdir()
+    os.utime(old_folder, (0, 0))
+    tempdirs.remove_abandoned()
+    assert not old_folder.exists()
+
+
+def test_a_file_of_such_a_name_stays(old_folder: Path) -> None:
+    old_folder.touch()
+    os.utime(old_folder, (0, 0))
+    tempdirs.remove_abandoned()
+    assert old_folder.exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_another_users_folder_stays(old_folder: Path) -> None:
+    old_folder.mkdir(mode=0o700)
+    os.chown(old_folder, 65534, 65534)
+    os.utime(old_folder, (0, 0))
+    tempdirs.remove_abandoned()
+    assert old_folder.exists()
+
+
+def test_folders_without_locks_stay(old_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    old_folder.mkdir()
+    os.utime(old_folder, (0, 0))
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    tempdirs.remove_abandoned()
+    assert old_folder.exists()

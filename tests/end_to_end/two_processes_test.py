@@ -52,6 +52,7 @@ class Run:
             "--config.actors.workers=2", f"--config.actors.envs_per_worker={ENVIRONMENTS // 2}", "--config.save_every_steps=200",
             "--config.log_every_seconds=0.5", "--config.compile_cache=", f"--config.train_for_env_steps={steps}",
             f"--config.hosts.heartbeat_timeout_seconds={heartbeat}.0", f"--config.devices.cpu_count={hosts}",
+            f"--config.profile.server_port={free_port()}",
         ]  # fmt: skip
         log = self.logs / f"log_{len(self.programs)}"
         started = launch_hosts(hosts, self.folder, "train_agent.py:recall", *flags, log=log)

@@ -16,6 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from motif_jax.core import resources
+from motif_jax.core.errors import UserError
+
 FOLDER_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 _SECONDS_VARIABLE = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 # Programs that compile faster are not worth a file.
@@ -29,15 +32,19 @@ _LEAST_SAVED_SECONDS = 1.0
 def folder_of(value: str) -> Path | None:
     """The folder of a config's `compile_cache`; '' is None.
 
-    'auto' is the folder that the environment names for jax, or else one in the user's cache folder.
+    'auto' is the folder that the environment names for jax, or else one in the user's cache folder;
+    of a user without one it is None, which a line says.
     """
     if value != "auto":
         return Path(value) if value else None
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
         return Path(named)
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "motif_jax" / "compiled"
+    try:
+        return resources.cache_folder("compiled")
+    except UserError as error:
+        print(f"compiled programs are not kept: {error}", file=sys.stderr, flush=True)
+        return None
 
 
 def keep(value: str) -> None:

@@ -7,12 +7,11 @@ folder is in the user's cache and is made once for a version of the file.
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from pathlib import Path
 
-from motif_jax.core import digests
+from motif_jax.core import digests, resources
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, atomic_write_text
 from motif_jax.lm import chat_template, config, tokens
@@ -34,8 +33,7 @@ def folder_of(path: str | Path) -> Path:
     path = Path(path).absolute()
     state = path.stat()
     version = digests.of_bytes(f"{_FORM} {path} {state.st_size} {state.st_mtime_ns}".encode())
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    target = Path(home) / "motif_jax" / "gguf" / f"{path.stem}-{version}"
+    target = resources.cache_folder("gguf") / f"{path.stem}-{version}"
     if not target.is_dir():
         _make(path, target)
     return target

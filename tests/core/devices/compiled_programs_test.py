@@ -61,6 +61,24 @@ def test_the_folder_of_programs_is_the_environments_or_the_users(
     assert compiled_programs.folder_of("") is None
 
 
+def test_without_a_home_no_programs_are_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv(compiled_programs.FOLDER_VARIABLE, raising=False)
+
+    compiled_programs.keep("auto")
+
+    assert compiled_programs.FOLDER_VARIABLE not in os.environ
+    assert capsys.readouterr().err == (
+        "compiled programs are not kept: this user has no home folder for caches: set XDG_CACHE_HOME to a folder\n"
+    )
+
+
 def test_keep_sets_this_process_and_the_environment_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jax_config: JaxConfig
 ) -> None:
