@@ -132,4 +132,8 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.list_(_plain_type(kind.value_type), kind.list_size)
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
-    return pa.list_(_plain_type(kind.value_type)) if pa.types.is_list(kind) else kind
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_plain_type(kind.value_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_plain_type(kind.value_type))
+    return kind

@@ -54,11 +54,12 @@ def named(values: Any, key: str = "") -> set[str]:
 
 def trust(names: Iterable[str]) -> None:
     """Allows this process and its future children to import each 'module:Class', or 'module' for
-    all that is in it.
+    all that is in it; a text may have several with commas between them.
 
     Raises UserError: a name has neither form.
     """
-    names = [names] if isinstance(names, str) else list(names)
+    texts = [names] if isinstance(names, str) else names
+    names = [name.strip() for text in texts for name in text.split(",")]
     for name in names:
         if not is_entry_point(name) and not _MODULE.fullmatch(name):
             raise UserError(

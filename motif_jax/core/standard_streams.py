@@ -32,18 +32,17 @@ class _LastingFile(io.FileIO):
 def outlive_readers() -> None:
     """Makes prints of this process go on, to nowhere, when the reader of its output has ended.
 
-    For commands, which leave their results in files. Streams that somebody replaced stay.
+    For commands, which leave their results in files. Streams that somebody replaced stay, and so
+    does None, that of a closed descriptor.
     """
-    if sys.stdout is sys.__stdout__:
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
         sys.stdout = _lasting(sys.stdout)
-    if sys.stderr is sys.__stderr__:
+    if isinstance(sys.stderr, io.TextIOWrapper) and sys.stderr is sys.__stderr__:
         sys.stderr = _lasting(sys.stderr)
 
 
-def _lasting(stream: Any) -> TextIO:
-    """Another stream to where `stream` goes; None, of a closed descriptor, stays."""
-    if stream is None:
-        return stream
+def _lasting(stream: io.TextIOWrapper) -> TextIO:
+    """Another stream to where `stream` goes."""
     stream.flush()
     file = _LastingFile(stream.fileno(), "w", closefd=False)
     return io.TextIOWrapper(

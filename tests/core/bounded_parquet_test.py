@@ -5,6 +5,7 @@ line.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -89,3 +90,14 @@ def test_memory_of_a_table_is_estimated_by_column_types(tmp_path: Path, monkeypa
     assert bounded_parquet.read(tmp_path / "b.parquet", ["said"]).to_pydict() == {"said": []}
     parts = list(bounded_parquet.batches(tmp_path / "a.parquet", ["small", "said"], rows=2))
     assert [part.to_pydict()["small"] for part in parts] == [[1, 2], [3], [4]]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_, pa.large_list, lambda of: pa.list_(of, 1), lambda of: pa.struct({"x": of})]
+)
+def test_texts_have_no_dictionaries_at_any_depth(tmp_path: Path, kind: Any) -> None:
+    rows = [{"x": "one"}] if pa.types.is_struct(kind(pa.string())) else [["one"]]
+    column = pa.array(3 * rows, kind(pa.string()))
+    pq.write_table(pa.table({"texts": column}), tmp_path / "a.parquet")
+
+    assert bounded_parquet.read(tmp_path / "a.parquet", ["texts"])["texts"].type == column.type

@@ -60,6 +60,12 @@ def test_a_trusted_class_or_module_is_imported(ran, monkeypatch):
     assert entry_points.load("policy", "evil:Other")
 
 
+@pytest.mark.parametrize("names", ["json:A,evil:Env", ["json:A, evil:Env"]])
+def test_several_names_may_stand_in_one_text(ran, names):
+    entry_points.trust(names)
+    assert entry_points.load("policy", "evil:Env").__name__ == "Env"
+
+
 def test_named_classes_are_collected_from_lists_and_json():
     config = {
         "environment": {"name": "a.b:Env", "modules": ("minihack", "own"), "text": "t:of"},
