@@ -149,7 +149,7 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
             LikedMessage(text, int(generator.integers(1, 9000)), float(v), max(0.0, float(v)))
             for text, v in zip(texts, values, strict=True)
         ],
-        metrics=metric_files.read_metrics(folder / "agent"),
+        metrics=metric_files.read_curves(folder / "agent"),
         episodes=metric_files.read_episodes(folder / "agent"),
         recorded=recorded,
         recorded_players={best["stem"]: "players/best.html"},

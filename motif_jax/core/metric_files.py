@@ -53,7 +53,7 @@ def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, Curve]:
     return curves
 
 
-def read_metrics(folder: str | os.PathLike[str]) -> dict[str, Curve]:
+def read_curves(folder: str | os.PathLike[str]) -> dict[str, Curve]:
     """The curves of metrics.jsonl in a run folder; none without it."""
     return columns(read_json_lines(Path(folder) / "metrics.jsonl", ["step"]))
 

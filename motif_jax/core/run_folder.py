@@ -92,10 +92,14 @@ def as_plain(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(
-    old: Mapping[str, Any], new: Mapping[str, Any], keys: Iterable[str], free: Iterable[str] = ()
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    keys: Iterable[str],
+    free: Iterable[str] = (),
+    places: tuple[str, str] = ("before", "now"),
 ) -> list[str]:
-    """Names each of `keys` (a name covers all below it) whose values differ, but for `free` ones:
-    'seed: 1 before, 2 now'.
+    """Names each of `keys` (a name covers all below it) whose values differ, but for `free` ones,
+    with the `places` of both values: 'seed: 1 before, 2 now'.
 
     Configs are nested dictionaries; the keys `options` and `environment.kwargs` may hold a
     dictionary or its JSON text.
@@ -113,10 +117,10 @@ def differences(
             continue
         before = textwrap.shorten(str(old_value), _SHOWN)
         now = textwrap.shorten(str(new_value), _SHOWN)
-        # Long texts may begin alike, and be equal once they are shortened.
-        differing.append(
-            f"{name} differs" if before == now else f"{name}: {before} before, {now} now"
-        )
+        if before == now:  # long texts may begin alike, and be equal once they are shortened
+            differing.append(f"{name} differs")
+        else:
+            differing.append(f"{name}: {before} {places[0]}, {now} {places[1]}")
     return differing
 
 

@@ -214,7 +214,7 @@ def _read_trainings(data: RunData, config: ReportConfig, workdir: Path) -> None:
     agent's that speaks.
     """
     if config.agent.dir:
-        data.metrics = metric_files.read_metrics(config.agent.dir)
+        data.metrics = metric_files.read_curves(config.agent.dir)
         data.learned = reward_values.read_learned(Path(config.agent.dir))
         data.episodes = metric_files.read_episodes(config.agent.dir)
         data.paid_rows = list(paid_texts.read(Path(config.agent.dir)))
@@ -227,9 +227,9 @@ def _read_trainings(data: RunData, config: ReportConfig, workdir: Path) -> None:
         data.recorded = recorded_games.read_recorded(config.agent.dir)
         data.recorded_players = recorded_games.players(folders_of(config.replays), workdir)
     if config.language.dir:
-        data.language = metric_files.read_metrics(config.language.dir)
+        data.language = metric_files.read_curves(config.language.dir)
     if config.text.dir:
-        data.text = metric_files.read_metrics(config.text.dir)
+        data.text = metric_files.read_curves(config.text.dir)
 
 
 def _read_evaluations(data: RunData, config: ReportConfig, workdir: Path) -> None:

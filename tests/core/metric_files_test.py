@@ -40,7 +40,7 @@ def test_a_damaged_csv_file_is_named(tmp_path: Path) -> None:
 def test_rows_become_curves_in_the_order_of_their_steps(tmp_path: Path) -> None:
     rows = '{"step": 3, "a": 4, "b": null, "time": 1}\n{"step": 1, "a": 2, "c": "x"}\n'
     (tmp_path / "metrics.jsonl").write_text(rows)
-    metrics = metric_files.read_metrics(tmp_path)
+    metrics = metric_files.read_curves(tmp_path)
     curves = {name: np.array([curve.x, curve.y]).tolist() for name, curve in metrics.items()}
     assert curves == {"a": [[1, 3], [2, 4]], "b": [[3], [pytest.approx(np.nan, nan_ok=True)]]}
     assert metric_files.best_row([{"v": None}, {"v": 2.0}, {"v": 1.0}, {"v": 1.0}], "v") == 2

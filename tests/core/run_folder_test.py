@@ -103,6 +103,14 @@ def test_differences_name_changed_lost_and_new_keys() -> None:
     ]
 
 
+def test_differences_name_the_places_of_the_values() -> None:
+    before = {"a": "1 before, 2 now"}
+
+    lines = run_folder.differences(before, {"a": "3"}, ["a"], places=("here", "there"))
+
+    assert lines == ["a: 1 before, 2 now here, 3 there"]
+
+
 def test_differences_are_those_of_the_identity_without_free_keys() -> None:
     """`ab` begins as `a` does and is another key."""
     before = {"a": {"c": 2}, "ab": 1}

@@ -151,7 +151,7 @@ READERS = {
     "metrics": Reader(
         lambda folder: write_lines(folder / "metrics.jsonl", *CURVE),
         "metrics.jsonl",
-        metric_files.read_metrics,
+        metric_files.read_curves,
     ),
     "labels": Reader(
         write_label_log, "labels.jsonl", lambda folder: learned_reward.read(folder, "retrieval")

@@ -183,13 +183,10 @@ class Hosts:
         plain["hosts"].pop("index")
         configs = self.gather(plain)
         for number, other in enumerate(configs):
-            # 'seed: 1 before, 2 now' becomes 'seed: 1 on host 0, 2 on host 1'.
-            changes = "; ".join(run_folder.differences(configs[0], other, plain))
-            differences = changes.replace(" before, ", " on host 0, ").replace(
-                " now", f" on host {number}"
-            )
-            if differences:
-                raise UserError(f"the hosts of a run need the same config: {differences}")
+            places = ("on host 0", f"on host {number}")
+            differing = run_folder.differences(configs[0], other, plain, places=places)
+            if differing:
+                raise UserError(f"the hosts of a run need the same config: {'; '.join(differing)}")
         self.require_equal(jax.local_device_count(), "the hosts of a run need equally many devices")
 
     def require_shared(self, folder: Path, seconds: float = _FOLDER_SECONDS) -> None:

@@ -12,7 +12,7 @@ import jax
 from motif_jax.core.devices.flops import gradient_flops
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.peaks import peak_flops
-from motif_jax.core.training.task import Task
+from motif_jax.core.training.task import Task, shapes_of
 
 
 class TaskUse:
@@ -55,7 +55,7 @@ class TaskUse:
         key = structure, tuple(leaf.shape[1:] for leaf in leaves)
         if key not in self._flops_by_shape:
             shapes = [jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype) for leaf in leaves]
-            arguments = (_shapes(state), _shapes(shared), jax.tree.unflatten(structure, shapes))
+            arguments = (shapes_of(state), shapes_of(shared), jax.tree.unflatten(structure, shapes))
             # The gradient flows to the parameters alone.
             state_flags = _everywhere(False, state)._replace(params=_everywhere(True, state.params))
             differentiated = jax.tree.leaves((state_flags, _everywhere(False, arguments[1:])))
@@ -67,7 +67,3 @@ class TaskUse:
 
 def _everywhere(flag: bool, tree: Any) -> Any:
     return jax.tree.map(lambda leaf: flag, tree)
-
-
-def _shapes(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
