@@ -32,6 +32,7 @@ from motif_jax.reports.comparison import (
 from motif_jax.reports.comparison_checks import (
     PUBLISHED_SCORES,
     check_folders,
+    check_unread_keys,
     kind_of_folder,
     task_names,
 )
@@ -53,21 +54,16 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     methods = read_methods(config.methods)
     check_folders(methods, config.measure)
 
-    folders = [folder for folders_of_method in methods.values() for folder in folders_of_method]
-    published = [
-        str(folder) for folder in folders if kind_of_folder(folder) not in ("evaluation", "run")
-    ]
-    allowed = f"the task that {', '.join(published[:1])} is of, which it does not say"
-    checks.require_key(
-        config, "published_task", bool(config.published_task) or not published, allowed
-    )
-
+    check_unread_keys(config, methods)
     is_whole_scale = (config.normalise_zero is None) == (config.normalise_one is None)
     checks.require_key(
         config, "normalise_one", is_whole_scale, "given together with normalise_zero"
     )
     exists = config.published is None or Path(config.published).is_file()
     checks.require_key(config, "published", exists, "an existing file")
+    is_of_returns = config.published is None or config.measure == "return"
+    allowed = f"'return' with config.published: {config.published} has mean returns alone"
+    checks.require_key(config, "measure", is_of_returns, allowed)
     _read_claims(config, _single_evaluations(config))
     task_names(config)
 
@@ -198,7 +194,7 @@ def _compared(scores: list[RunScore], config: CompareConfig) -> Comparison:
         print(
             "note: tasks have their own scales; normalise_zero and normalise_one let them be averaged"
         )
-    return compare(table, config.resamples, config.seed)
+    return compare(table, config.resamples, config.seed, config.measure)
 
 
 def _learned(method: str, folder: Path, kind: str, config: CompareConfig) -> efficiency.Learned:
@@ -260,14 +256,15 @@ def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:
 
 
 def _write(config: CompareConfig, workdir: Path, data: ComparisonData) -> None:
-    # An earlier comparison in this folder may have had tables that this one has not.
-    for suffix in ("json", "md", "tex"):
-        (workdir / f"comparison.{suffix}").unlink(missing_ok=True)
     sections = comparison_page.sections(data)
     path = page.write(workdir, "comparison", data.title, [], sections, config.plots)
+    numbers = workdir / "comparison.json"
     if data.comparison is not None:
         findings = {} if data.claims is None else data.claims.as_json()
-        atomic_write_json(workdir / "comparison.json", {**as_json(data.comparison), **findings})
+        atomic_write_json(numbers, {**as_json(data.comparison), **findings})
+    else:
+        # An earlier comparison in this folder may have had scores, which this one has not.
+        numbers.unlink(missing_ok=True)
     for section, table in page.file_tables(sections):
         note = table.note or section.note
         text_tables.show(table.header, table.texts(), section.title, note)

@@ -21,6 +21,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import finite
 from motif_jax.display import statistics
 from motif_jax.display.charts import Series
+from motif_jax.display.measures import is_rate
 from motif_jax.display.statistics import RESAMPLES, Difference, Estimate, Games
 
 PROFILE_POINTS = 61
@@ -42,7 +43,7 @@ class RunScore(NamedTuple):
 
 class MethodScores(NamedTuple):
     """Scores of all methods, float64 [runs, tasks]; `games`: the games of each task, of several
-    runs with their mean, {} if unknown.
+    runs with their mean, {} if unknown; `unit` is '' where the scores are not scaled.
     """
 
     tasks: tuple[str, ...]
@@ -66,14 +67,15 @@ class Contrast:
 
 @dataclass
 class Comparison:
-    """The results of a comparison; contrasts over all tasks come first, an estimate is NaN where a
-    method has too few scores.
+    """The results of a comparison in the measure `key`; contrasts over all tasks come first, an
+    estimate is NaN where a method has too few scores.
 
     `aggregates`: statistic -> method -> estimate; `improvement`: (better, other) -> probability
     that a run of the first beats one of the second; `by_task`: task -> method -> mean over runs.
     """
 
     scores: MethodScores
+    key: str = ""
     resamples: int = RESAMPLES
     profile_resamples: int = PROFILE_RESAMPLES
     aggregates: dict[str, dict[str, Estimate]] = field(default_factory=dict)
@@ -144,12 +146,14 @@ def normalise(scores: MethodScores, zero: str, one: str) -> MethodScores:
     return MethodScores(scores.tasks, rescaled, games, f"0: {zero}, 1: {one}")
 
 
-def compare(scores: MethodScores, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:
-    """Compares the methods; the draws depend on `seed` alone."""
+def compare(
+    scores: MethodScores, resamples: int = RESAMPLES, seed: int = 0, key: str = ""
+) -> Comparison:
+    """Compares the methods in the measure `key`; the draws depend on `seed` alone."""
     # rliable takes a second to import.
     from rliable import library, metrics
 
-    result = Comparison(scores, resamples, min(resamples, PROFILE_RESAMPLES))
+    result = Comparison(scores, key, resamples, min(resamples, PROFILE_RESAMPLES))
     with statistics.repeatable_rliable(seed):
         _add_aggregates(result, library, metrics)
         _add_contrasts(result, library, metrics, seed)
@@ -236,15 +240,23 @@ def _add_contrasts(result: Comparison, library: Any, metrics: Any, seed: int) ->
 def _over_games(
     result: Comparison, first: str, other: str, columns: Sequence[int], seed: int
 ) -> Difference | None:
-    """The difference over the games of some tasks; None where those of a side are unknown."""
-    games = result.scores.games
+    """The difference over the games of some tasks; None where those of a side are unknown.
+
+    Of a rate on one task it is Newcombe's, as in reports: the bootstrap would say of 40 wins
+    against none that nothing else can happen.
+    """
+    scores = result.scores
     strata = []
     for column in columns:
-        games_of_first = games[first][column]
-        games_of_other = games[other][column]
+        games_of_first = scores.games[first][column]
+        games_of_other = scores.games[other][column]
         if not games_of_first or not games_of_other:
             return None
         strata.append(statistics.matched(games_of_first, games_of_other))
+    if len(strata) == 1 and not scores.unit:
+        numbers, other_numbers, paired = strata[0]
+        if is_rate(result.key, np.concatenate([numbers, other_numbers])):
+            return statistics.rate_difference(numbers, other_numbers, paired)
     return statistics.difference(strata, result.resamples, seed=seed)
 
 

@@ -73,6 +73,35 @@ def check_folders(methods: dict[str, list[Path]], measure: str) -> None:
         require_one_reward(runs, measure)
 
 
+def check_unread_keys(config: CompareConfig, methods: dict[str, list[Path]]) -> None:
+    """Raises UserError: a key is given that the folders of `methods` leave unread, or published
+    files lack their task.
+    """
+    folders = [folder for folders_of_method in methods.values() for folder in folders_of_method]
+    kind_of = {folder: kind_of_folder(folder) for folder in folders}
+    scored = {"evaluation", *PUBLISHED_SCORES.values()}
+    published = [folder for folder, kind in kind_of.items() if kind not in ("evaluation", "run")]
+    has_scores = any(kind in scored for kind in kind_of.values())
+    has_curves = any(kind not in scored for kind in kind_of.values())
+    has_counts = bool(config.claims or config.measures)
+
+    if published:
+        allowed = f"the task that {published[0]} is of, which it does not say"
+        checks.require_key(config, "published_task", bool(config.published_task), allowed)
+    # Key -> whether it is read, and what reads it.
+    readers = {
+        "published_task": (bool(published), "a folder or file of a published tool in methods"),
+        "published_tasks": (bool(config.published), "published, whose tasks it names"),
+        "normalise_zero": (has_scores, "evaluations in methods, whose scores it scales"),
+        "normalise_one": (has_scores, "evaluations in methods, whose scores it scales"),
+        "efficiency_steps": (has_curves, "trainings in methods, whose curves it ends"),
+        "lexicon.file": (has_counts, "claims or measures, which count its events"),
+    }
+    for key, (is_read, reader) in readers.items():
+        is_left_out = not checks.dotted(config, key)
+        checks.require_key(config, key, is_read or is_left_out, f"left out without {reader}")
+
+
 def counted_twice(method: str, folder: Path, other_method: str, first_path: Path) -> UserError:
     """The error of a folder that is given twice."""
     where = (

@@ -8,6 +8,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.display import page
 from motif_jax.display.charts import Series
+from motif_jax.display.statistics import Difference, gap
 from motif_jax.motif.annotation.lexicon import load_lexicon
 from motif_jax.reports import claims, comparison_page
 from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
@@ -163,6 +164,27 @@ def test_a_claims_margin_is_above_or_below_the_other_method(
 
     assert (claim.less, claim.margin) == (less, margin)
     assert str(claim) == text
+
+
+@pytest.mark.parametrize("key", ["success", "won"])
+def test_rates_over_games_differ_with_newcombes_interval(key: str) -> None:
+    wins = dict.fromkeys(range(40), 1.0)
+    losses = dict.fromkeys(range(40), 0.0)
+    played = [RunScore("able", "t", 1.0, wins), RunScore("unable", "t", 0.0, losses)]
+
+    (contrast,) = compare(collect_scores(played, ""), resamples=50, key=key).contrasts
+
+    assert contrast.over_games == gap(wins, losses, rate=True)
+    assert contrast.over_games.low < 0.9
+
+
+def test_scaled_games_of_0_and_1_are_no_rates() -> None:
+    played = [RunScore("a", "t", 5.0, {1: 5.0, 2: 5.0}), RunScore("b", "t", 7.0, {1: 7.0, 2: 7.0})]
+    scores = normalise(collect_scores(played, ""), "a", "b")
+
+    (contrast,) = compare(scores, resamples=50, key="return").contrasts
+
+    assert contrast.over_games == Difference(-1, -1, -1, pairs=2)
 
 
 def test_curves_and_provenance_are_on_the_page_of_a_comparison():

@@ -227,6 +227,48 @@ def test_tables_of_an_earlier_comparison_go(folders_of_every_kind):
     assert not (out / "comparison.json").exists(), "trainings alone have no scores"
 
 
+@pytest.mark.parametrize(
+    ("folder", "changes", "message"),
+    [
+        ("run", {"normalise_zero": "a", "normalise_one": "a"}, "normalise_zero='a'"),
+        ("one", {"efficiency_steps": 1000}, "efficiency_steps=1000"),
+        ("one", {"published_task": "t"}, "published_task='t'"),
+        ("one", {"published_tasks": "a=b"}, "published_tasks='a=b'"),
+        ("one", {"lexicon.file": "minigrid.yaml"}, "lexicon.file='minigrid.yaml'"),
+    ],
+)
+def test_a_key_that_the_folders_leave_unread_is_refused(
+    folders_of_every_kind, folder, changes, message
+):
+    config = configured(methods=f"a={folders_of_every_kind / folder}", **changes)
+
+    with pytest.raises(UserError, match=rf"^config\.{message}: must be left out without "):
+        compare.check(config, folders_of_every_kind / "out")
+
+
+def test_published_curves_stand_beside_returns_alone(folders_of_every_kind):
+    config = of_every_kind(folders_of_every_kind, measure="length")
+
+    with pytest.raises(UserError, match=r"config\.measure='length': must be 'return' with"):
+        compare.check(config, folders_of_every_kind / "out")
+
+
+def test_a_comparison_that_fails_leaves_the_earlier_tables(folders_of_every_kind, monkeypatch):
+    out = folders_of_every_kind / "out"
+    config = of_every_kind(folders_of_every_kind)
+    compare.run(config, out)
+    earlier = {path.name: path.read_bytes() for path in out.glob("comparison.*")}
+
+    def fail(*arguments: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("motif_jax.display.page.texts", fail)
+    with pytest.raises(OSError, match="no space"):
+        compare.run(config, out)
+
+    assert {path.name: path.read_bytes() for path in out.glob("comparison.*")} == earlier
+
+
 @pytest.mark.parametrize("kind", ["evaluation", "training"])
 def test_a_missing_number_is_named_with_the_available_ones(tmp_path, kind):
     folder = tmp_path / "run"
