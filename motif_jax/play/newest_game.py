@@ -67,6 +67,15 @@ def film(game: NewestGame, reward: RatingReward | None) -> Film:
     return replay.rated_film(Recording.load(game.path), title, reward)
 
 
+def problem(game: NewestGame, error: Exception) -> str:
+    """A line on why `game` has no film: a `UserError`, or the error of a renderer, of an engine or
+    of a reward of the user's own.
+    """
+    if isinstance(error, UserError):
+        return str(error)
+    return f"{game.path.name}: {type(error).__name__}: {first_line(error)}"
+
+
 class MadeGif(NamedTuple):
     """A GIF of the recording called `name`."""
 
@@ -96,10 +105,8 @@ class GifMaker:
             return ""
         try:
             return MadeGif(game.path.name, self._gif(game))
-        except UserError as error:
-            return str(error)
-        except Exception as error:  # of a renderer, an engine, a reward of the user's own
-            return f"{game.path.name}: {type(error).__name__}: {first_line(error)}"
+        except Exception as error:
+            return problem(game, error)
 
     def _gif(self, game: NewestGame) -> bytes:
         from motif_jax.play.films import movie

@@ -167,6 +167,7 @@ def facts(data: RunData) -> list[tuple[str, str, str]]:
         items.append(("training steps", short(float(steps)), "steps of the environments"))
     items += _held_out(data)
     for name, evaluation in data.evaluations.items():
-        speed = f"{evaluation['steps']:,} steps, {evaluation['steps_per_second']:,.0f} steps/s"
+        unit = "actions" if text_section.is_text(evaluation) else "steps"
+        speed = f"{evaluation['steps']:,} {unit}, {evaluation['steps_per_second']:,.0f} {unit}/s"
         items.append((f"episodes of {name}", f"{evaluation['episodes']:,}", speed))
     return items

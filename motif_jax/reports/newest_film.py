@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from motif_jax.core.errors import UserError
 from motif_jax.play import newest_game
 from motif_jax.reports.run_data import NewestFilm
 
@@ -16,12 +17,21 @@ def write(run: Path, workdir: Path) -> NewestFilm | None:
 
     It shows what the agent's reward pays for the game, where that lies in a folder or a file.
 
-    Raises UserError: the game does not replay as it was recorded, or its reward cannot be read.
+    Raises UserError: the game does not replay as it was recorded, its reward cannot be read, or a
+    renderer, an engine or a reward of the user's own fails.
     """
     game = newest_game.find(run)
     if game is None:
         return None
 
+    try:
+        _write(run, workdir, game)
+    except Exception as error:
+        raise UserError(newest_game.problem(game, error)) from error
+    return NewestFilm(f"{_STEM}.html", game.step)
+
+
+def _write(run: Path, workdir: Path, game: newest_game.NewestGame) -> None:
     # It imports jax, which a page without a film does not need.
     from motif_jax.play.films.film_files import FilmForms, Films
 
@@ -30,4 +40,3 @@ def write(run: Path, workdir: Path) -> NewestFilm | None:
     source = [game.path.name, None if reward is None else reward.plan()]
     if not films.has(_STEM, source):
         films.write(_STEM, newest_game.film(game, reward), source)
-    return NewestFilm(f"{_STEM}.html", game.step)

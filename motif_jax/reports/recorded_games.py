@@ -14,6 +14,7 @@ from motif_jax.display import html
 from motif_jax.display.html import TableCell
 from motif_jax.display.measures import format_value, measure, with_unit
 from motif_jax.display.page import Section, Table
+from motif_jax.reports import text_section
 from motif_jax.reports.run_data import RunData
 from motif_jax.rl.actors import rerecording
 
@@ -61,13 +62,12 @@ def _table(
     `first_columns`: title -> the cell of a row; `replay_cell`: the last cell of a row.
     """
     # JSON holds no infinite numbers: they are null.
-    ranked = sorted((row for row in rows if row[key] is not None), key=lambda row: -row[key])
+    ranked = sorted((row for row in rows if row.get(key) is not None), key=lambda row: -row[key])
     chosen = ranked if len(ranked) <= 2 * count else [*ranked[:count], *ranked[-count:]]
-    example = chosen[0] if chosen else {}  # no row has a finite number
-    measures = [
-        key,
-        *(measure_key for measure_key in _SHOWN if measure_key != key and measure_key in example),
-    ]
+    measures = [key]
+    for measure_key in _SHOWN:
+        if measure_key != key and any(measure_key in row for row in chosen):
+            measures.append(measure_key)
     header = [
         *first_columns,
         *(with_unit(measure(measure_key)) for measure_key in measures),
@@ -76,12 +76,14 @@ def _table(
     cells = []
     for row in chosen:
         line = [cell(row) for cell in first_columns.values()]
-        line += [
-            TableCell(format_value(row[measure_key]), row[measure_key]) for measure_key in measures
-        ]
+        line += [_number_cell(row.get(measure_key)) for measure_key in measures]
         line.append(replay_cell(row))
         cells.append(line)
     return Table(name, header, cells)
+
+
+def _number_cell(number: float | None) -> TableCell:
+    return TableCell("n/a") if number is None else TableCell(format_value(number), number)
 
 
 def episodes_section(data: RunData) -> Section | None:
@@ -103,8 +105,10 @@ def episodes_section(data: RunData) -> Section | None:
         "ended by": lambda row: row["end_reason"],
     }
     table = _table("episode-table", evaluation["rows"], key, first_columns, replay_cell)
-    note = f"Evaluation {name}, ordered by {measure(key).title}; every episode can be replayed from its seed and actions."
-    return Section("Best and worst episodes", "episodes", [table], note)
+    note = f"Evaluation {name}, ordered by {measure(key).title}"
+    if not text_section.is_text(evaluation):
+        note += "; every episode can be replayed from its seed and actions"
+    return Section("Best and worst episodes", "episodes", [table], f"{note}.")
 
 
 def section(data: RunData) -> Section | None:

@@ -80,6 +80,10 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
         True,
         "False, or agent.dir the training to follow",
     )
+    is_shown = bool(config.agent.dir) or not config.replays
+    checks.require_key(
+        config, "replays", is_shown, "empty without agent.dir, whose recorded games they show"
+    )
     if config.first_must_lead:
         contents = [evaluation_files.read_evaluation(folder) for folder in evaluations]
         are_of_one_kind = all(map(text_section.is_text, contents)) or all(
@@ -107,8 +111,8 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     """Reads the folders and writes the page; returns 1 if `config.first_must_lead` and the first
     evaluation does not lead.
 
-    With `config.follow` it is written again while the agent's training goes on; an interruption
-    ends that with its exit code.
+    With `config.follow` it is written again while the agent's training goes on, and the last page
+    decides; an interruption ends that with its exit code.
     """
     config = read_section(ReportConfig, config_tree)
     if config.follow:
@@ -118,15 +122,19 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     with run_folder.opened(workdir, config_tree):
         path = _write(config, workdir, data)
     _print(data, path)
+    return _exit_code(config, data)
+
+
+def _exit_code(config: ReportConfig, data: RunData) -> int | None:
+    """1 if `config.first_must_lead` and the first evaluation does not lead, which is printed."""
     _, kind = compared(data)
-    if config.first_must_lead and kind != "good":
-        first, *others = [name for name in data.evaluations if name not in data.yardsticks]
-        print(
-            f"first_must_lead: {first} is not clearly better than {', '.join(others)}",
-            file=sys.stderr,
-        )
-        return 1
-    return None
+    if not config.first_must_lead or kind == "good":
+        return None
+    first, *others = [name for name in data.evaluations if name not in data.yardsticks]
+    print(
+        f"first_must_lead: {first} is not clearly better than {', '.join(others)}", file=sys.stderr
+    )
+    return 1
 
 
 def _follow(config: ReportConfig, workdir: Path) -> int | None:
@@ -136,8 +144,10 @@ def _follow(config: ReportConfig, workdir: Path) -> int | None:
     # The films' rewards are computed beside the training, which may have the accelerator to itself.
     os.environ["JAX_PLATFORMS"] = "cpu"
     training = Path(config.agent.dir or "")
+    exit_code: int | None = None
 
     def write(is_running: bool) -> None:
+        nonlocal exit_code
         try:
             data = _read(config, workdir)
         except UserError as error:
@@ -157,8 +167,10 @@ def _follow(config: ReportConfig, workdir: Path) -> int | None:
             )
         else:
             _print(data, path)
+            exit_code = _exit_code(config, data)
 
-    return following.follow(training, config.follow_seconds, write)
+    interrupted = following.follow(training, config.follow_seconds, write)
+    return exit_code if interrupted is None else interrupted
 
 
 def _read(config: ReportConfig, workdir: Path) -> RunData:
@@ -244,8 +256,9 @@ def _read_evaluations(data: RunData, config: ReportConfig, workdir: Path) -> Non
         return
     first = [*evaluations, *yardsticks][0]
     for path in sorted((first / "recordings").glob("episode-*.html")):
-        number = str(int(path.stem.removeprefix("episode-")))
-        data.replays.append((number, recorded_games.link(path, workdir)))
+        digits = path.stem.removeprefix("episode-")
+        if checks.is_natural(digits):  # another file is the user's own
+            data.replays.append((str(int(digits)), recorded_games.link(path, workdir)))
     tokens = first / _TOKENS
     if tokens.is_file():
         data.games_page = recorded_games.link(tokens, workdir)

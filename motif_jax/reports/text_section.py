@@ -11,7 +11,7 @@ import numpy as np
 
 from motif_jax.display.charts import Plot, Series
 from motif_jax.display.html import TableCell, number_cell
-from motif_jax.display.measures import format_estimate
+from motif_jax.display.measures import format_estimate, format_interval
 from motif_jax.display.page import Section, Table
 from motif_jax.display.statistics import Summary
 from motif_jax.reports.evaluation_sections import MeasureRow, rows_of
@@ -109,8 +109,7 @@ def divergence_section(data: RunData) -> Section | None:
         divergence, mean, low, high, _ = np.array(sorted(points)).T
         lines.append(Series(name, divergence, mean, low, high, bars=True))
         for point in sorted(points, key=lambda point: point.weight):
-            interval = f"[{point.low:.3f}, {point.high:.3f}]"
-            mean_cell = TableCell(f"{point.mean:.3f}", point.mean, note=interval)
+            mean_cell = TableCell(f"{point.mean:.3f}", point.mean, note=format_interval(point))
             rows.append(
                 [
                     name,

@@ -97,5 +97,22 @@ def test_a_page_lacks_the_film_of_an_unrepeatable_game(
         newest_film.write(run, tmp_path / "page")
 
 
+@pytest.mark.slow
+def test_a_page_lacks_the_film_of_a_renderer_that_fails(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("no font\nat all")
+
+    monkeypatch.setattr("motif_jax.play.newest_game.film", fail)
+
+    page = write_page(run, tmp_path / "page", monkeypatch)
+
+    assert "newest_game.html" not in page
+    name = "step-000000001000-env-0002-episode-000000.json"
+    line = f"no film of the newest recorded game: {name}: ValueError: no font\n"
+    assert capsys.readouterr().err == line
+
+
 def test_without_recordings_there_is_no_film(tmp_path: Path) -> None:
     assert newest_film.write(tmp_path, tmp_path) is None

@@ -156,6 +156,21 @@ def test_games_that_can_be_watched_are_linked(folders: Path) -> None:
     assert '<a href="../replays/step-' in page
 
 
+def test_a_file_of_ones_own_among_the_players_is_left_out(folders: Path) -> None:
+    (folders / "played" / "recordings" / "episode-00003-copy.html").touch()
+
+    report.run(configured(folders), folders / "out")
+
+    assert "copy" not in (folders / "out" / "report.html").read_text()
+
+
+def test_replays_without_the_training_are_refused(folders: Path) -> None:
+    values = {"replays": str(folders / "replays"), "evaluations": str(folders / "one")}
+
+    with pytest.raises(UserError, match=r"^config\.replays=.*: must be empty without agent\.dir"):
+        report.check(load_config("report", "smoke", values), folders / "out")
+
+
 def test_numbers_of_all_evaluations_are_printed(
     folders: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,17 +183,18 @@ def test_numbers_of_all_evaluations_are_printed(
     assert "means; brackets: 95 % intervals" in printed
 
 
+@pytest.mark.parametrize("follow", [False, True])
 def test_an_agent_that_does_not_lead_ends_with_1(
-    folders: Path, capsys: pytest.CaptureFixture[str]
+    folders: Path, capsys: pytest.CaptureFixture[str], follow: bool
 ) -> None:
     config = configured(folders)
     config.evaluations = f"{folders / 'three'}, {folders / 'one'}"
     config.yardsticks = ""
     config.first_must_lead = True
+    config.follow = follow
 
     code = report.run(config, folders / "out")
 
     assert code == 1
-    assert (
-        "first_must_lead: fixed shares is not clearly better than agent" in capsys.readouterr().err
-    )
+    line = "first_must_lead: fixed shares is not clearly better than agent"
+    assert line in capsys.readouterr().err

@@ -11,7 +11,7 @@ import pytest
 from motif_jax.core.metric_files import Curve
 from motif_jax.display.measures import summarise_rows
 from motif_jax.reports import hacking, success, text_section
-from motif_jax.reports.glance import headline
+from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.learned_reward import LabelLogReport
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_page, run_texts
@@ -145,6 +145,23 @@ def test_a_way_to_decode_is_a_line(steered: dict[str, dict[str, Any]]) -> None:
     assert section is not None
     plot, _ = section.parts
     assert [line.name for line in plot.lines] == ["p, sample", "p, sample, clip 0.5"]
+
+
+def test_one_episode_has_no_interval_in_the_table(steered: dict[str, dict[str, Any]]) -> None:
+    for evaluation_of_text in steered.values():
+        evaluation_of_text["measures"]["return"]["mean"] |= {"low": None, "high": None}
+
+    section = text_section.divergence_section(RunData("t", evaluations=steered))
+
+    assert section is not None
+    _, table = section.parts
+    assert {row[-1].partition(" ")[2] for row in table.texts()} == {"[n/a]"}
+
+
+def test_actions_of_text_are_no_steps(steered: dict[str, dict[str, Any]]) -> None:
+    notes = [note for _, _, note in facts(RunData("t", evaluations=steered))]
+
+    assert notes == ["1 actions, 1 actions/s"] * 3
 
 
 def test_an_evaluation_without_decoding_has_no_divergence(
