@@ -5,11 +5,12 @@ of a file.
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,14 +27,26 @@ from motif_jax.reports.claims import parsed_claims
 from motif_jax.reports.study_config import StudyConfig
 from motif_jax.schema import read_section
 
+# Follows the name of a folder: nothing that would belong to the name.
+_NAME_END = r"(?![\w.=+-])"
+
 
 class Run(NamedTuple):
     """What identifies the line of a run, and folder -> command of all that makes it; the last one
     plays the games.
+
+    `earlier_identity` is that of lines of earlier versions, which looked for prepared folders in
+    the flags of the training alone, and took the beginning of a name for it.
     """
 
     identity: dict[str, Any]
+    earlier_identity: dict[str, Any]
     commands: dict[Path, tuple[str, ...]]
+
+    def has_line(self, row: Mapping[str, Any]) -> bool:
+        """Whether a line of the file is the run's."""
+        identities = (self.identity, self.earlier_identity)
+        return any(identity.items() <= row.items() for identity in identities)
 
     @property
     def games(self) -> Path:
@@ -79,7 +92,6 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree, ("stage",))
     config = sweep.expand(read_section(StudyConfig, config_tree))
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
-    parsed_claims(config.claims, list(config.methods))
     for key, command in {"training": config.training, "evaluation": config.evaluation}.items():
         checks.require(bool(command.split()), key, command, "a config file and its flags")
     methods_of_key = {
@@ -91,6 +103,8 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
             checks.require(
                 name in config.methods, key, name, f"of {', '.join(sorted(config.methods))}"
             )
+    # A claim about a method without a table would never be decided: it is not run.
+    parsed_claims(config.claims, _methods_in_tables(config))
     is_complete = all(": " in part for part in config.prepare.split("; ") if part)
     checks.require_key(config, "prepare", is_complete, "'folder: command; folder: command; ...'")
     _read_lines(config, workdir)
@@ -133,9 +147,7 @@ def runs(config: StudyConfig, workdir: Path) -> list[Run]:
     """The runs of the study's tables, seed by seed; one that needs a prepared folder has all
     commands up to it.
     """
-    methods = dict.fromkeys(
-        name for names in config.tables.values() for name in checks.listed(names)
-    )
+    methods = _methods_in_tables(config)
     judge = {"goal": config.goal, "lexicon": load_lexicon(config.lexicon.file).digest}
     planned = []
     for seed in range(config.seed, config.seed + config.seeds):
@@ -144,14 +156,22 @@ def runs(config: StudyConfig, workdir: Path) -> list[Run]:
     return planned
 
 
+def _methods_in_tables(config: StudyConfig) -> list[str]:
+    """The methods that are run, in the order of the tables; a config sorts its methods."""
+    names = (name for listed in config.tables.values() for name in checks.listed(listed))
+    return list(dict.fromkeys(names))
+
+
 def _planned_run(
     config: StudyConfig, workdir: Path, method: str, seed: int, judge: dict[str, Any]
 ) -> Run:
     training = f"{config.training} {config.methods[method]}"
     games = f"{config.evaluation} {config.games.get(method, '')}".strip()
-    prepared = _prepared_for(config, training)
+    prepared = _prepared_for(config, f"{training} {games}", _NAME_END)
+    prepared_earlier = _prepared_for(config, training)
     # The flags identify a run with their placeholders: a study that moves keeps its lines.
     flags = " | ".join([training, games, *prepared.values()])
+    earlier_flags = " | ".join([training, games, *prepared_earlier.values()])
     identity = {"method": method, "seed": seed, "flags": flags, **judge}
 
     name = f"{method}-{seed}"
@@ -168,15 +188,18 @@ def _planned_run(
         ]
         flags_of_folder = (f"--config={words[0]}", f"--workdir={workdir / folder}", *words[1:])
         commands[workdir / folder] = (sys.executable, "-m", "motif_jax.launch", *flags_of_folder)
-    return Run(identity, commands)
+    return Run(identity, {**identity, "flags": earlier_flags}, commands)
 
 
-def _prepared_for(config: StudyConfig, training: str) -> dict[str, str]:
-    """Folder -> command of the preparations up to the last one whose folder the training names."""
+def _prepared_for(config: StudyConfig, flags: str, name_end: str = "") -> dict[str, str]:
+    """Folder -> command of the preparations up to the last one whose folder the flags name, where
+    the pattern `name_end` follows it.
+    """
     steps = [part.split(": ", 1) for part in config.prepare.split("; ") if part]
     needed = 0
     for number, (folder, _) in enumerate(steps, start=1):
-        if f"{{workdir}}/{folder}" in training:
+        path = re.escape(f"{{workdir}}/{folder}")
+        if re.search(path + name_end, flags):
             needed = number
     return {step[0]: step[1] for step in steps[:needed]}
 
@@ -190,7 +213,7 @@ def _read_lines(config: StudyConfig, workdir: Path) -> Lines:
     planned = runs(config, workdir)
     finished: dict[str, dict[int, Any]] = {method: {} for method in config.methods}
     for row in rows:
-        if any(run.identity.items() <= row.items() for run in planned):
+        if any(run.has_line(row) for run in planned):
             # Of a run with several lines the first counts.
             finished[row["method"]].setdefault(row["seed"], row["games"])
 
@@ -227,18 +250,14 @@ def _write_tables(config: StudyConfig, workdir: Path) -> tuple[str, bool]:
     for title, names in config.tables.items():
         methods = {name.replace("_", " "): finished[name] for name in checks.listed(names)}
         tables.append(study.table(methods, title, measures, config.resamples))
-    stated = parsed_claims(config.claims, list(finished))
+    stated = parsed_claims(config.claims, _methods_in_tables(config))
     claims, claims_hold = study.claims(finished, stated, config.resamples)
     shown_claims = claims if config.claims else ""
     text = "\n\n".join(filter(None, [*(table.markdown() for table in tables), shown_claims]))
     atomic_write_text(workdir / "tables.md", f"{text}\n")
 
-    # In the order of the tables; a config sorts its methods.
-    methods_in_tables = dict.fromkeys(
-        name for names in config.tables.values() for name in checks.listed(names)
-    )
     trainings = {}
-    for method in methods_in_tables:
+    for method in _methods_in_tables(config):
         folders = [workdir / f"{method}-{seed}" for seed in sorted(finished[method])]
         trainings[method.replace("_", " ")] = folders
     study_page.write(workdir, tables, shown_claims, trainings, measures)

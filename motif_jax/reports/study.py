@@ -108,10 +108,8 @@ class MethodTable(NamedTuple):
     note: str
 
     def markdown(self) -> str:
-        escape = text_tables.markdown_escape
-        header, *rows = [[escape(cell) for cell in cells] for cells in (self.header, *self.rows)]
-        lines = [header, ["---"] * len(header), *rows]
-        return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), "", escape(self.note)])
+        note = text_tables.markdown_escape(self.note)
+        return f"{text_tables.markdown(self.header, self.rows)}\n{note}"
 
 
 def table(runs: Mapping[str, Runs], title: str, keys: Sequence[str], resamples: int) -> MethodTable:
@@ -179,6 +177,9 @@ def _column(runs: Mapping[str, Runs], first: str, key: str, resamples: int) -> d
         always = measures.is_rate(key, scores[method].ravel()) and scores[method].all()
         if always or not scores[method].any():
             estimate = wilson(float(always), scores[method].size)
+        elif len(scores[method]) == 1:
+            # Nothing says how games differ.
+            estimate = Estimate(estimate.value, math.nan, math.nan)
         cells[method] = measures.format_estimate(estimate) + mark
     return cells
 

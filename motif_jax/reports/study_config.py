@@ -73,7 +73,7 @@ class StudyConfig:
     )
     prepare: str = plain_key(
         "",
-        "'folder: command; ...', done first, once, in this order, for the methods that name the folder",
+        "'folder: command; ...', done first, once, in this order, for the methods whose training or games name the folder",
     )
     training: str = plain_key("", f"what all methods have in common: {_COMMAND}")
     evaluation: str = plain_key(

@@ -75,6 +75,7 @@ def parse(text: str) -> dict[str, Values]:
             values_of_key[key] = _range(part, values)
             continue
         listed = [value.strip() for value in _COMMA.split(values) if value.strip()]
+        checks.require(bool(listed), "sweep.over", part, _ALLOWED)
         # A study splits its commands at blanks.
         has_blank = any(" " in value for value in listed)
         checks.require(

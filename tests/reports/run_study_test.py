@@ -294,6 +294,71 @@ def test_games_that_name_the_run_are_not_given_an_agent(tmp_path: Path) -> None:
         assert games[-1] == f"--config.agent={tmp_path}/{run.identity['method']}-1"
 
 
+REWARD = "--config.reward.dir={workdir}/reward"
+
+
+@pytest.mark.parametrize(
+    ("changes", "prepared"),
+    [
+        ({"methods": {"motif": f"{REWARD}_b"}}, ["reward_b"]),
+        ({"methods": {"motif": f"{REWARD}/checkpoint"}}, ["reward_b", "reward"]),
+        ({"games": {"motif": REWARD}}, ["reward_b", "reward"]),
+        ({"evaluation": f"configs/evaluate.py {REWARD},{{run}}"}, ["reward_b", "reward"]),
+    ],
+)
+def test_folders_that_training_or_games_name_are_prepared(
+    tmp_path: Path, changes: dict[str, Any], prepared: list[str]
+) -> None:
+    steps = "reward_b: configs/train_reward.py; reward: configs/train_reward.py"
+    values = {"methods": {"motif": ""}, "tables": {"t": "motif"}, "prepare": steps, **changes}
+    config = small(
+        **{key: ConfigDict(v) if isinstance(v, dict) else v for key, v in values.items()}
+    )
+
+    run, _ = study.runs(read_study(config), tmp_path)
+
+    *folders, _, _ = (folder.name for folder in run.commands)
+    assert folders == prepared
+
+
+PREPARATIONS = " | configs/train_reward.py | configs/train_reward.py --config.seed=2"
+
+
+@pytest.mark.parametrize(
+    ("flags", "games", "preparations"),
+    [
+        pytest.param(f"{REWARD}_b", "--config.policy=random", PREPARATIONS, id="too many"),
+        pytest.param("--config.seed=1", REWARD, "", id="too few"),
+    ],
+)
+def test_lines_with_preparations_of_earlier_versions_still_count(
+    tmp_path: Path, flags: str, games: str, preparations: str
+) -> None:
+    config = small(
+        seeds=1,
+        prepare="reward_b: configs/train_reward.py; reward: configs/train_reward.py --config.seed=2",
+        methods=ConfigDict({"motif": flags}),
+        games=ConfigDict({"motif": games}),
+        tables=ConfigDict({"t": "motif"}),
+    )
+    (run,) = study.runs(read_study(config), tmp_path)
+    commands = f"{config.training} {flags} | {config.evaluation} {games}"
+    earlier = {**run.identity, "flags": f"{commands}{preparations}"}
+
+    assert run.has_line(earlier)
+    assert run.has_line(run.identity)
+    assert earlier != run.identity
+    assert not run.has_line({**earlier, "seed": 2})
+
+
+def test_a_claim_about_a_method_without_a_table_is_refused(tmp_path: Path) -> None:
+    config = small(claims="motif > none: score", tables=ConfigDict({"t": "motif"}))
+
+    message = r"^config\.claims=motif > none: score: must be .* with A and B of motif "
+    with pytest.raises(UserError, match=message):
+        study.check(config, tmp_path)
+
+
 def test_a_study_of_one_config_needs_a_training(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^config\.training="):
         study.check(load_config("study", ""), tmp_path)

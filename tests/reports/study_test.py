@@ -207,6 +207,21 @@ def test_what_always_happens_has_an_interval_with_a_width() -> None:
     assert "| a | 1 | 1 [0.839, 1] |" in lines
 
 
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_one_game_has_no_interval(seeds: int) -> None:
+    runs_of_one_game = {seed: {"score": [5.0]} for seed in range(seeds)}
+
+    lines = study.table({"a": runs_of_one_game}, "t", ["score"], 50).markdown()
+
+    assert f"| a | {seeds} | 5 [n/a] |" in lines
+
+
+def test_a_pipe_in_a_title_adds_no_column() -> None:
+    lines = study.table({"a": constant_runs(1.0)}, "x|y", ["judged"], 50).markdown()
+
+    assert lines.startswith("| x\\|y | runs | ")
+
+
 def test_small_numbers_of_games_are_kept(tmp_path: Path) -> None:
     rows = [
         {**row, "return": 4e-5 + index * 1e-5}

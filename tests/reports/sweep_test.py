@@ -140,6 +140,7 @@ def test_drawn_combinations_differ() -> None:
     [
         ("lr", None, "must be 'key=value,value"),
         ("lr=", None, "must be 'key=value,value"),
+        ("lr=,", None, "must be 'key=value,value"),
         ("lr=1; lr=2", None, "a key once"),
         ("lr=1,1", None, "different values"),
         ("lr=a b,c", None, "without blanks"),
