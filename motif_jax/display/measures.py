@@ -42,7 +42,7 @@ _LISTED = {
     "achievements": ("achievements", "of 22", "kinds of Crafter's achievements that the episode reached"),
     "success": ("success rate", "share", "episodes that reached the task's goal"),
     "through_door": ("through door", "share", "episodes in which the agent went through a door"),
-    "bot_agreement": ("agreement with the bot", "share", "steps at which the bot would have done the same"),
+    "bot_agreement": ("agreement with the bot", "share of steps", "steps at which the bot would have done the same"),
     "kills": ("kills", "messages", "messages that said that the hero killed something"),
     "deaths": ("deaths", "share", "games that the hero died in"),
     "token_return": ("token return", "reward", "the return, and what the tokens of actions are paid themselves"),
@@ -56,7 +56,7 @@ _LISTED = {
     "repeated_guesses": ("repeated guesses", "guesses", "guesses that were made before in the same game"),
     "captions_cut": ("captions cut", "steps", "steps whose text was cut at environment.text_bytes"),
     "tokens_said": ("tokens said", "tokens", "tokens of the agent's actions"),
-    "hallucination": ("hallucination", "share", "steps taken under hallucination"),
+    "hallucination": ("hallucination", "share of steps", "steps taken under hallucination"),
 }  # fmt: skip
 BY_KEY = {
     key: Measure(key, title, unit, meaning) for key, (title, unit, meaning) in _LISTED.items()

@@ -40,14 +40,26 @@ def section(tests: Mapping[str, Mapping[str, Any]]) -> Section | None:
     for player, summary in tests.items():
         intervals = [Interval(test["name"], **test["success"]) for test in summary["tests"]]
         plots.append(Plot(f"success of {player}", "success rate", "", intervals=intervals))
-    first = next(iter(tests.values()))
-    note = (
-        f"{first['episodes']} episodes a test, of the same seeds in every test and for every player; {100 * first['confidence']:g} % intervals. "
-        "Change: against the same episodes without any change."
-    )
+    note = f"{_played(tests)} Change: against the same episodes without any change."
     return Section(
         "Tests of generalisation", "tests", [Table("tests-table", header, rows), *plots], note
     )
+
+
+def _played(tests: Mapping[str, Mapping[str, Any]]) -> str:
+    """How many episodes of which seeds there are, and the level of the intervals: of all players
+    in one sentence where these are equal.
+    """
+    played = {
+        player: f"{summary['episodes']} episodes a test, {100 * summary['confidence']:g} % intervals"
+        for player, summary in tests.items()
+    }
+    sentences = list(dict.fromkeys(played.values()))
+    if len(sentences) > 1:
+        sentences = [f"{player}: {sentence}" for player, sentence in played.items()]
+    seeds = {summary.get("seed") for summary in tests.values()}
+    players = " and for every player" if len(seeds) == 1 else ""
+    return f"{'; '.join(sentences)}; the same seeds in every test{players}."
 
 
 def _cells(summary: Mapping[str, Any], name: str, is_unchanged: bool) -> list[TableCell]:

@@ -89,9 +89,11 @@ def headline(data: RunData) -> tuple[str, str]:
     for name, gap in return_gaps.items():
         shown_gaps += f"; mean return minus that {name} {format_estimate(gap)}"
     confidence = f"{100 * first_evaluation['confidence']:g} %"
+    # Beside a yardstick alone there is no verdict.
+    verdict = f": {'; '.join(verdicts)}" if verdicts else ""
     text = (
-        f"Success rate: {shown_rates}; {first} minus {shown_gaps}; {confidence} intervals, of pairs where the episodes are the same: "
-        f"{'; '.join(verdicts)}."
+        f"Success rate: {shown_rates}; {first} minus {shown_gaps}; {confidence} intervals, of pairs where the episodes are the same"
+        f"{verdict}."
     )
     if signs and len(better) == len(signs) and not not_led:
         return text, "good"

@@ -23,7 +23,7 @@ from motif_jax.display.measures import (
 from motif_jax.display.page import Fold, Section
 from motif_jax.reports import hacking
 from motif_jax.reports.run_data import RunData
-from motif_jax.reports.smoothing import smooth
+from motif_jax.reports.smoothing import LEAST, Smoothed, smooth
 
 # Title -> (unit, metric -> legend), in the page's order; docs/metrics.md explains the metrics.
 Groups = Mapping[str, tuple[str, Mapping[str, str]]]
@@ -83,9 +83,10 @@ _PARTS = ("max", "mean", "min")
 # Charts of a training that are not folded.
 CURVES = 4
 _BANDS = (
-    "Each point of a curve is the mean over a stretch of steps; of episodes at least 10 are in it, and the band is the 95 % interval of "
-    "their mean."
+    f"Each point of a curve is the mean over a stretch of steps; of episodes at least {LEAST} are in it (a fifth of all where there are fewer "
+    f"than {5 * LEAST}), and the band is the 95 % interval of their mean."
 )
+_UNCHANGED = "no metric has changed yet: a curve begins with the second row of metrics"
 _STEPS = "environment steps"
 _UPDATES = "step of the optimiser"
 
@@ -101,8 +102,7 @@ def metric_plots(
         smoothed = {
             name: smooth(curves[name], 120, band=False) for name in members if name in curves
         }
-        captions = [curve.caption("values") for curve in smoothed.values() if len(curve.x)]
-        if not captions:
+        if not any(len(curve.x) for curve in smoothed.values()):
             continue
         # The legend of a single line would repeat the title.
         lines = [
@@ -110,8 +110,17 @@ def metric_plots(
             for name, curve in smoothed.items()
         ]
         file_name = f"{file}_{title.replace(' ', '_')}" if file else ""
-        plots.append(Plot(title, x_label, unit or title, lines, file=file_name, method=captions[0]))
+        method = _method({members[name]: curve for name, curve in smoothed.items()})
+        plots.append(Plot(title, x_label, unit or title, lines, file=file_name, method=method))
     return [plot for plot in plots if not plot.constant]
+
+
+def _method(curves: Mapping[str, Smoothed]) -> str:
+    """How the curves (by their legends) of a chart were averaged: once where all were alike."""
+    captions = {legend: curve.caption("values") for legend, curve in curves.items() if len(curve.x)}
+    if len(set(captions.values())) == 1:
+        return next(iter(captions.values()))
+    return ". ".join(f"{legend}: {caption}" for legend, caption in captions.items())
 
 
 def episode_plots(data: RunData, keys: Iterable[str], file: str = "") -> list[Plot]:
@@ -165,6 +174,8 @@ def training_section(data: RunData) -> Section:
 
     parts: list[Any] = curves[:CURVES]
     folded = [*curves[CURVES:], *curves_without_file]
+    if not parts and not folded:
+        parts.append(html.nothing(_UNCHANGED))
     if folded:
         parts.append(Fold(f"all other curves ({len(folded)})", folded))
     note = f"{_BANDS} {constants(data.episodes)}".strip()
@@ -177,7 +188,7 @@ def language_section(curves: Mapping[str, Curve]) -> Section | None:
     if not curves:
         return None
     plots = metric_plots(curves, LANGUAGE_GROUPS, _UPDATES, "language")
-    return Section("Language model training", "language", plots)
+    return Section("Language model training", "language", plots or [html.nothing(_UNCHANGED)])
 
 
 def dialogues_section(curves: Mapping[str, Curve]) -> Section | None:
@@ -203,4 +214,5 @@ def dialogues_section(curves: Mapping[str, Curve]) -> Section | None:
         if name.startswith(_SHOWN):
             groups[name.replace("/", ", ")] = {name: ""}
     titled: Groups = {name.replace("_", " "): ("", members) for name, members in groups.items()}
-    return Section("Learning from dialogues", "text", metric_plots(curves, titled, _UPDATES))
+    plots = metric_plots(curves, titled, _UPDATES)
+    return Section("Learning from dialogues", "text", plots or [html.nothing(_UNCHANGED)])

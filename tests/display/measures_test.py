@@ -173,6 +173,15 @@ def test_rows_of_a_table_have_units_intervals_and_ranges() -> None:
     assert rows[3][1] == "617 [0.25, 1,234]"
 
 
+@pytest.mark.parametrize("key", ["hallucination", "bot_agreement"])
+def test_a_share_of_an_episodes_steps_has_a_median(key: str) -> None:
+    rows = [{"index": index, key: index / 8} for index in range(8)]
+
+    (row,) = measures.table_rows(measures.summarise_rows(rows, 50, 0.9))
+
+    assert row[2].startswith("0.438 [")
+
+
 def test_measures_are_ordered_by_what_people_look_at_first() -> None:
     assert measures.in_order(["zeta", "kills", "index", "return", "kills"]) == [
         "return",

@@ -148,6 +148,28 @@ def test_players_stand_side_by_side_in_every_test() -> None:
     assert changed == ("french", "w", "0.5 [0.4, 0.6]", "-0.200 [-0.3, -0.1]", "not taken", "")
 
 
+def note_of(**second: Any) -> str:
+    """The note on two players, the second of them with other values."""
+    summary = {**summary_of("no_modification_test"), "seed": 1}
+    section = generalisation_section.section({"agent": summary, "clone": {**summary, **second}})
+    assert section is not None
+    return section.note.partition(" Change:")[0]
+
+
+def test_players_with_equal_tests_share_one_sentence() -> None:
+    sentence = (
+        "9 episodes a test, 95 % intervals; the same seeds in every test and for every player."
+    )
+    assert note_of() == sentence
+
+
+def test_players_with_other_tests_are_named() -> None:
+    assert note_of(episodes=5, confidence=0.9, seed=2) == (
+        "agent: 9 episodes a test, 95 % intervals; clone: 5 episodes a test, 90 % intervals; "
+        "the same seeds in every test."
+    )
+
+
 def test_a_run_without_tests_has_no_section() -> None:
     assert generalisation_section.section({}) is None
 

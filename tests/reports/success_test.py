@@ -76,6 +76,15 @@ def test_the_first_leads_where_it_clearly_beats_all_others(
     assert "uccess rate" in text
 
 
+def test_beside_a_yardstick_alone_there_is_no_verdict() -> None:
+    evaluations = {"agent": evaluation(0.6), "expert": evaluation(1.0)}
+
+    text, kind = headline(RunData("t", evaluations=evaluations, yardsticks=["expert"]))
+
+    assert text.endswith("95 % intervals, of pairs where the episodes are the same.")
+    assert kind == ""
+
+
 def beside_blind_players(shares: tuple[float, ...], lead: float) -> RunData:
     names = ("agent", "fixed shares", "with another episode's prompts", "before training")
     evaluations = {name: evaluation(share) for name, share in zip(names, shares, strict=True)}

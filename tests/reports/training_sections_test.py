@@ -45,6 +45,43 @@ def test_a_run_without_a_training_has_no_section_of_it(section_of) -> None:
     assert section_of({}) is None
 
 
+@pytest.mark.parametrize("section_of", [dialogues_section, language_section])
+def test_a_single_row_of_metrics_is_said_to_be_too_few(section_of) -> None:
+    curves = {name: Curve(np.ones(1), np.ones(1)) for name in TEXT_METRICS}
+
+    assert "no metric has changed yet" in "".join(section_of(curves).parts)
+
+
+def test_an_agents_single_row_is_said_to_be_too_few() -> None:
+    metrics = {"policy/entropy": Curve(np.ones(1), np.ones(1))}
+
+    parts = training_section(run_report.RunData("t", metrics=metrics)).parts
+
+    assert "no metric has changed yet" in "".join(parts)
+
+
+def test_curves_of_a_chart_say_each_how_they_were_averaged() -> None:
+    curves = {
+        "train/loss": Curve(np.arange(600.0), np.arange(600.0)),
+        "validation/loss": Curve(np.arange(5.0), np.arange(5.0)),
+    }
+
+    (plot,) = language_section(curves).parts
+
+    first, second = plot.method.split(". ")
+    assert first.startswith("training: mean over each of 120 stretches")
+    assert first.endswith("n = 600")
+    assert second == "held out: every value; n = 5"
+
+
+def test_curves_averaged_alike_say_so_once() -> None:
+    curve = Curve(np.arange(5.0), np.arange(5.0))
+
+    (plot,) = language_section({"train/loss": curve, "validation/loss": curve}).parts
+
+    assert plot.method == "every value; n = 5"
+
+
 def test_groups_of_metrics_are_metrics_with_their_units(repository):
     units = {}
     for line in (repository / "docs" / "metrics.md").read_text().splitlines():
