@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from motif_jax.core.errors import printable
 from motif_jax.display import html
 
 if TYPE_CHECKING:
@@ -99,9 +100,10 @@ def short(value: float) -> str:
 
 
 def plain(text: str) -> str:
-    """`text` as matplotlib draws it literally: no formulas, and no leading _, which would keep it
-    from a legend.
+    """`text` as matplotlib draws it literally: one line, no formulas, and no leading _, which would
+    keep it from a legend.
     """
+    text = printable(text.replace("\n", " ").replace("\t", " "))
     shown = text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 3]}..."
     if shown.startswith("_"):
         shown = f" {shown[1:]}"

@@ -6,13 +6,14 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from motif_jax.core.errors import printable
 from motif_jax.core.files import atomic_write_text
 from motif_jax.display import charts, html, text_tables
 from motif_jax.display.charts import Plot
@@ -68,6 +69,9 @@ class Table(NamedTuple):
 
 # Marks the folder plots/ that a report has made.
 _MADE_HERE = ".report"
+# The next folder while its charts are drawn, and the last one while it is removed.
+_NEXT_PLOTS = ".plots-next"
+_LAST_PLOTS = ".plots-last"
 
 
 def _cell(cell: Any) -> str:
@@ -164,7 +168,7 @@ def texts(
     """The texts of STEM.md and STEM.tex: `lines`, then the tables with `in_files`."""
     quoted = text_tables.markdown_escape
     markdown = [f"# {quoted(title)}", "", *(f"* {quoted(line)}" for line in lines), ""]
-    latex = [*("% " + " ".join(line.split()) for line in lines), ""]
+    latex = [*("% " + printable(" ".join(line.split())) for line in lines), ""]
     for section, table in file_tables(sections):
         caption = table.title or section.title
         note = table.note or section.note
@@ -192,23 +196,37 @@ def write(
     earlier report; returns the page's path.
     """
     written = f"motif_jax, written {time.strftime('%Y-%m-%d %H:%M')}"
-    plots_folder = folder / "plots"
-    # A folder of this name that an earlier report made; another one is the user's, who keeps what
-    # is in it.
-    if (plots_folder / _MADE_HERE).exists():
-        shutil.rmtree(plots_folder, ignore_errors=True)
     for name, text in texts(title, lines, sections, stem).items():
         atomic_write_text(folder / name, text)
     atomic_write_text(
         folder / f"{stem}.html", render(title, written, sections, renewed_after=renewed_after)
     )
-    if with_plots:
-        drawn = plots(sections)
-        if drawn and not plots_folder.exists():
-            plots_folder.mkdir()
-            (plots_folder / _MADE_HERE).touch()
-        write_plots(plots_folder, drawn)
+    _replace_plots(folder, plots(sections) if with_plots else {})
     return (folder / f"{stem}.html").resolve()
+
+
+def _replace_plots(folder: Path, drawn: Mapping[str, Plot]) -> None:
+    """Replaces the folder plots/ of an earlier report, which a kill at any moment leaves whole or
+    away; into one of the user's the charts come beside what is in it.
+    """
+    plots_folder = folder / "plots"
+    next_folder = folder / _NEXT_PLOTS
+    last_folder = folder / _LAST_PLOTS
+    for left_by_a_kill in (next_folder, last_folder):
+        shutil.rmtree(left_by_a_kill, ignore_errors=True)
+    if plots_folder.exists() and not (plots_folder / _MADE_HERE).exists():
+        write_plots(plots_folder, drawn)
+        return
+
+    if drawn:
+        next_folder.mkdir()
+        (next_folder / _MADE_HERE).touch()
+        write_plots(next_folder, drawn)
+    if plots_folder.exists():
+        plots_folder.rename(last_folder)
+    if drawn:
+        next_folder.rename(plots_folder)
+    shutil.rmtree(last_folder, ignore_errors=True)
 
 
 def all_parts(parts: Sequence[Any]) -> Iterator[Any]:

@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from motif_jax.core.files import atomic_write_bytes
+from motif_jax.display import glyphs
 from motif_jax.display.charts import Plot, picture
 
 _LONGEST_STEM = 100  # characters of a file name
 
 
 def draw(plot: Plot) -> dict[str, bytes]:
-    """The picture as {'png': bytes, 'pdf': bytes}."""
-    figure = picture(plot, alone=True)
+    """The picture as {'png': bytes, 'pdf': bytes}; letters that its font lacks are escaped."""
+    figure = picture(_drawable(plot), alone=True)
     pictures = {}
     for suffix in ("png", "pdf"):
         buffer = io.BytesIO()
@@ -25,6 +26,25 @@ def draw(plot: Plot) -> dict[str, bytes]:
         figure.savefig(buffer, format=suffix, dpi=200, metadata=metadata)
         pictures[suffix] = buffer.getvalue()
     return pictures
+
+
+def _drawable(plot: Plot) -> Plot:
+    from matplotlib import font_manager
+
+    font_file = font_manager.findfont(font_manager.FontProperties())
+
+    def shown(text: str) -> str:
+        return glyphs.drawable(text, font_file)
+
+    return plot._replace(
+        title=shown(plot.title),
+        x_label=shown(plot.x_label),
+        y_label=shown(plot.y_label),
+        lines=[line._replace(name=shown(line.name)) for line in plot.lines],
+        intervals=[interval._replace(name=shown(interval.name)) for interval in plot.intervals],
+        note=shown(plot.note),
+        method=shown(plot.method),
+    )
 
 
 def file_stem(name: str) -> str:

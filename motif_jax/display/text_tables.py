@@ -21,7 +21,9 @@ _LATEX = str.maketrans(
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
         '"': "''",
-        "\n": " ",
+        # Without amssymb there are no triangles, and pdflatex refuses the letters.
+        "▲": r"$\uparrow$",
+        "▼": r"$\downarrow$",
     }
 )
 
@@ -30,6 +32,11 @@ def markdown_escape(text: str) -> str:
     """Escapes `text` for Markdown: no HTML, no links, one line."""
     shown = printable(" ".join(text.split("\n")))
     return shown.replace("&", "&amp;").replace("<", "&lt;").replace("](", "]\\(")
+
+
+def latex_escape(text: str) -> str:
+    """Escapes `text` for LaTeX, in one line."""
+    return printable(" ".join(text.split("\n"))).translate(_LATEX)
 
 
 def csv_cell(text: str) -> str:
@@ -59,7 +66,7 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, la
     def line(cells: Sequence[str]) -> str:
         # LaTeX would read a bracket at the start of a row as an argument of the row end before it.
         escaped = [
-            ("{}" if cell.startswith(("[", "*")) else "") + cell.translate(_LATEX) for cell in cells
+            ("{}" if cell.startswith(("[", "*")) else "") + latex_escape(cell) for cell in cells
         ]
         return " & ".join(escaped) + r" \\"
 
@@ -67,7 +74,7 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, la
     return rf"""% \usepackage{{booktabs,graphicx}}
 \begin{{table}}[t]
   \centering
-  \caption{{{caption.translate(_LATEX)}}}
+  \caption{{{latex_escape(caption)}}}
   \label{{{label}}}
   \resizebox{{\ifdim\width>\linewidth\linewidth\else\width\fi}}{{!}}{{%
   \begin{{tabular}}{{l{"r" * (len(header) - 1)}}}

@@ -53,8 +53,8 @@ def message_of(text: str) -> str:
 class MessageTally:
     """One distinct message over a set of episodes: how many steps (`count`) and episodes show it.
 
-    `reward` is g(m), when first seen in an episode, `total` the sum after the count discount; None
-    without a reward.
+    `reward` is the text's own when first seen in an episode: g(m) of an evaluation, the normalised
+    value of `visualize`. `total` is the sum after the count discount. None without a reward.
     """
 
     text: str
@@ -73,8 +73,8 @@ def tally_episode(
     """Counts the messages of one episode: distinct `texts` uint8 [D, L], and the index int [T] of
     each step's.
 
-    `uncounted` and `discounted`, float [T], are each step's reward before and after the count
-    discount.
+    `uncounted`, float [T], is each step's `MessageTally.reward`, and `discounted` what it was paid
+    after the count discount.
     """
     counts = np.bincount(text_index, minlength=len(texts)).tolist()
     tallies = {

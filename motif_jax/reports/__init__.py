@@ -6,7 +6,7 @@ lists its sections, each in a file of its own (`evaluation_sections`, `training_
 `glance` has its first lines, `hacking` and `success` its verdicts.
 
 `compare` reads runs of several methods and seeds: `comparison` has the statistics, `smoothing` the
-learning curves, `efficiency` the steps to a goal, `claims` the claims that games carry or not,
+learning curves, `efficiency` their means up to a step, `claims` the claims that games carry or not,
 `comparison_page` the page.
 
 `run_study` trains the methods of a study (`study_config`), plays games with each and keeps one line

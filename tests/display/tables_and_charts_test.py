@@ -6,9 +6,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib import font_manager
 from rich.console import Console
 
-from motif_jax.display import charts, measures, page, plots, text_tables
+from motif_jax.display import charts, glyphs, measures, page, plots, text_tables
 from motif_jax.display.charts import Interval, Plot, Series
 from tests.made_up_runs import HOSTILE
 
@@ -55,6 +56,22 @@ def test_a_latex_table_escapes_its_texts(escaped: str) -> None:
     assert escaped in text_tables.latex(HEADER, ROWS, "A 95 %\n\ntable", "tab:x")
 
 
+def test_a_latex_table_is_ascii_where_its_texts_are_ours(tmp_path) -> None:
+    rows = [("runs/\udcff", "2 [1, 3] ▲")]
+
+    table = text_tables.latex(("a", "b"), rows, "▲, ▼: above, below a", "tab:x")
+
+    assert table.isascii()
+    assert r"\textbackslash{}udcff & 2 [1, 3] $\uparrow$" in table
+    assert r"\caption{$\uparrow$, $\downarrow$: above, below a}" in table
+
+
+def test_lines_above_a_latex_table_can_be_written() -> None:
+    text = page.texts("t", ["python \udcff"], [], "report")["report.tex"]
+
+    assert text.encode().startswith(b"% python \\udcff")
+
+
 def test_a_markdown_table_has_one_line_a_row() -> None:
     table = text_tables.markdown(HEADER, ROWS)
 
@@ -81,6 +98,31 @@ def test_names_of_lines_are_text(line_chart: str) -> None:
 
     assert "".join(root.itertext()).count(charts.plain(HOSTILE).strip()) == 1
     assert "<script" not in line_chart
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("a\tb\nc", "a b c"), ("_a$", " a\\$"), ("\x1b[31m", r"\x1b[31m")]
+)
+def test_a_label_is_one_line_of_plain_text(text: str, shown: str) -> None:
+    assert charts.plain(text) == shown
+
+
+def test_letters_that_a_charts_font_lacks_are_escaped(recwarn: pytest.WarningsRecorder) -> None:
+    x = np.arange(3.0)
+    rare = Plot("雪", "雪", "雪", [Series("雪", x, x)], [Interval("雪", 1, 0, 2)], "雪", "f", "雪")
+    texts = [r"\u96ea"] * 3
+    plain = Plot(
+        *texts, [Series(texts[0], x, x)], [Interval(texts[0], 1, 0, 2)], texts[0], "f", texts[0]
+    )
+
+    assert plots.draw(rare)["png"] == plots.draw(plain)["png"]
+    assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]
+
+
+def test_letters_that_a_font_has_are_drawn_as_they_are() -> None:
+    font_file = font_manager.findfont("DejaVu Sans Mono")
+
+    assert glyphs.drawable("é → 雪\n", font_file) == "é → \\u96ea\n"
 
 
 def test_a_missing_value_is_a_gap(line_chart: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from motif_jax.reports import study, study_page
 
 TABLE = study.MethodTable(
@@ -86,3 +88,24 @@ def test_plots_of_an_earlier_page_go(tmp_path: Path) -> None:
     study_page.write(tmp_path, [TABLE], "", {"task": [tmp_path / "away"]}, ["return"])
 
     assert not (tmp_path / "plots").exists()
+
+
+def test_a_kill_leaves_the_plots_a_folder_that_the_next_page_replaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = [write_training(tmp_path / "task-1", [0.0] * 60)]
+    study_page.write(tmp_path, [TABLE], "", {"task": task}, ["return"])
+
+    def remove_the_first_file(folder: Path, **_: object) -> None:
+        for path in sorted(Path(folder).glob("*"))[:1]:
+            path.unlink()
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("motif_jax.display.page.shutil.rmtree", remove_the_first_file)
+        with pytest.raises(KeyboardInterrupt):
+            study_page.write(tmp_path, [TABLE], "", {"task": task}, ["return"])
+    study_page.write(tmp_path, [TABLE], "", {"task": [tmp_path / "away"]}, ["return"])
+
+    assert not list(tmp_path.glob("**/*.png"))
+    assert not list(tmp_path.glob("*plots*"))

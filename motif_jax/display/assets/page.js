@@ -1,13 +1,13 @@
 "use strict";
 // Elements, and the sorting, searching and shortening of tables.
 
-function made(name, given = {}, ...inside) {
-  const element = Object.assign(document.createElement(name), given);
+function htmlElement(name, properties = {}, ...inside) {
+  const element = Object.assign(document.createElement(name), properties);
   element.append(...inside);
   return element;
 }
 
-function drawn(name, attributes, ...inside) {
+function svgElement(name, attributes, ...inside) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   element.append(...inside);
@@ -67,7 +67,7 @@ for (const table of document.querySelectorAll("table")) {
     head.querySelector("button").addEventListener("click", () => sortTable(table, column));
   });
   if (rows.length > Number(table.dataset.limit || Infinity)) {
-    const more = made("button", { type: "button", className: "more" }, `show all ${rows.length} rows`);
+    const more = htmlElement("button", { type: "button", className: "more" }, `show all ${rows.length} rows`);
     more.addEventListener("click", () => { table.dataset.open = "1"; applyFilter(table); more.remove(); });
     table.parentElement.after(more);
   }

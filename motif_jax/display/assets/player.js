@@ -38,8 +38,8 @@ const intrinsicSoFar = film.intrinsic && totals(film.intrinsic);
 
 function styleOf(colour) {
   if (colour < 0) return "";
-  const own = COLOURS[colour & 15];
-  return colour & REVERSE ? `color: ${BACK}; background-color: ${own}` : `color: ${own}`;
+  const ink = COLOURS[colour & 15];
+  return colour & REVERSE ? `color: ${BACK}; background-color: ${ink}` : `color: ${ink}`;
 }
 
 function drawScreen() {
@@ -52,20 +52,20 @@ function drawScreen() {
   let run = "";
   let colour = -1;
   const flush = () => {
-    if (run) spans.push(made("span", { style: styleOf(colour) }, run));
+    if (run) spans.push(htmlElement("span", { style: styleOf(colour) }, run));
     run = "";
   };
   for (let i = 0; i < size; i += 1) {
     if (i % film.columns === 0 && i) run += "\n";
     const byte = screens.chars[start + i];
     const character = byte >= 32 && byte < 127 ? String.fromCharCode(byte) : " ";
-    const own = screens.colors[start + i];
+    const cell = screens.colors[start + i];
     // A blank joins the run before it, unless one of the two is in reverse video.
-    const blank = character === " " && !(own & REVERSE);
-    const next = !blank ? own : colour >= 0 && colour & REVERSE ? -1 : colour;
+    const blank = character === " " && !(cell & REVERSE);
+    const next = !blank ? cell : colour >= 0 && colour & REVERSE ? -1 : colour;
     if (i === cursor) {
       flush();
-      spans.push(made("span", { className: "cursor", style: styleOf(own & 15) }, character));
+      spans.push(htmlElement("span", { className: "cursor", style: styleOf(cell & 15) }, character));
       continue;
     }
     if (next !== colour) { flush(); colour = next; }
@@ -114,21 +114,21 @@ function facts() {
 }
 
 function bar(left, width) {
-  return made("div", { className: "bar" }, made("i", { style: `left: ${left}%; width: ${width}%` }));
+  return htmlElement("div", { className: "bar" }, htmlElement("i", { style: `left: ${left}%; width: ${width}%` }));
 }
 
 function drawFacts() {
-  const table = made("table");
+  const table = htmlElement("table");
   for (const [name, value] of facts()) {
     const row = table.insertRow();
     row.insertCell().textContent = name;
     Object.assign(row.insertCell(), { textContent: value }).dataset.fact = name;
   }
-  const parts = [made("div", { className: "scroll" }, table)];
+  const parts = [htmlElement("div", { className: "scroll" }, table)];
   if (film.intrinsic) {
     const value = Math.max(-4, Math.min(4, film.normalised[film.textIndex[step]]));
-    const scale = ["-4", "message reward, normalised", "4"].map((text) => made("span", {}, text));
-    parts.push(made("div", { className: "scale" }, ...scale), bar(50 + Math.min(0, value) * 12.5, Math.abs(value) * 12.5));
+    const scale = ["-4", "message reward, normalised", "4"].map((text) => htmlElement("span", {}, text));
+    parts.push(htmlElement("div", { className: "scale" }, ...scale), bar(50 + Math.min(0, value) * 12.5, Math.abs(value) * 12.5));
   }
   byId("facts").replaceChildren(...parts);
 }
@@ -142,11 +142,11 @@ function drawProbabilities() {
   const shown = ranked.slice(0, 6);
   if (!shown.some(([a]) => a === film.actions[step])) shown[5] = ranked.find(([a]) => a === film.actions[step]);
   const rows = shown.map(([action, share]) => {
-    const name = made("span", {}, film.actionNames[action]);
+    const name = htmlElement("span", {}, film.actionNames[action]);
     const className = action === film.actions[step] ? "row chosen" : "row";
-    return made("div", { className }, name, bar(0, 100 * share), made("span", {}, `${Math.round(100 * share)} %`));
+    return htmlElement("div", { className }, name, bar(0, 100 * share), htmlElement("span", {}, `${Math.round(100 * share)} %`));
   });
-  box.replaceChildren(made("h3", {}, "action probabilities"), ...rows);
+  box.replaceChildren(htmlElement("h3", {}, "action probabilities"), ...rows);
 }
 
 const WIDE = Math.max(330, Math.min(800, byId("timeline").parentElement.clientWidth - 28)), HIGH = 150, LEFT = 46, RIGHT = 46, TOP = 12, BOTTOM = 22;
@@ -158,25 +158,25 @@ function drawTimeline() {
   const high = Math.max(1e-9, ...reward.map((v) => v || 0));
   const low = Math.min(0, ...reward.map((v) => v || 0));
   const y = (v) => HIGH - BOTTOM - ((v - low) / (high - low)) * (HIGH - TOP - BOTTOM);
-  svg.append(drawn("line", { class: "axis", x1: LEFT, x2: WIDE - RIGHT, y1: y(0), y2: y(0) }));
+  svg.append(svgElement("line", { class: "axis", x1: LEFT, x2: WIDE - RIGHT, y1: y(0), y2: y(0) }));
   let path = "";
   for (const i of rewarded) path += `M${atStep(i).toFixed(1)} ${y(0).toFixed(1)}V${y(reward[i]).toFixed(1)}`;
-  svg.append(drawn("path", { class: "paid", d: path }));
-  svg.append(drawn("text", { x: LEFT - 6, y: TOP + 8, "text-anchor": "end" }, number(rewarded.length ? high : 0, 2)));
-  svg.append(drawn("text", { x: LEFT - 6, y: HIGH - BOTTOM + 4, "text-anchor": "end" }, number(low, 2)));
-  svg.append(drawn("text", { x: LEFT, y: HIGH - 5 }, "0"));
-  svg.append(drawn("text", { x: WIDE - RIGHT, y: HIGH - 5, "text-anchor": "end" }, `${last.toLocaleString("en")} steps`));
+  svg.append(svgElement("path", { class: "paid", d: path }));
+  svg.append(svgElement("text", { x: LEFT - 6, y: TOP + 8, "text-anchor": "end" }, number(rewarded.length ? high : 0, 2)));
+  svg.append(svgElement("text", { x: LEFT - 6, y: HIGH - BOTTOM + 4, "text-anchor": "end" }, number(low, 2)));
+  svg.append(svgElement("text", { x: LEFT, y: HIGH - 5 }, "0"));
+  svg.append(svgElement("text", { x: WIDE - RIGHT, y: HIGH - 5, "text-anchor": "end" }, `${last.toLocaleString("en")} steps`));
   const legend = [["c1", film.intrinsic ? "intrinsic reward (left scale)" : "task reward (left scale)"]];
   if (film.values && film.values.length) {
     const top = Math.max(...film.values), bottom = Math.min(...film.values);
     const v = (x) => HIGH - BOTTOM - ((x - bottom) / (top - bottom || 1)) * (HIGH - TOP - BOTTOM);
-    svg.append(drawn("path", { class: "value", d: film.values.map((x, i) => `${i ? "L" : "M"}${atStep(i).toFixed(1)} ${v(x).toFixed(1)}`).join("") }));
-    svg.append(drawn("text", { x: WIDE - RIGHT + 6, y: TOP + 8 }, number(top, 2)));
-    svg.append(drawn("text", { x: WIDE - RIGHT + 6, y: HIGH - BOTTOM + 4 }, number(bottom, 2)));
+    svg.append(svgElement("path", { class: "value", d: film.values.map((x, i) => `${i ? "L" : "M"}${atStep(i).toFixed(1)} ${v(x).toFixed(1)}`).join("") }));
+    svg.append(svgElement("text", { x: WIDE - RIGHT + 6, y: TOP + 8 }, number(top, 2)));
+    svg.append(svgElement("text", { x: WIDE - RIGHT + 6, y: HIGH - BOTTOM + 4 }, number(bottom, 2)));
     legend.push(["c0", "value estimate (right scale)"]);
   }
-  svg.append(drawn("line", { class: "now", id: "now", y1: TOP - 6, y2: HIGH - BOTTOM + 4 }));
-  byId("legend").append(...legend.map(([colour, text]) => made("span", {}, made("i", { className: `key ${colour}` }), text)));
+  svg.append(svgElement("line", { class: "now", id: "now", y1: TOP - 6, y2: HIGH - BOTTOM + 4 }));
+  byId("legend").append(...legend.map(([colour, text]) => htmlElement("span", {}, htmlElement("i", { className: `key ${colour}` }), text)));
   const seek = (event) => {
     const area = svg.getBoundingClientRect();
     const x = ((event.clientX - area.left) / area.width) * WIDE;
@@ -189,12 +189,12 @@ function drawTimeline() {
 function drawMoments() {
   const buttons = moments.map((i) => {
     const texts = [`${i}`, `${reward[i] > 0 ? "+" : ""}${number(reward[i], 2)}`, film.texts[film.textIndex[i]] || "(no message)"];
-    const button = made("button", { type: "button" }, ...texts.map((text) => made("span", {}, text)));
+    const button = htmlElement("button", { type: "button" }, ...texts.map((text) => htmlElement("span", {}, text)));
     button.dataset.step = i;
     button.addEventListener("click", () => show(i));
     return button;
   });
-  const none = made("div", { className: "empty" }, "no moment of this episode was rewarded");
+  const none = htmlElement("div", { className: "empty" }, "no moment of this episode was rewarded");
   byId("moments").replaceChildren(...(buttons.length ? buttons : [none]));
 }
 
@@ -241,8 +241,8 @@ function tick(time) {
 }
 
 function jump(direction) {
-  const found = direction > 0 ? moments.find((i) => i > step) : moments.findLast((i) => i < step);
-  if (found !== undefined) show(found);
+  const moment = direction > 0 ? moments.find((i) => i > step) : moments.findLast((i) => i < step);
+  if (moment !== undefined) show(moment);
 }
 
 function changeSpeed(by) {

@@ -25,7 +25,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const chooser = document.getElementById("token-row");
   if (chooser) chooser.addEventListener("change", () => colour(chooser.value));
 
-  const tip = made("div", { className: "tip token-tip" });
+  const tip = htmlElement("div", { className: "tip token-tip" });
   function show(token, rows) {
     const place = Number(token.dataset.place);
     const lines = [`token ${place}: ${JSON.stringify((token.querySelector("b") || token).textContent)}`];

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.play.messages import as_text, escaped
+from motif_jax.display import glyphs
+from motif_jax.play.messages import as_text
 from motif_jax.play.watching import Film
 
 BACK = (12, 13, 16)
@@ -32,25 +33,19 @@ _INK = (200, 204, 210)
 _NOW = (255, 255, 255)
 
 
-@lru_cache(maxsize=4)
-def _font(size: int) -> Any:
+@lru_cache(maxsize=1)
+def _font_file() -> str:
     import matplotlib
-    from PIL import ImageFont
 
     # DejaVu Sans Mono comes with matplotlib, so pictures are equal on all machines.
-    path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"
-    return ImageFont.truetype(str(path), size)
+    return str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf")
 
 
-def _drawable(text: str, font: Any) -> str:
-    """`text` with escapes for the letters that `font` lacks, which would all be the same empty
-    box.
-    """
-    box = bytes(font.getmask("\uffff"))
-    return "".join(
-        letter if letter.isascii() or bytes(font.getmask(letter)) != box else escaped(letter)
-        for letter in text
-    )
+@lru_cache(maxsize=4)
+def _font(size: int) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.truetype(_font_file(), size)
 
 
 @lru_cache(maxsize=4096)
@@ -123,7 +118,8 @@ def frame(film: Film, step: int, size: int = 12, shrink: int | None = None) -> n
     is_paid = film.intrinsic is not None and film.intrinsic[step] > 0
     letters = width // max(1, round(font.getlength("M"))) - 1
     position = (4, height + line_height + 2)
-    draw.text(position, _drawable(text, font)[:letters], font=font, fill=_PAID if is_paid else _INK)
+    shown = glyphs.drawable(text, _font_file())[:letters]
+    draw.text(position, shown, font=font, fill=_PAID if is_paid else _INK)
 
     rewards = film.task_rewards if film.intrinsic is None else film.intrinsic
     draw_bars(draw, rewards, step, width, height + _TEXT_ROWS * line_height)
