@@ -183,12 +183,17 @@ def training_section(data: RunData) -> Section:
     return Section("Agent training", "training", parts)
 
 
+def _charts(plots: list[Plot]) -> list[Any]:
+    """The charts as the parts of a section, or the reason why there are none."""
+    return [*plots] if plots else [html.nothing(_UNCHANGED)]
+
+
 def language_section(curves: Mapping[str, Curve]) -> Section | None:
     """The training of a language model; None without curves."""
     if not curves:
         return None
     plots = metric_plots(curves, LANGUAGE_GROUPS, _UPDATES, "language")
-    return Section("Language model training", "language", plots or [html.nothing(_UNCHANGED)])
+    return Section("Language model training", "language", _charts(plots))
 
 
 def dialogues_section(curves: Mapping[str, Curve]) -> Section | None:
@@ -215,4 +220,4 @@ def dialogues_section(curves: Mapping[str, Curve]) -> Section | None:
             groups[name.replace("/", ", ")] = {name: ""}
     titled: Groups = {name.replace("_", " "): ("", members) for name, members in groups.items()}
     plots = metric_plots(curves, titled, _UPDATES)
-    return Section("Learning from dialogues", "text", plots or [html.nothing(_UNCHANGED)])
+    return Section("Learning from dialogues", "text", _charts(plots))
