@@ -100,7 +100,7 @@ def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
         if match is None or {match["more"], match["less"]} - set(methods):
             raise UserError(
                 f"config.claims={part}: must be 'A > B: measure; A > B + NUMBER: measure; A > B - NUMBER: measure; ...' with A and B of "
-                f"{', '.join(methods)} (in compare, methods with a single evaluation)"
+                f"{', '.join(methods)} (in compare, methods with a single evaluation; in a study, those in its tables)"
             )
         if match["more"] == match["less"]:
             raise UserError(f"config.claims={part}: compares {match['more']} with itself")

@@ -156,7 +156,7 @@ def test_games_that_can_be_watched_are_linked(folders: Path) -> None:
     assert '<a href="../replays/step-' in page
 
 
-def test_a_file_of_ones_own_among_the_players_is_left_out(folders: Path) -> None:
+def test_a_file_of_ones_own_is_no_player(folders: Path) -> None:
     (folders / "played" / "recordings" / "episode-00003-copy.html").touch()
 
     report.run(configured(folders), folders / "out")

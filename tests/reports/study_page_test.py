@@ -90,7 +90,7 @@ def test_plots_of_an_earlier_page_go(tmp_path: Path) -> None:
     assert not (tmp_path / "plots").exists()
 
 
-def test_a_kill_leaves_the_plots_a_folder_that_the_next_page_replaces(
+def test_plots_that_a_kill_left_go_with_the_next_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = [write_training(tmp_path / "task-1", [0.0] * 60)]

@@ -46,13 +46,13 @@ def test_a_run_without_a_training_has_no_section_of_it(section_of) -> None:
 
 
 @pytest.mark.parametrize("section_of", [dialogues_section, language_section])
-def test_a_single_row_of_metrics_is_said_to_be_too_few(section_of) -> None:
+def test_a_single_row_of_metrics_has_no_chart(section_of) -> None:
     curves = {name: Curve(np.ones(1), np.ones(1)) for name in TEXT_METRICS}
 
     assert "no metric has changed yet" in "".join(section_of(curves).parts)
 
 
-def test_an_agents_single_row_is_said_to_be_too_few() -> None:
+def test_an_agents_single_row_of_metrics_has_no_chart() -> None:
     metrics = {"policy/entropy": Curve(np.ones(1), np.ones(1))}
 
     parts = training_section(run_report.RunData("t", metrics=metrics)).parts
