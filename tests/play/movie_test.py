@@ -87,6 +87,13 @@ def test_a_gif_has_the_bytes_that_pillow_writes(steps):
     assert encoded == buffer.getvalue()
 
 
+def test_letters_that_a_films_font_lacks_are_escaped() -> None:
+    rare = dataclasses.replace(row_film(np.zeros(2)), action_names=("雪",))
+    escaped = dataclasses.replace(rare, action_names=(r"\u96ea",))
+
+    np.testing.assert_array_equal(movie.frame(rare, 0), movie.frame(escaped, 0))
+
+
 @pytest.mark.parametrize("reward", [np.inf, -np.inf, np.nan, 1e300])
 def test_a_reward_that_is_no_number_has_no_bar(reward):
     rewards = np.zeros(4)

@@ -111,7 +111,8 @@ def frame(film: Film, step: int, size: int = 12, shrink: int | None = None) -> n
     image.paste(Image.fromarray(screen), ((width - screen.shape[1]) // 2, 0))
     draw = ImageDraw.Draw(image)
     font = _font(size)
-    draw.text((4, height + 2), _facts(film, step), font=font, fill=_INK)
+    facts = glyphs.drawable(_facts(film, step), _font_file())
+    draw.text((4, height + 2), facts, font=font, fill=_INK)
 
     # Sentences of a grid world are lines; a movie has room for one.
     text = as_text(film.texts[film.text_index[step]]).replace("\\x0a", " ") or "(no message)"
