@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,19 +34,10 @@ _NAME_END = r"(?![\w.=+-])"
 class Run(NamedTuple):
     """What identifies the line of a run, and folder -> command of all that makes it; the last one
     plays the games.
-
-    `earlier_identity` is that of lines of earlier versions, which looked for prepared folders in
-    the flags of the training alone, and took the beginning of a name for it.
     """
 
     identity: dict[str, Any]
-    earlier_identity: dict[str, Any]
     commands: dict[Path, tuple[str, ...]]
-
-    def has_line(self, row: Mapping[str, Any]) -> bool:
-        """Whether a line of the file is the run's."""
-        identities = (self.identity, self.earlier_identity)
-        return any(identity.items() <= row.items() for identity in identities)
 
     @property
     def games(self) -> Path:
@@ -167,11 +158,9 @@ def _planned_run(
 ) -> Run:
     training = f"{config.training} {config.methods[method]}"
     games = f"{config.evaluation} {config.games.get(method, '')}".strip()
-    prepared = _prepared_for(config, f"{training} {games}", _NAME_END)
-    prepared_earlier = _prepared_for(config, training)
+    prepared = _prepared_for(config, f"{training} {games}")
     # The flags identify a run with their placeholders: a study that moves keeps its lines.
     flags = " | ".join([training, games, *prepared.values()])
-    earlier_flags = " | ".join([training, games, *prepared_earlier.values()])
     identity = {"method": method, "seed": seed, "flags": flags, **judge}
 
     name = f"{method}-{seed}"
@@ -188,18 +177,16 @@ def _planned_run(
         ]
         flags_of_folder = (f"--config={words[0]}", f"--workdir={workdir / folder}", *words[1:])
         commands[workdir / folder] = (sys.executable, "-m", "motif_jax.launch", *flags_of_folder)
-    return Run(identity, {**identity, "flags": earlier_flags}, commands)
+    return Run(identity, commands)
 
 
-def _prepared_for(config: StudyConfig, flags: str, name_end: str = "") -> dict[str, str]:
-    """Folder -> command of the preparations up to the last one whose folder the flags name, where
-    the pattern `name_end` follows it.
-    """
+def _prepared_for(config: StudyConfig, flags: str) -> dict[str, str]:
+    """Folder -> command of the preparations up to the last one whose folder the flags name."""
     steps = [part.split(": ", 1) for part in config.prepare.split("; ") if part]
     needed = 0
     for number, (folder, _) in enumerate(steps, start=1):
         path = re.escape(f"{{workdir}}/{folder}")
-        if re.search(path + name_end, flags):
+        if re.search(path + _NAME_END, flags):
             needed = number
     return {step[0]: step[1] for step in steps[:needed]}
 
@@ -213,7 +200,7 @@ def _read_lines(config: StudyConfig, workdir: Path) -> Lines:
     planned = runs(config, workdir)
     finished: dict[str, dict[int, Any]] = {method: {} for method in config.methods}
     for row in rows:
-        if any(run.has_line(row) for run in planned):
+        if any(run.identity.items() <= row.items() for run in planned):
             # Of a run with several lines the first counts.
             finished[row["method"]].setdefault(row["seed"], row["games"])
 

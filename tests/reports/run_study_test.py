@@ -321,36 +321,6 @@ def test_folders_that_training_or_games_name_are_prepared(
     assert folders == prepared
 
 
-PREPARATIONS = " | configs/train_reward.py | configs/train_reward.py --config.seed=2"
-
-
-@pytest.mark.parametrize(
-    ("flags", "games", "preparations"),
-    [
-        pytest.param(f"{REWARD}_b", "--config.policy=random", PREPARATIONS, id="too many"),
-        pytest.param("--config.seed=1", REWARD, "", id="too few"),
-    ],
-)
-def test_lines_with_preparations_of_earlier_versions_still_count(
-    tmp_path: Path, flags: str, games: str, preparations: str
-) -> None:
-    config = small(
-        seeds=1,
-        prepare="reward_b: configs/train_reward.py; reward: configs/train_reward.py --config.seed=2",
-        methods=ConfigDict({"motif": flags}),
-        games=ConfigDict({"motif": games}),
-        tables=ConfigDict({"t": "motif"}),
-    )
-    (run,) = study.runs(read_study(config), tmp_path)
-    commands = f"{config.training} {flags} | {config.evaluation} {games}"
-    earlier = {**run.identity, "flags": f"{commands}{preparations}"}
-
-    assert run.has_line(earlier)
-    assert run.has_line(run.identity)
-    assert earlier != run.identity
-    assert not run.has_line({**earlier, "seed": 2})
-
-
 def test_a_claim_about_a_method_without_a_table_is_refused(tmp_path: Path) -> None:
     config = small(claims="motif > none: score", tables=ConfigDict({"t": "motif"}))
 
