@@ -123,9 +123,11 @@ def _learned(
     """
     if "annotator" not in agent:
         return agent, {}
-    labels = oni_checkpoint.labels(checkpoint)
+    is_alone = agent["reward"]["kind"] == "none"
+    labels = None if is_alone else oni_checkpoint.labels(checkpoint)
     if labels is None:
-        print("no labels in it: the agent is read without a reward")
+        reason = "config.agent.reward.kind=none" if is_alone else "no labels in it"
+        print(f"{reason}: the agent is read without a reward")
         return _with_reward(agent, kind="none", intrinsic_coefficient=0.0), {}
     params = oni_checkpoint.classifier(checkpoint)
     kind = "retrieval" if params is None else "classification"

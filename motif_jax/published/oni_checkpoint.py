@@ -25,6 +25,7 @@ from motif_jax.published.torch_import import TorchCheckpoint
 TABLE = "llm_message_rewards"
 DATASET = "reward_model_dataset"
 MODEL = "reward_model"
+_CONTAINERS = (dict, list, tuple, set)
 _DEEPEST = 10
 # Layers in the order of the published file.
 _ORDER = (
@@ -40,16 +41,36 @@ def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
     the published package, whose parts are read as data.
 
     Raises:
-      UserError: a text is not a message, or a label is neither 0 nor 1.
+      UserError: a text is not a message, a label is neither 0 nor 1, or the table or the examples
+          have a form in which no labels are known.
     """
+    unknown = []
     for name in (TABLE, DATASET):
-        values = dict(_pairs(checkpoint.content.get(name)))
+        part = checkpoint.content.get(name)
+        values = dict(_pairs(part))
         if values:
             try:
                 return {text: _label(text, value) for text, value in values.items()}
             except UserError as error:
                 raise UserError(f"{checkpoint.path}: {name}: {error}") from None
+        if not _is_empty(part):
+            unknown.append(name)
+    if unknown:
+        raise UserError(
+            f"{checkpoint.path}: {' and '.join(unknown)}: has no text with a label: give it as a dictionary text -> 0 or 1, or "
+            "import the agent alone with --config.agent.reward.kind=none"
+        )
     return None
+
+
+def _is_empty(part: Any) -> bool:
+    """Whether a part of a checkpoint is missing, an empty container, or an object with nothing in
+    it.
+    """
+    parts = [part]
+    if isinstance(part, Unread):
+        parts = [part.arguments, part.state, part.values, part.items]
+    return all(value is None or (isinstance(value, _CONTAINERS) and not value) for value in parts)
 
 
 def _pairs(
@@ -64,7 +85,8 @@ def _pairs(
     if depth > _DEEPEST:
         return
     if isinstance(tree, Unread):
-        yield from _pairs(tree.arguments, depth + 1, parts)
+        contents = (tree.arguments, tree.state, tree.values, tree.items)
+        yield from _pairs(contents, depth + 1, parts)
     elif isinstance(tree, dict):
         if tree and all(isinstance(key, str) and _is_number(value) for key, value in tree.items()):
             # Excludes an object's attributes, which look the same if all are numbers.

@@ -1,7 +1,8 @@
 """Reads pickles as data, without importing names of the file or running its code.
 
 Containers, numbers, strings and numeric numpy arrays are built. Calls are looked up by name in the
-reader's table; an unknown one is an error, or becomes an inert `Unread`. A few bytes can describe a
+reader's table; an unknown one is an error, or becomes an inert `Unread`, which keeps what the
+pickle fills it with. A few bytes can describe a
 tree of 2^60 parts: therefore only text, whole numbers and bytes are hashed or printed, and the
 file's size bounds the total size of results of calls.
 """
@@ -23,14 +24,29 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import regular_file
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Unread:
-    """In place of what is not plain data: a class or function, or an object of it with the
-    arguments.
+    """In place of what is not plain data: a class or function, or an object of one.
+
+    Attributes:
+      name: that of the class or function.
+      arguments: with which it is called; None for the class or function itself.
+      state: what the object is filled with: its attributes, as a rule.
+      values: the entries of a subclass of a list or a set.
+      items: the pairs (key, value) of a subclass of a dictionary.
     """
 
     name: str
     arguments: Any = None
+    state: Any = None
+    values: list[Any] = dataclasses.field(default_factory=list)
+    items: list[tuple[Any, Any]] = dataclasses.field(default_factory=list)
+
+
+class UnusualArrayError(ValueError):
+    """An array or a number of numpy that is not plain: of objects, of a subclass, or of an unusual
+    dtype.
+    """
 
 
 class Filled:
@@ -58,7 +74,7 @@ class _DType(Filled):
     def real(self) -> np.dtype:
         dtype = np.dtype(self._code) if self._plain else np.dtype(object)
         if dtype.hasobject or not dtype.itemsize:
-            raise ValueError("an array of objects, or of an unusual dtype")
+            raise UnusualArrayError("an array of objects, or of an unusual dtype")
         return dtype.newbyteorder(self._order)
 
 
@@ -97,14 +113,14 @@ def _bytes(text: str, encoding: str = "latin1") -> bytes:
 
 def _empty_array(kind: Unread, *_: Any) -> np.ndarray:
     if kind.name != "numpy.ndarray":
-        raise ValueError("an array of a class that is not numpy's")
+        raise UnusualArrayError("an array of a class that is not numpy's")
     return np.empty(0, np.uint8)
 
 
 def _from_buffer(data: Any, dtype: _DType, shape: Any, order: Any, *axes: Any) -> np.ndarray:
     """An array from its bytes, as in pickles of protocol 5."""
     if order not in ("C", "F") or any(axis is not None for axis in axes):
-        raise ValueError("an unusual array")
+        raise UnusualArrayError("an unusual array")
     return np.frombuffer(_raw(data), dtype.real()).reshape(tuple(shape), order=order)
 
 
@@ -119,13 +135,15 @@ def _raw(data: Any) -> bytes:
 
 
 def _refused(*_: Any) -> None:
-    raise ValueError("an unusual array")
+    raise UnusualArrayError("an unusual array")
 
 
 _CALLS: dict[str, Callable[..., Any]] = {
     "numpy.dtype": _DType,
     "_codecs.encode": _bytes,
     "collections.OrderedDict": lambda pairs=(): _dict(pairs),
+    "collections.defaultdict": lambda *_: {},
+    "collections.deque": lambda values=(), _=None: list(values),
 }
 # Calls that make arrays, for readers that allow them.
 ARRAYS: dict[str, Callable[..., Any]] = {"numpy.ndarray": _refused}
@@ -142,7 +160,8 @@ class PickleReader:
       calls: name of a function or class -> its replacement, in addition to those of numbers, bytes
           and dictionaries.
       persistent: reads objects outside the pickle by their references.
-      unread: whether an unknown name becomes an `Unread`; else it is an error.
+      unread: whether an unknown name becomes an `Unread`, and so an unusual array, which may stay
+          empty instead; else it is an error.
       size: bytes of the whole file, by default of the pickle.
     """
 
@@ -204,20 +223,17 @@ class PickleReader:
             stack.append(_dict(_pairs(self._since_mark())))
         elif name == "APPEND":
             value = stack.pop()
-            stack[-1].append(value)
-        elif name == "APPENDS":
+            _append(stack[-1], [value])
+        elif name == "APPENDS" or name == "ADDITEMS":
             values = self._since_mark()
-            stack[-1].extend(values)
-        elif name == "ADDITEMS":
-            values = self._since_mark()
-            stack[-1].update(map(_key, values))
+            _append(stack[-1], values)
         elif name == "SETITEM":
             value = stack.pop()
             key = stack.pop()
-            self._set(stack[-1], [(key, value)])
+            _set(stack[-1], [(key, value)])
         elif name == "SETITEMS":
             pairs = list(_pairs(self._since_mark()))
-            self._set(stack[-1], pairs)
+            _set(stack[-1], pairs)
         elif name == "GLOBAL":
             stack.append(self._global(argument.replace(" ", ".")))
         elif name == "STACK_GLOBAL":
@@ -244,7 +260,13 @@ class PickleReader:
         replacement = self._calls.get(name)
         if replacement is None:
             return Unread(name, arguments)
-        return self._within(replacement(*arguments))
+        try:
+            result = replacement(*arguments)
+        except UnusualArrayError:
+            if not self._unread:
+                raise
+            result = Unread(name, arguments)
+        return self._within(result)
 
     def _global(self, name: str) -> Unread:
         if not self._unread and name not in self._calls:
@@ -254,13 +276,16 @@ class PickleReader:
     def _build(self, state: Any) -> None:
         target: Any = self._stack[-1]
         if isinstance(target, Unread):
-            self._stack[-1] = Unread(target.name, (target.arguments, state))
+            # The memo has the same object, and may have given it to others already.
+            target.state = state
         elif isinstance(target, Filled):
             target.take(state)
         elif isinstance(target, np.ndarray):
-            version, shape, dtype, fortran, data = state
-            state = (int(version), tuple(shape), dtype.real(), bool(fortran), _raw(data))
-            target.__setstate__(state)
+            try:
+                _fill(target, state)
+            except UnusualArrayError:
+                if not self._unread:
+                    raise
             self._within(target)
 
     def _within(self, result: Any) -> Any:
@@ -289,10 +314,34 @@ class PickleReader:
             value = self._stack.pop()
         return values[::-1]
 
-    @staticmethod
-    def _set(target: Any, pairs: list[tuple[Any, Any]]) -> None:
-        if isinstance(target, dict):
-            target.update(_dict(pairs))
+
+def _append(target: Any, values: list[Any]) -> None:
+    """Adds entries to a list, a set, or an object in place of one."""
+    if isinstance(target, Unread):
+        target.values += values
+    elif isinstance(target, set):
+        target.update(map(_key, values))
+    elif isinstance(target, list):
+        target += values
+    else:
+        raise ValueError(f"entries of a {type(target).__name__}")
+
+
+def _set(target: Any, pairs: list[tuple[Any, Any]]) -> None:
+    """Adds pairs (key, value) to a dictionary, or to an object in place of one."""
+    if isinstance(target, Unread):
+        target.items += pairs
+    elif isinstance(target, dict):
+        target.update(_dict(pairs))
+    else:
+        raise ValueError(f"keys of a {type(target).__name__}")
+
+
+def _fill(array: np.ndarray, state: Any) -> None:
+    """Gives an array, which is empty until then, its shape, dtype and numbers."""
+    version, shape, dtype, fortran, data = state
+    plain: Any = (int(version), tuple(shape), dtype.real(), bool(fortran), _raw(data))
+    array.__setstate__(plain)
 
 
 def name_of(function: Any) -> str:

@@ -1,8 +1,8 @@
 """Reads the tensors of a PyTorch checkpoint (.pth) without PyTorch and without running its code.
 
 A checkpoint is a zip archive: data.pkl describes objects in pickle's opcodes; data/0, data/1, ...
-have the bytes of the tensors. The few calls that make a tensor are known; all others become an
-inert `Unread`.
+have the bytes of the tensors. The few calls that make a tensor or numpy's array are known; all
+others become an inert `Unread`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.core.errors import UserError
-from motif_jax.published.pickles import PickleReader, name_of, reading
+from motif_jax.published.pickles import ARRAYS, PickleReader, name_of, reading
 
 # Storage class -> dtype of its bytes. bfloat16 is widened by hand.
 STORAGES = {
@@ -39,7 +39,7 @@ _LONGEST_NAME = 10_000
 
 
 def read_checkpoint(path: str | Path) -> Any:
-    """Reads a file of `torch.save` in its zip format, with numpy arrays for tensors, and `Unread`.
+    """Reads a file of `torch.save` in its zip format, with numpy arrays for tensors.
 
     Raises:
       UserError: the file is not such an archive, is damaged, compressed or encrypted, or uses
@@ -113,6 +113,7 @@ def _tensor(
 
 
 _CALLS: dict[str, Callable[..., Any]] = {
+    **ARRAYS,
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_parameter": lambda data, *_: data,

@@ -4,6 +4,7 @@ or built.
 
 from __future__ import annotations
 
+import collections
 import json
 import sys
 import types
@@ -18,6 +19,7 @@ from motif_jax.nets import layout
 from motif_jax.play import agent_policy, evaluation_setup
 from motif_jax.play.config import PlayedPolicy
 from motif_jax.published import import_torch, oni_checkpoint, torch_file, torch_import
+from motif_jax.published.pickles import Unread
 from motif_jax.published.torch_import import TorchCheckpoint
 from tests import torch_files
 from tests.golden_numbers import recipe_tensors
@@ -48,10 +50,9 @@ def foreign():
     del sys.modules[module.__name__]
 
 
-def read(path, content):
-    return torch_import.read(
-        torch_files.write(path, {"model": {"a": tensor(np.ones(2, "f"))}, **content}), "model"
-    )
+def read(path, content, protocol=2):
+    whole = {"model": {"a": tensor(np.ones(2, "f"))}, **content}
+    return torch_import.read(torch_files.write(path, whole, protocol=protocol), "model")
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
@@ -82,13 +83,21 @@ LABEL_TABLES = [
     ({"x": [[["a", np.ones(1)]]]}, {"a": 1}),
     ({"x": ("You", np.array(1))}, {"You": 1}),
     ({"x": [[[[[[[[[["deep", 1]]]]]]]]]]}, {"deep": 1}),
-    # What is deeper, or no pair of a text and a number, is no label.
-    ({"x": [[[[[[[[[[["deeper", 1]]]]]]]]]]]}, None),
-    ({"a": "b"}, None),
-    ({1: 1}, None),
-    ({"a": [1, 2]}, None),
-    ({"x": {"size": 3, "other": 1}}, None),
-    (["a", np.ones(2)], None),
+    *((empty, None) for empty in (None, {}, [], (), Unread("mine.Table", ()))),
+    (Unread("mine.Table", (), items=[("You see.", 1), ("x", 0)]), {"You see.": 1, "x": 0}),
+    (Unread("mine.Examples", (), values=[["a", 1]]), {"a": 1}),
+]
+# What is too deep, or no pair of a text and a number, is no label.
+NO_LABELS = [
+    {"x": [[[[[[[[[[["deeper", 1]]]]]]]]]]]},
+    {"a": "b"},
+    {1: 1},
+    {"a": [1, 2]},
+    {"x": {"size": 3, "other": 1}},
+    ["a", np.ones(2)],
+    [("the one", "the other", 1)],
+    Unread("mine.Examples", (np.ones(2),)),
+    Unread("mine.Examples", (), {"data": []}),
 ]
 WRONG_LABELS = [
     ({"a" * 257: 1}, "the message 'aaa"),
@@ -102,6 +111,43 @@ KEYS = [oni_checkpoint.TABLE, oni_checkpoint.DATASET]
 @pytest.mark.parametrize(("table", "expected"), LABEL_TABLES)
 def test_labels_are_found_in_any_nesting(tmp_path, key, table, expected):
     assert oni_checkpoint.labels(TorchCheckpoint(tmp_path / "a.pth", [], {key: table})) == expected
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("table", NO_LABELS)
+def test_labels_of_an_unknown_form_are_refused(tmp_path, key, table):
+    file = TorchCheckpoint(tmp_path / "a.pth", [], {key: table})
+
+    with pytest.raises(UserError, match=rf"^{tmp_path}/a.pth: {key}: has no text with a label"):
+        oni_checkpoint.labels(file)
+
+
+class Table(dict):
+    """A published table with a class of its own."""
+
+
+TABLES = [
+    collections.defaultdict(int, LABELS),
+    Table(LABELS),
+    {text: np.array(label) for text, label in LABELS.items()},
+    collections.deque(LABELS.items()),
+]
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("table", TABLES, ids=["defaultdict", "subclass", "arrays", "deque"])
+def test_tables_of_labels_are_read_from_files(tmp_path, table, protocol):
+    file = read(tmp_path / "a.pth", {oni_checkpoint.TABLE: table}, protocol)
+
+    assert oni_checkpoint.labels(file) == LABELS
+
+
+def test_examples_that_another_part_refers_to_are_read(foreign, tmp_path):
+    examples = foreign(data=list(LABELS.items()))
+    examples.learner = {"examples": examples}
+    content = {"learner": examples.learner, oni_checkpoint.DATASET: examples}
+
+    assert oni_checkpoint.labels(read(tmp_path / "a.pth", content)) == LABELS
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -166,16 +212,33 @@ def unnamed(arrays):
     }
 
 
+def oni_model(config):
+    """The tensors of a checkpoint for the network of `config`, and the network's parameters."""
+    network = import_torch.network_of(config.agent)
+    params = jax.tree.map(np.asarray, network.init(jax.random.key(3)))
+    named = layout.to_torch(params)
+    names = sorted(named, key=torch_import.published_agent_order)
+    return unnamed({name: named[name] for name in names}), params
+
+
+@pytest.mark.slow
+def test_an_agent_without_its_labels_is_imported_on_request(tmp_path, capsys):
+    config = load_config("import_torch", "oni", {"agent.reward.kind": "none"})
+    content = {"model": oni_model(config)[0], oni_checkpoint.TABLE: [("the one", "the other", 1)]}
+    config.file = str(torch_files.write(tmp_path / "checkpoint.pth", content))
+
+    workdir = run_config(config, tmp_path / "run")
+
+    assert json.loads((workdir / "config.json").read_text())["reward"]["kind"] == "none"
+    line = "config.agent.reward.kind=none: the agent is read without a reward"
+    assert line in capsys.readouterr().out
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [extra("retrieval"), "classification"])
 def test_an_imported_agent_plays_and_is_rated_by_its_reward(golden, foreign, tmp_path, kind):
     config = load_config("import_torch", "oni")
-    network = import_torch.network_of(config.agent)
-    params = jax.tree.map(np.asarray, network.init(jax.random.key(3)))
-    named = layout.to_torch(params)
-    model = unnamed(
-        {name: named[name] for name in sorted(named, key=torch_import.published_agent_order)}
-    )
+    model, params = oni_model(config)
     content = {"model": model, "env_steps": 777, "llm_message_rewards": LABELS}
     if kind == "classification":
         content["reward_model"] = unnamed(recipe_tensors(golden("oni/oni_classifier_shapes.json")))

@@ -210,6 +210,9 @@ REFUSED = (
     (STATE + b")\x81(dVa\nI1\nsb.", "it names mine.State"),
     (ORDERED + b"((((lI1\ntltR.", "a list as a key: keys are text, whole numbers or bytes"),
     (b"Va\nQ.", f"opcode BINPERSID {NO_READ}"),
+    (b"Va\nVb\na.", "entries of a str"),
+    (b"Va\n(Vb\ne.", "entries of a str"),
+    (b"Va\nVb\nI1\ns.", "keys of a str"),
     (b"\x80\x04K\x010.", f"opcode POP {NO_READ}"),
     (b"Pid\n.", f"opcode PERSID {NO_READ}"),
     (b"K\x01K\x02\x93.", "it names 1.2"),
@@ -266,17 +269,42 @@ def test_rows_of_an_array_in_fortran_order_are_read():
 
 
 @pytest.mark.parametrize(
-    ("data", "name", "arguments"),
+    ("data", "unread"),
     [
-        (STATE + b")\x81(dVa\nI1\nsb.", "mine.State", ((), {"a": 1})),
-        (b"\x80\x04" + STATE + b")}\x92.", "mine.State", ((), {})),
-        (b"cnumpy\nndarray.__class__\n.", "numpy.ndarray.__class__", None),
+        (STATE + b")\x81(dVa\nI1\nsb.", pickles.Unread("mine.State", (), {"a": 1})),
+        (b"\x80\x04" + STATE + b")}\x92.", pickles.Unread("mine.State", ((), {}))),
+        (STATE + b")\x81K\x01a(K\x02K\x03e.", pickles.Unread("mine.State", (), values=[1, 2, 3])),
+        (STATE + b")\x81}}s.", pickles.Unread("mine.State", (), items=[({}, {})])),
+        (b"cnumpy\nndarray.__class__\n.", pickles.Unread("numpy.ndarray.__class__")),
     ],
 )
-def test_parts_that_are_no_plain_data_may_stay_unread(data, name, arguments):
-    value = plain(data, unread=True, persistent=str)
+def test_parts_that_are_no_plain_data_may_stay_unread(data, unread):
+    assert plain(data, unread=True, persistent=str) == unread
 
-    assert (value.name, value.arguments) == (name, arguments)
+
+def test_an_unread_object_is_the_same_wherever_it_stands():
+    first, second = plain(b"(" + STATE + b")\x81p0\ng0\n(dVa\nI1\nsbt.", unread=True)
+
+    assert first is second
+    assert first.state == {"a": 1}
+
+
+@pytest.mark.parametrize("data", [SCALAR + b"(VO\ntRVb\ntR.", pickle.dumps(np.array([None]))])
+def test_an_unusual_array_may_stay_unread(data):
+    value = plain(data, unread=True)
+
+    assert isinstance(value, pickles.Unread) or value.size == 0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [collections.deque([1, "a"]), collections.deque([2], 3), collections.defaultdict(int, a=1)],
+    ids=["deque", "deque of a length", "defaultdict"],
+)
+def test_containers_of_the_standard_library_are_plain_data(values):
+    kind = dict if isinstance(values, dict) else list
+
+    assert plain(pickle.dumps(values), unread=True) == kind(values)
 
 
 def test_a_persistent_id_is_read_by_who_knows_it():
