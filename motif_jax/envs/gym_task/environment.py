@@ -29,7 +29,7 @@ from motif_jax.envs.gym_task.actions import (
     action_names,
     make_actions,
 )
-from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves, padded
+from motif_jax.envs.gym_task.spaces import MisfitError, UnsupportedSpaceError, leaves, padded
 from motif_jax.envs.spec import (
     ROW_NAMES,
     RUNNING,
@@ -57,7 +57,6 @@ _MAX_NUMBERS = 32  # from `info` in an episode's row
 # 31.
 SEEDS = 1 << 31
 _PROBED_STEPS = 200  # within which a text has to appear
-_COMPARED_STEPS = 3  # of every environment, whose observations are compared with their space
 
 
 def make_spec(
@@ -111,7 +110,8 @@ class GymTask:
         used = {_field_of(text or ""), _field_of(options.get("action_mask") or "")}
         self._name = name
         self._leaves = [leaf for leaf in all_leaves if leaf.name not in used]
-        self._compared = 0  # observations that were compared with their space
+        space = self._env.observation_space
+        self._parts = len(space.spaces) if isinstance(space, gymnasium.spaces.Tuple) else None
         self.spoke = False  # whether any step had a text, even an empty one
         self._limit = math.inf if limit is None else limit
         self._actions = make_actions(self._env.action_space, options.get("action_bins", 0))
@@ -163,10 +163,7 @@ class GymTask:
         self._env.close()
 
     def _write(self, step: captions.CaptionedStep, out: Mapping[str, np.ndarray]) -> None:
-        if self._compared < _COMPARED_STEPS:
-            self._compare(step.observation)
-        for leaf in self._leaves:
-            leaf.write(step.observation, out[leaf.name])
+        self._write_observation(step.observation, out)
         self._keep_numbers(step.info)
         if self._frames:
             out[FRAME][...] = self._env.render()
@@ -184,22 +181,22 @@ class GymTask:
         out[TEXT][...] = padded(caption, self._text_bytes)
         out[COUNT][...] = self._caption_counts[caption]
 
-    def _compare(self, observation: Any) -> None:
-        """Raises UserError where an observation is not of its space: numpy would repeat or round it
-        without a word.
+    def _write_observation(self, observation: Any, out: Mapping[str, np.ndarray]) -> None:
+        """Raises UserError where the observation is not of its space: numpy would repeat, round or
+        cut it without a word.
         """
-        self._compared += 1
-        for leaf in self._leaves:
-            misfit = leaf.misfit(observation)
-            if misfit:
-                raise UserError(
-                    f"config.{_KEY}={self._name}: its {leaf.name!r} {misfit}: mend the one or the other"
-                )
-        space = self._env.observation_space
-        if isinstance(space, gymnasium.spaces.Tuple) and len(observation) != len(space.spaces):
-            raise UserError(
-                f"config.{_KEY}={self._name}: its observation has {len(observation)} parts, its space {len(space.spaces)}"
-            )
+        try:
+            for leaf in self._leaves:
+                leaf.write(observation, out[leaf.name])
+        except MisfitError as error:
+            raise self._misfit(str(error)) from None
+        if self._parts is not None and len(observation) != self._parts:
+            raise self._misfit(f"observation has {len(observation)} parts, its space {self._parts}")
+
+    def _misfit(self, fault: str) -> UserError:
+        return UserError(
+            f"config.{_KEY}={self._name}: its {fault}, at step {self._steps} of an episode: mend the one or the other"
+        )
 
     def _keep_numbers(self, info: Mapping[str, Any]) -> None:
         """Keeps the newest value of the first numbers of an episode's `info`, for its row."""

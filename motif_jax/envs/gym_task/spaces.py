@@ -25,6 +25,10 @@ class UnsupportedSpaceError(ValueError):
     """A space that this package's networks cannot read."""
 
 
+class MisfitError(ValueError):
+    """An observation that is not of its space."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Leaf:
     """A space without subspaces; `path` are the keys and indices that lead to it, `encode` makes
@@ -45,45 +49,48 @@ class Leaf:
         return ".".join(map(str, self.path)) or SINGLE
 
     def write(self, observation: Any, out: np.ndarray) -> None:
-        out[...] = self.encode(self._part(observation))
-
-    def misfit(self, observation: Any) -> str:
-        """How the part of `observation` differs from its space such that numpy would bend it
-        without an error; '' where it fits.
+        """Writes its part of `observation` into `out`. Raises MisfitError: the part is missing, or
+        differs from its space such that numpy would bend it without an error.
         """
-        value = self._part(observation)
+        value = observation
+        try:
+            for key in self.path:
+                value = value[key]
+        except (LookupError, TypeError):
+            raise MisfitError(f"{self.name!r} is missing") from None
+        misfit = self._misfit(value, out.dtype)
+        if misfit:
+            raise MisfitError(f"{self.name!r} {misfit}")
+        out[...] = self.encode(value)
+
+    def _misfit(self, value: Any, dtype: np.dtype) -> str:
+        """How `value` differs from the space such that its field of this dtype cannot have it; ''
+        where it fits. Every step of a game asks: what it compares is cheap.
+        """
         space = self.space
-        if isinstance(space, gymnasium.spaces.Discrete | gymnasium.spaces.MultiDiscrete):
-            return "" if space.contains(_plain(value, space)) else f"is {value}, outside {space}"
+        if isinstance(space, gymnasium.spaces.Discrete):
+            number = np.asarray(value)
+            fits = number.ndim == 0 and number.dtype.kind in "iub"
+            fits = fits and bool(0 <= int(number) - space.start < space.n)
+            return "" if fits else f"is {value}, outside {space}"
+        array = np.asarray(value)
+        if isinstance(space, gymnasium.spaces.MultiDiscrete):
+            fits = array.shape == space.shape and array.dtype.kind in "iub"
+            if fits:
+                offset = array - space.start
+                fits = bool((offset >= 0).all() and (offset < space.nvec).all())
+            return "" if fits else f"is {value}, outside {space}"
         if not isinstance(space, gymnasium.spaces.Box | gymnasium.spaces.MultiBinary):
             return ""
-        array = np.asarray(value)
         if array.shape != space.shape:
             return f"has shape {list(array.shape)}, its space {list(space.shape)}"
-        if np.dtype(self.field.dtype).kind == "f":
+        if dtype.kind == "f" or array.dtype == dtype:
             return ""
         if array.dtype.kind not in "iub":
             return f"has dtype {array.dtype}, its space {space.dtype}"
-        limits = np.iinfo(self.field.dtype)
-        least = array.min(initial=0)
-        greatest = array.max(initial=0)
-        fits = limits.min <= least and greatest <= limits.max
-        return "" if fits else f"has numbers from {least} to {greatest}, outside {self.field.dtype}"
-
-    def _part(self, observation: Any) -> Any:
-        for key in self.path:
-            observation = observation[key]
-        return observation
-
-
-def _plain(value: Any, space: gymnasium.Space) -> Any:
-    """A value of numbers of any type as `space.contains` takes them: an int, or an array of the
-    space's dtype.
-    """
-    array = np.asarray(value)
-    if isinstance(space, gymnasium.spaces.Discrete):
-        return int(array) if array.ndim == 0 else value
-    return array.astype(space.dtype)
+        if (array.astype(dtype) == array).all():
+            return ""
+        return f"has numbers from {array.min()} to {array.max()}, outside {dtype}"
 
 
 def leaves(space: gymnasium.Space, text_bytes: int, path: tuple[Any, ...] = ()) -> Iterator[Leaf]:

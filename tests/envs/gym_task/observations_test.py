@@ -32,6 +32,10 @@ class Shown(gymnasium.Env):
         self._info = info
         self.render_mode = render_mode
 
+    def show(self, value: Any) -> None:
+        """Shows another value from the next step on."""
+        self._value = value
+
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[Any, Any]]:
         return self._value, {}
 
@@ -65,9 +69,11 @@ def showing(space: gymnasium.Space, value: Any, info: Mapping[Any, Any] | None =
         (
             spaces.Box(-128, 127, (1,), np.int8),
             [2**31 + 5],
-            "has numbers from 0 to 2147483653, outside int32",
+            "has numbers from 2147483653 to 2147483653, outside int32",
         ),
+        (spaces.Discrete(5), 1.5, r"is 1\.5, outside Discrete\(5\)"),
         (spaces.Tuple([spaces.Discrete(2)]), (1, 0), "has 2 parts, its space 1"),
+        (spaces.Dict(a=spaces.Discrete(2)), {"b": 1}, "'a' is missing"),
     ],
 )
 def test_an_observation_outside_its_space_is_refused(
@@ -77,6 +83,33 @@ def test_an_observation_outside_its_space_is_refused(
 
     with pytest.raises(UserError, match=rf"config\.environment\.name={name}: its .*{misfit}"):
         registry.check(name)
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "later", "misfit"),
+    [
+        (spaces.Box(-1, 1, (4,)), np.zeros(4), np.zeros(1), r"has shape \[1\], its space \[4\]"),
+        (spaces.Discrete(3), 2, -1, r"is -1, outside Discrete\(3\)"),
+        (spaces.Discrete(3), 2, 3, r"is 3, outside Discrete\(3\)"),
+        (spaces.MultiDiscrete([2, 3]), [1, 2], [1, -1], r"is \[1, -1\], outside MultiDiscrete"),
+        (spaces.MultiDiscrete([2, 3]), [1, 2], [2, 0], r"is \[2, 0\], outside MultiDiscrete"),
+        (spaces.Box(0, 255, (16, 16), np.uint8), np.zeros((16, 16), np.uint8), None, "has shape"),
+    ],
+)
+def test_a_late_misfit_is_refused_with_its_step(
+    space: gymnasium.Space, value: Any, later: Any, misfit: str
+) -> None:
+    shown = Shown(space, value, {})
+    serial_name = f"Shown{next(SERIAL)}-v0"
+    gymnasium.register(serial_name, entry_point=lambda **_: shown)
+    environment, out = started(f"gym:{serial_name}", 0)
+    for _ in range(6):
+        environment.step(0, out)
+    shown.show(later)
+
+    line = f"its 'observation' {misfit}.*, at step 7 of an episode"
+    with pytest.raises(UserError, match=line):
+        environment.step(0, out)
 
 
 @pytest.mark.parametrize(
