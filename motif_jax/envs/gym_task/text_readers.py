@@ -41,9 +41,7 @@ class TextReader:
         if count is not None:
             _field(fields, count)
         if isinstance(text, str) and not _is_field(fields, text) and ":" in text:
-            if entry_points.is_entry_point(text) and not text.startswith(
-                (captions.INFO, captions.OBSERVATION)
-            ):
+            if _names_function(text):
                 entry_points.trust([text])  # the user's own call names it
             if text.startswith(captions.OBSERVATION):
                 require_path(space, text)
@@ -92,16 +90,19 @@ class BatchReader:
         self._of_batch: Any = text if captions.takes_observation_alone(text) else None
         # Of a function of batches only the count is read here.
         source = (lambda observation: None) if self._of_batch is not None else text
-        if captions.names(source, "environment") and not self._environments:
+        function = source
+        fields = getattr(self._space, "spaces", self._space)
+        if isinstance(source, str) and not _is_field(fields, source) and _names_function(source):
+            entry_points.trust([source])
+            function = entry_points.load(captions.KEY, source)
+        if captions.names(function, "environment") and not self._environments:
             raise UserError(
                 "text=: the function takes `environment`, and the environments of this vector run in other processes: take "
                 "a SyncVectorEnv, or a function without it"
             )
         # One for each column: an object that is made of a class remembers the episode of one
         # environment.
-        self._readers = [
-            TextReader(source, count, env.observation_space) for _ in range(env.num_envs)
-        ]
+        self._readers = [TextReader(source, count, self._space) for _ in range(env.num_envs)]
 
     def texts(self, steps: Mapping[int, captions.CaptionedStep]) -> dict[int, Any]:
         """The texts of columns; the `environment` of their steps is filled in."""
@@ -159,6 +160,12 @@ def pays_last_text(env: Any) -> bool:
     identity = getattr(getattr(env, "spec", None), "id", "")
     name = identity.rpartition("/")[2]
     return not (type(unwrapped).__module__.startswith("nle.") or name.startswith("NetHack"))
+
+
+def _names_function(source: str) -> bool:
+    """Whether a source is 'module:function', not a key."""
+    is_key = source.startswith((captions.INFO, captions.OBSERVATION))
+    return entry_points.is_entry_point(source) and not is_key
 
 
 def _is_field(fields: Any, name: str) -> bool:
