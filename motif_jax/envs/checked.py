@@ -81,3 +81,13 @@ class CheckedEnvironment:
             f"config.environment.name={self._name}: its {field!r} is {float(value)} at step {self._steps} of the episode with "
             f"seed {self._seed}: the environment must give finite numbers (or clip them)"
         )
+
+
+def unplayable(name: str, error: Exception, beside: str = "") -> UserError:
+    """The error of the environment `name`, which failed where it was tried out; `beside`: the
+    further keys that it was made with.
+    """
+    cause = error.__cause__ or error
+    return UserError(
+        f"config.environment.name={name}{beside} cannot be played: {type(cause).__name__}: {cause}"
+    )

@@ -12,6 +12,7 @@ from typing import Any
 from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
+from motif_jax.envs.checked import unplayable
 from motif_jax.envs.episode import play, random_actions
 from motif_jax.envs.recording import Digest
 from motif_jax.envs.spec import Environment
@@ -36,7 +37,8 @@ def require(name: str, options: Mapping[str, Any], use: str) -> None:
       use: what needs it, for the error: 'config.policy=agents'.
 
     Raises:
-      UserError: an episode is not the same the second time; says what the environment has to do.
+      UserError: an episode is not the same the second time, or the environment fails in it; says
+          what the environment has to do.
     """
     if not is_outside(name):
         return
@@ -67,9 +69,16 @@ def _with_pictures(name: str, options: Mapping[str, Any]) -> Environment:
 
 
 def _play(environment: Environment, name: str, options: Mapping[str, Any], seed: int) -> str:
-    """A digest of the first steps of a random player in the episode `seed`."""
+    """A digest of the first steps of a random player in the episode `seed`. Raises UserError: the
+    environment fails.
+    """
     digest = Digest(name, options)
     episode = play(environment, seed, random_actions(environment.spec, seed))
-    for transition in itertools.islice(episode, _STEPS):
-        digest.add(transition.observation, transition.reward, transition.end)
+    try:
+        for transition in itertools.islice(episode, _STEPS):
+            digest.add(transition.observation, transition.reward, transition.end)
+    except UserError:
+        raise
+    except Exception as error:
+        raise unplayable(name, error) from error
     return digest.hexdigest()

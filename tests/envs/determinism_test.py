@@ -44,6 +44,8 @@ class Dice(gymnasium.Env):
         return 0, {"text": "You sit down."}
 
     def step(self, action):
+        if self.wrong == "lost":
+            raise RuntimeError("the dice are lost")
         rolled = int(self.np_random.integers(1, 7))
         if self.wrong == "past":
             rolled = (rolled + self.episodes) % 7
@@ -58,7 +60,7 @@ class Dice(gymnasium.Env):
         return np.full((4, 4, 3), generator.integers(255), np.uint8)
 
 
-for _wrong in ("", "seed", "past", "picture", "display"):
+for _wrong in ("", "seed", "past", "picture", "display", "lost"):
     gymnasium.register(f"Dice{_wrong}-v0", entry_point=Dice, kwargs={"wrong": _wrong})
 
 
@@ -76,6 +78,12 @@ def test_a_function_of_its_seed_passes():
     for name in ("gym:Dice-v0", "gym:Dicedisplay-v0"):
         determinism.require(name, {"text": "info:text"}, "config.policy=agents")
     determinism.require("NetHackScore-v1", {}, "config.policy=agents")
+
+
+def test_an_environment_that_fails_while_it_is_tried_is_named():
+    line = r"name=gym:Dicelost-v0 cannot be played: RuntimeError: the dice are lost$"
+    with pytest.raises(UserError, match=line):
+        determinism.require("gym:Dicelost-v0", {"text": "info:text"}, "config.policy=agents")
 
 
 def test_a_recording_of_a_users_environment_blames_no_game():

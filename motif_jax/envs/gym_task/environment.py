@@ -19,7 +19,7 @@ from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.core.text_bytes import cut
 from motif_jax.envs import episode, spec
-from motif_jax.envs.checked import CheckedEnvironment
+from motif_jax.envs.checked import CheckedEnvironment, unplayable
 from motif_jax.envs.config import REWARD_TEXT_BYTES
 from motif_jax.envs.gym_task import captions, making
 from motif_jax.envs.gym_task.actions import (
@@ -142,7 +142,7 @@ class GymTask:
             observation, reward, terminated, truncated, info = self._env.step(env_action)
         except Exception as error:
             raise EngineError(
-                f"{self._env} fails at step {self._steps} with action {env_action}"
+                f"{self._env} fails at step {self._steps + 1} with action {env_action}"
             ) from error
         self._steps += 1
         self._return += float(reward)
@@ -166,7 +166,7 @@ class GymTask:
         self._write_observation(step.observation, out)
         self._keep_numbers(step.info)
         if self._frames:
-            out[FRAME][...] = self._env.render()
+            self._write_picture(out[FRAME])
         if self._mask is not None:
             out[ACTION_MASK][...] = self._mask.read(step)
         if self._caption is None:
@@ -192,6 +192,14 @@ class GymTask:
             raise self._misfit(str(error)) from None
         if self._parts is not None and len(observation) != self._parts:
             raise self._misfit(f"observation has {len(observation)} parts, its space {self._parts}")
+
+    def _write_picture(self, out: np.ndarray) -> None:
+        picture = np.asarray(self._env.render())
+        if picture.dtype != out.dtype or picture.shape != out.shape:
+            raise self._misfit(
+                f"picture is {_described_array(picture)}, its first {_described_array(out)}"
+            )
+        out[...] = picture
 
     def _misfit(self, fault: str) -> UserError:
         return UserError(
@@ -334,9 +342,19 @@ def _field_of(source: str) -> str:
 def _frame_shape(env: gymnasium.Env, name: str) -> tuple[int, ...]:
     try:
         env.reset(seed=0)
-        return np.asarray(env.render()).shape
+        picture = np.asarray(env.render())
     except Exception as error:
         raise UserError(f"config.{_KEY}={name}: its pictures cannot be drawn ({error})") from error
+    if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
+        raise UserError(
+            f"config.{_KEY}={name}: its render() must return uint8 [height, width, 3], it returns {_described_array(picture)}"
+        )
+    return picture.shape
+
+
+def _described_array(array: np.ndarray) -> str:
+    """Dtype and shape: 'uint8 [4, 4, 3]'; that of None is 'object []'."""
+    return f"{array.dtype} {list(array.shape)}"
 
 
 def check(name: str, options: Mapping[str, Any]) -> None:
@@ -359,9 +377,9 @@ def check(name: str, options: Mapping[str, Any]) -> None:
     except UserError:
         raise
     except Exception as error:
-        cause = error.__cause__ or error
-        keys = f"config.{_KEY}={name}" + (f" with config.{captions.KEY}={text}" if text else "")
-        raise UserError(f"{keys} cannot be played: {type(cause).__name__}: {cause}") from error
+        raise unplayable(
+            name, error, f" with config.{captions.KEY}={text}" if text else ""
+        ) from error
     finally:
         task.close()
     source = "a key of info" if text.startswith(captions.INFO) else "a part of the observation"

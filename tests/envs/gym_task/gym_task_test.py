@@ -114,7 +114,7 @@ def test_an_error_of_the_environment_is_one_of_its_engine():
     environment, out = started("gym:ToyMortal-v0", 4, **TOYS)
     for _ in range(9):
         environment.step(1, out)
-    with pytest.raises(EngineError, match="fails at step 9 with action 1") as error:
+    with pytest.raises(EngineError, match="fails at step 10 with action 1") as error:
         environment.step(1, out)
     assert isinstance(error.value.__cause__, OSError)
 

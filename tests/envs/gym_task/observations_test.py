@@ -19,6 +19,9 @@ from tests.envs.playing import started
 class Shown(gymnasium.Env):
     """Shows one observation again and again, and `info` from the first step on."""
 
+    metadata = {"render_modes": ["rgb_array"]}
+    picture: Any = None
+
     def __init__(
         self,
         space: gymnasium.Space,
@@ -36,6 +39,9 @@ class Shown(gymnasium.Env):
         """Shows another value from the next step on."""
         self._value = value
 
+    def render(self) -> Any:
+        return self.picture
+
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[Any, Any]]:
         return self._value, {}
 
@@ -52,6 +58,13 @@ def showing(space: gymnasium.Space, value: Any, info: Mapping[Any, Any] | None =
     """The name of a new environment `Shown`."""
     name = f"Shown{next(SERIAL)}-v0"
     gymnasium.register(name, entry_point=lambda **drawn: Shown(space, value, info or {}, **drawn))
+    return f"gym:{name}"
+
+
+def registered(shown: Shown) -> str:
+    """The name of an environment that is this one however often it is made."""
+    name = f"Shown{next(SERIAL)}-v0"
+    gymnasium.register(name, entry_point=lambda **_: shown)
     return f"gym:{name}"
 
 
@@ -100,9 +113,7 @@ def test_a_late_misfit_is_refused_with_its_step(
     space: gymnasium.Space, value: Any, later: Any, misfit: str
 ) -> None:
     shown = Shown(space, value, {})
-    serial_name = f"Shown{next(SERIAL)}-v0"
-    gymnasium.register(serial_name, entry_point=lambda **_: shown)
-    environment, out = started(f"gym:{serial_name}", 0)
+    environment, out = started(registered(shown), 0)
     for _ in range(6):
         environment.step(0, out)
     shown.show(later)
@@ -130,6 +141,40 @@ def test_an_observation_of_another_type_that_numpy_keeps_is_taken(
     space: gymnasium.Space, value: Any
 ) -> None:
     registry.check(showing(space, value))
+
+
+PICTURE = np.zeros((4, 5, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("picture", "described"),
+    [
+        (PICTURE / 255, r"float64 \[4, 5, 3\]"),
+        (None, r"object \[\]"),
+        (PICTURE[..., 0], r"uint8 \[4, 5\]"),
+        (np.zeros((4, 5, 4), np.uint8), r"uint8 \[4, 5, 4\]"),
+    ],
+    ids=["floats", "none", "grey", "four colours"],
+)
+def test_a_picture_of_another_form_is_refused(picture: Any, described: str) -> None:
+    shown = Shown(spaces.Discrete(2), 1, {})
+    shown.picture = picture
+    line = rf"its render\(\) must return uint8 \[height, width, 3\], it returns {described}$"
+
+    with pytest.raises(UserError, match=line):
+        registry.spec(registered(shown), fields=("frame",))
+
+
+@pytest.mark.parametrize("later", [PICTURE[:1, :1], PICTURE / 255, None])
+def test_a_later_picture_of_another_form_is_refused(later: Any) -> None:
+    shown = Shown(spaces.Discrete(2), 1, {})
+    shown.picture = PICTURE
+    environment, out = started(registered(shown), 0, fields=("frame",))
+    shown.picture = later
+
+    line = r"its picture is .*, its first uint8 \[4, 5, 3\], at step 1 of an episode"
+    with pytest.raises(UserError, match=line):
+        environment.step(0, out)
 
 
 def test_two_fields_of_one_name_are_refused() -> None:
