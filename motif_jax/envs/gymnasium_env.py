@@ -14,15 +14,18 @@ import numpy as np
 from motif_jax.envs import registry
 from motif_jax.envs.spec import TERMINATED, TRUNCATED, EnvironmentSpec, empty_observation
 
+_TEXT, _PICTURE = "ansi", "rgb_array"
+
 
 class RegisteredEnv(gymnasium.Env):
     """`registry.make(name, **options)` for gymnasium; `info` holds the numbers of `episode_info`.
 
     `reset(seed=s)` plays the episode of seed s; later resets without a seed draw episode seeds from
-    `np_random`. `shown` is the spec of its observations.
+    `np_random`. `environment_spec` is that of `registry`. `render_mode` is 'ansi' for games that are
+    drawn as text, 'rgb_array' for those with pictures.
     """
 
-    metadata = {"render_modes": ["ansi"]}
+    metadata = {"render_modes": [_TEXT, _PICTURE]}
 
     def __init__(self, name: str, render_mode: str | None = None, **options: Any) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
@@ -30,24 +33,40 @@ class RegisteredEnv(gymnasium.Env):
                 f"render_mode {render_mode!r} is not one of {self.metadata['render_modes']}"
             )
         self.render_mode = render_mode
-        self.shown = shown = registry.spec(name, **options)
-        self._fields = tuple(shown.observation)
-        self._renderer = None if render_mode is None else registry.renderer(shown)
+        self.environment_spec = registry.spec(name, **options)
+        shown = self.environment_spec.observation
+        self._fields = tuple(shown)
+        self._renderer = None if render_mode is None else registry.renderer(self.environment_spec)
         if self._renderer is not None:
             # Observed by the environment below, but not part of `observation_space`.
-            drawn = [field for field in self._renderer.fields if field not in shown.observation]
+            drawn = [field for field in self._renderer.fields if field not in shown]
             options["fields"] = (*options.get("fields", ()), *drawn)
         self._name = name
         self._options = options
         self._environment = registry.make(name, **options)
         self._arrays = empty_observation(self._environment.spec)
         self.observation_space = gymnasium.spaces.Dict(
-            {
-                field: _space(array.shape, np.dtype(array.dtype))
-                for field, array in shown.observation.items()
-            }
+            {field: _space(array.shape, np.dtype(array.dtype)) for field, array in shown.items()}
         )
-        self.action_space = _action_space(shown)
+        self.action_space = _action_space(self.environment_spec)
+        if render_mode is not None:
+            self._require_drawing(render_mode)
+
+    def _require_drawing(self, render_mode: str) -> None:
+        """Raises ValueError where the first observation of an episode is not drawn like this."""
+        modes = []
+        if self._renderer is not None:
+            self._environment.reset(0, self._arrays)
+            frame = self._renderer.frame(self._arrays)
+            if frame.chars.size:
+                modes.append(_TEXT)
+            if frame.picture is not None:
+                modes.append(_PICTURE)
+        if render_mode not in modes:
+            self.close()
+            raise ValueError(
+                f"render_mode {render_mode!r}: {self._name} is drawn as {' and '.join(modes) or 'nothing'}"
+            )
 
     def limit(self, max_episode_steps: int) -> None:
         """Makes the environment again with this step limit."""
@@ -69,16 +88,21 @@ class RegisteredEnv(gymnasium.Env):
     def step(
         self, action: Any
     ) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, float]]:
-        played = np.asarray(action).tolist() if self.shown.action_size else int(action)
+        played = np.asarray(action).tolist() if self.environment_spec.action_size else int(action)
         reward, end = self._environment.step(played, self._arrays)
         info = self._environment.episode_info()
         return self._observation(), reward, end == TERMINATED, end == TRUNCATED, info
 
     def render(self) -> Any:
-        """The screen as text, one line per row; None without a render mode or a renderer."""
+        """The screen as text, one line per row, or the picture, uint8 [height, width, 3]; None
+        without a render mode.
+        """
         if self._renderer is None:
             return None
-        lines = self._renderer.frame(self._arrays).chars
+        frame = self._renderer.frame(self._arrays)
+        if self.render_mode == _PICTURE:
+            return np.array(frame.picture)
+        lines = frame.chars
         return "\n".join(bytes(line).replace(b"\0", b" ").decode("latin-1") for line in lines)
 
     def close(self) -> None:

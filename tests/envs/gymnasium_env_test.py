@@ -17,13 +17,13 @@ from motif_jax.envs.nethack.tasks import TASKS
 LEVEL = "BabyAI-GoToLocal-v0"
 
 
-def test_a_render_mode_other_than_ansi_is_refused():
+def test_a_render_mode_of_gymnasium_alone_is_refused():
     with pytest.raises(ValueError, match="render_mode 'human' is not one of"):
         RegisteredEnv("Recall-v0", render_mode="human")
 
 
 def test_spaces_are_those_of_the_environments_arrays():
-    env = RegisteredEnv("Recall-v0", "ansi")
+    env = RegisteredEnv("Recall-v0")
 
     assert env.action_space == Discrete(4)
     assert env.observation_space == Dict(
@@ -33,8 +33,30 @@ def test_spaces_are_those_of_the_environments_arrays():
     )
 
 
-def test_an_environment_without_a_renderer_draws_nothing():
-    assert RegisteredEnv("Recall-v0", "ansi").render() is None
+@pytest.mark.parametrize(
+    ("name", "mode", "modes"),
+    [
+        ("Recall-v0", "ansi", "nothing"),
+        ("Crafter-v1", "ansi", "rgb_array"),
+        ("NetHackScore-v1", "rgb_array", "ansi"),
+    ],
+)
+def test_a_render_mode_that_a_game_lacks_is_refused(name, mode, modes):
+    with pytest.raises(ValueError, match=f"^render_mode '{mode}': {name} is drawn as {modes}$"):
+        RegisteredEnv(name, mode)
+
+
+@pytest.mark.parametrize("name", ["Crafter-v1", LEVEL])
+def test_a_game_with_pictures_is_drawn_as_such(name):
+    env = RegisteredEnv(name, "rgb_array")
+    env.reset(seed=2)
+
+    first = env.render()
+    env.step(1)
+
+    assert first.dtype == np.uint8
+    assert first.shape[2:] == (3,)
+    assert not np.array_equal(first, env.render())
 
 
 def test_an_environment_without_a_render_mode_draws_nothing():

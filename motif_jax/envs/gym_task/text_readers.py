@@ -152,7 +152,7 @@ def pays_last_text(env: Any) -> bool:
     # Of a vector the first environment, which is like the others.
     unwrapped = next(iter(getattr(unwrapped, "envs", ())), unwrapped).unwrapped
     if isinstance(unwrapped, RegisteredEnv):
-        return unwrapped.shown.last_text
+        return unwrapped.environment_spec.last_text
     if isinstance(unwrapped, AsyncVectorEnv):
         # In other processes, of which a text comes back whatever they hold:
         # "<TimeLimit<...<motif_jax/NetHackScore-v1>>>".
