@@ -21,8 +21,8 @@ class RegisteredEnv(gymnasium.Env):
     """`registry.make(name, **options)` for gymnasium; `info` holds the numbers of `episode_info`.
 
     `reset(seed=s)` plays the episode of seed s; later resets without a seed draw episode seeds from
-    `np_random`. `environment_spec` is that of `registry`. `render_mode` is 'ansi' for games that are
-    drawn as text, 'rgb_array' for those with pictures.
+    `np_random`. `environment_spec` is that of `registry`. `render_mode` is 'ansi' for games that
+    are drawn as text, 'rgb_array' for those with pictures.
     """
 
     metadata = {"render_modes": [_TEXT, _PICTURE]}

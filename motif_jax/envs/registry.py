@@ -211,12 +211,16 @@ def make_group(
 
 def spec(name: str, **options: Any) -> EnvironmentSpec:
     """The spec of `make(name, **options)`, without starting an engine. Raises UserError: it lacks
-    an option.
+    an option, or has a group although it is not the package's.
     """
     last_text = options.pop(LAST_TEXT, None)
     make_spec = _load(name).make_spec
     entry_points.require_signature(_KEY, name, make_spec, name, **options)
     made_spec = make_spec(name, **options)
+    if entry_points.is_entry_point(name):
+        # Nothing would check the numbers that a group gives.
+        allowed = "a class whose spec has no `group`: its environments are stepped one by one"
+        checks.require(made_spec.group is None, _KEY, name, allowed)
     return made_spec if last_text is None else dataclasses.replace(made_spec, last_text=last_text)
 
 

@@ -81,10 +81,11 @@ class EnvironmentSpec:
         section: the section of `config.environment` with this environment's options.
         renderer: 'module:Class' of its `Renderer`.
         group: 'module:Class' of an `EnvironmentGroup` made with (name, count, **options); None:
-            `SingleEnvironments`.
+            `SingleEnvironments`, as of every class from outside the package.
         keeps_place: whether the environment takes the option `place`, its number in the run, and
             depends on it.
-        modules: further modules to import before actors are forked; they start no threads.
+        modules: further modules to import before actors are forked, which start no threads; without
+            effect for environments from outside the package.
         remark: a note for users on how it runs on this machine.
         action_size: actions are so many real numbers from -1 to 1, which the environment spreads
             over its own bounds; 0 where they are integers. Real numbers have no mask, no expert, no

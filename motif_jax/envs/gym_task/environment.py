@@ -296,9 +296,6 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
     if draws:
         # The shape is known only once a picture was drawn, and only needed if one is observed.
         pictures[FRAME] = ArraySpec(_frame_shape(env, name) if frames else (), "uint8")
-    caption_modules = []
-    if text and not text.startswith((captions.INFO, captions.OBSERVATION)):
-        caption_modules.append(text.partition(":")[0])
     return EnvironmentSpec(
         observation=observation | (pictures if frames else {}),
         num_actions=actions.count,
@@ -315,7 +312,6 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
         action_names=action_names(env, actions),
         optional_fields=pictures,
         renderer="motif_jax.envs.gym_task.renderer:GymRenderer" if draws else None,
-        modules=("motif_jax.envs.gym_task.environment", *maker.module_names, *caption_modules),
     )
 
 

@@ -47,12 +47,6 @@ class GymMaker:
     kwargs: str = "{}"
     wrappers: str = ""
 
-    @property
-    def module_names(self) -> tuple[str, ...]:
-        """The modules from outside the package that `make` imports."""
-        wrapper_modules = [wrapper.partition(":")[0] for wrapper in checks.listed(self.wrappers)]
-        return (*checks.listed(self.modules), *wrapper_modules)
-
     def make(self, pictures: bool = False) -> gymnasium.Env:
         """Makes the environment, with its wrappers around it; `pictures`: `render` draws them.
 

@@ -159,12 +159,6 @@ def test_wrappers_that_only_data_name_are_not_imported(monkeypatch: pytest.Monke
         registry.spec(LAKE, wrappers=wrapper)
 
 
-def test_processes_import_the_modules_of_wrappers() -> None:
-    spec = registry.spec(**options_with_name(wrappers="tests.gym_toys:Doubled"))
-
-    assert spec.modules == ("motif_jax.envs.gym_task.environment", TOYS, TOYS)
-
-
 @pytest.mark.parametrize(
     ("wrapper", "message"),
     [
