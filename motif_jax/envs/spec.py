@@ -38,6 +38,7 @@ _LABELLED_NUMBERS = 4
 # The logit of an action that `EnvironmentSpec.mask_field` excludes: far below all others, but
 # finite.
 MASKED = -1e9
+_WHOLE = (int, np.integer)
 
 
 class EngineError(RuntimeError):
@@ -181,7 +182,7 @@ class EnvironmentSpec:
         return has_actions and has_fields
 
     def check_action(self, action: Any) -> None:
-        """Raises ValueError for an action out of range."""
+        """Raises ValueError for an action out of range, or a numbered one that is not whole."""
         if self.action_size:
             is_row = isinstance(action, Sequence) and all(
                 isinstance(number, float | int) for number in action
@@ -194,7 +195,8 @@ class EnvironmentSpec:
             ):
                 raise ValueError(f"action {action} is not {self.action_size} numbers from -1 to 1")
             return
-        if not 0 <= action < self.num_actions:
+        is_whole = isinstance(action, _WHOLE) and not isinstance(action, bool)
+        if not (is_whole and 0 <= action < self.num_actions):
             raise ValueError(f"action {action} is not one of 0 .. {self.num_actions - 1}")
 
 

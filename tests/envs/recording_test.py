@@ -79,6 +79,8 @@ def test_switches_are_recorded():
 NO_FORMAT = r"is not a recording of an episode \(format motif_jax.recording.1\)"
 DAMAGES = (
     ({"actions": [1, 999]}, r"is damaged \(action 999 is not one of 0 .. 3\)"),
+    ({"actions": [1, 1.7]}, r"is damaged \(action 1.7 is not one of 0 .. 3\)"),
+    ({"actions": [True, 1]}, r"is damaged \(action True is not one of 0 .. 3\)"),
     (
         {"options": {"no_such": 1}},
         "cannot be played: config.environment.name=Recall-v0: does not fit here",

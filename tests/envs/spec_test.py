@@ -75,8 +75,8 @@ def test_an_agent_fits_where_its_fields_and_actions_are() -> None:
         assert not other.fits(here)
     assert (here.action_names, here.action_keys) == (("action 0", "action 1"), (0, 0))
     here.check_action(0)
-    here.check_action(1)
-    for action in (-1, 2):
+    here.check_action(np.int64(1))
+    for action in (-1, 2, 0.7, True, "1", None):
         assert f"action {action} is not one of 0 .. 1" in error_line(here.check_action, action)
 
 

@@ -168,18 +168,20 @@ def _factors(space: gymnasium.Space, bins: int) -> list[list[float]]:
 
 
 def _binned(space: gymnasium.spaces.Box, bins: int) -> list[list[float]]:
-    """`bins` values of each number of `space`, evenly from its lower bound to its upper one."""
+    """`bins` values of each number of `space`, evenly from its lower bound to its upper one; fewer
+    where it has no more.
+    """
     _require_bounds(space)
-    allowed = (
-        f"at least {_LEAST_BINS}, for {space} has continuous numbers: 5 plays five values of each"
-    )
+    kind = "continuous" if _is_real(space) else "whole"
+    allowed = f"at least {_LEAST_BINS}, for {space} has {kind} numbers: 5 plays five values of each"
     checks.require(bins >= _LEAST_BINS, BINS, bins, allowed)
     factors = []
     for low, high in zip(space.low.flat, space.high.flat, strict=True):
         values = np.linspace(float(low), float(high), bins)
-        if np.dtype(space.dtype).kind in "iub":
-            values = np.unique(np.round(values))
-        factors.append(values.tolist())
+        if not _is_real(space):
+            values = np.round(values)
+        # Of few whole numbers, or of bounds that are the same, some values would be repeated.
+        factors.append(np.unique(values.astype(space.dtype)).tolist())
     return factors
 
 

@@ -70,6 +70,8 @@ def test_each_combination_of_several_numbers_is_an_action() -> None:
         (spaces.Tuple((spaces.Discrete(2), spaces.MultiBinary((2, 1)))), 0, 8),
         (spaces.Dict(dial=BOX, lever=spaces.Discrete(3, start=1)), 2, 12),
         (spaces.Box(0, 2, (2,), np.int64), 9, 9),
+        (spaces.Box(np.float32([2, 0]), np.float32([2, 1])), 3, 3),
+        (spaces.Box(1, 1 + 2e-7, (1,), np.float32), 5, 3),
     ],
 )
 def test_every_action_is_in_its_space_and_none_twice(
@@ -124,7 +126,8 @@ def test_as_many_actions_as_are_allowed_can_be_played() -> None:
 @pytest.mark.parametrize(
     ("space", "bins", "allowed"),
     [
-        (BOX, 0, "at least 2, for Box"),
+        (BOX, 0, "at least 2, for Box.* has continuous numbers"),
+        (spaces.Box(0, 2, (2,), np.int64), 0, "at least 2, for Box.* has whole numbers"),
         (BOX, 1, "at least 2, for Box"),
         (spaces.Discrete(4), 3, "left at 0"),
         (spaces.MultiDiscrete([2, 2]), 3, "left at 0"),
