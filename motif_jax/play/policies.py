@@ -114,7 +114,7 @@ class BotPolicy:
 
         def choose(observation: Mapping[str, np.ndarray]) -> Action:
             action = _expert(observation, spec)
-            return action if action < spec.num_actions else random_action(observation)
+            return random_action(observation) if action is None else action
 
         return choose
 
@@ -122,7 +122,7 @@ class BotPolicy:
         self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec
     ) -> np.ndarray | None:
         action = _expert(observation, spec)
-        if action >= spec.num_actions:
+        if action is None:
             return RandomPolicy().probabilities(observation, spec)
         return np.eye(spec.num_actions, dtype=np.float32)[action]
 
@@ -176,12 +176,11 @@ def load_user_policy(name: str, spec: EnvironmentSpec, key: str = "policy") -> A
     return policy
 
 
-def _expert(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> int:
-    """The scripted player's action, or a number of at least `spec.num_actions` where it has none
-    (`EnvironmentSpec.expert_field`).
-    """
+def _expert(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> int | None:
+    """The scripted player's action, None where it has none (`EnvironmentSpec.expert_field`)."""
     assert spec.expert_field is not None, "the bot is given to environments that have one"
-    return int(observation[spec.expert_field])
+    answer = observation[spec.expert_field]
+    return None if answer == np.iinfo(answer.dtype).max else int(answer)
 
 
 def allowed(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:

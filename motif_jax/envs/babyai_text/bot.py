@@ -13,17 +13,19 @@ class Bot:
     actions.
     """
 
-    def __init__(self, world: RoomGridLevel) -> None:
+    def __init__(self, world: RoomGridLevel, num_actions: int) -> None:
         self._bot: BabyAIBot | None = BabyAIBot(world)
+        self._num_actions = num_actions
 
     def action(self, played: int | None) -> int:
         """The bot's next action after `played` (None at the start); `NO_ANSWER` once it has
-        failed.
+        failed, and where its action is not one of the first `num_actions`.
         """
         if self._bot is None:
             return NO_ANSWER
         try:
-            return int(self._bot.replan(played))
+            action = int(self._bot.replan(played))
         except Exception:
             self._bot = None
             return NO_ANSWER
+        return action if action < self._num_actions else NO_ANSWER

@@ -269,7 +269,7 @@ class BabyAIText:
         if "bot_action" in self._fields:
             from motif_jax.envs.babyai_text.bot import Bot
 
-            self._bot = Bot(self._world)
+            self._bot = Bot(self._world, self.spec.num_actions)
         self._write(observation["image"], sentences, out, None)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:

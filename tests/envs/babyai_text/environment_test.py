@@ -54,6 +54,18 @@ def test_a_bot_that_fails_says_nothing_any_more(monkeypatch):
     assert out["bot_action"] == 255
 
 
+def test_a_bot_has_no_answer_where_its_action_is_not_played():
+    """It walks, and its players can only turn."""
+    env, out = started(LOCAL, 3, fields=("bot_action",), actions=("turn left", "turn right"))
+    answers = {int(out["bot_action"])}
+    for _ in range(4):
+        env.step(0, out)
+        answers.add(int(out["bot_action"]))
+
+    assert bot.NO_ANSWER in answers
+    assert answers <= {0, 1, bot.NO_ANSWER}
+
+
 def test_limits_truncate_and_success_on_the_last_step_is_success():
     shown = {"fields": ("bot_action",)}
     needed = len(bot_plays(*started(LOCAL, 3, **shown)))
