@@ -52,6 +52,11 @@ def cut(data: bytes, size: int) -> bytes:
     return data[:size] if is_inside else data[:end]
 
 
+def padded(data: bytes, size: int) -> np.ndarray:
+    """`data` cut to the characters that fit into `size` bytes, padded with zeros: uint8 [size]."""
+    return np.frombuffer(cut(data, size).ljust(size, b"\0"), np.uint8)
+
+
 def padded_rows(texts: Sequence[str], width: int) -> np.ndarray:
     """`texts` in UTF-8 as uint8 [N, width], padded with zeros; of a longer one what fits.
 

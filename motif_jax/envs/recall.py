@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from motif_jax.core import seeds
+from motif_jax.core.text_bytes import padded
 from motif_jax.envs.spec import (
     RUNNING,
     TERMINATED,
@@ -95,5 +96,5 @@ class Recall(Environment):
         else:
             text = b""
         self._sign_counts[text] += 1
-        out["sign"][...] = np.frombuffer(text.ljust(_SIGN_LENGTH, b"\0"), np.uint8)
+        out["sign"][...] = padded(text, _SIGN_LENGTH)
         out["sign_count"][...] = self._sign_counts[text]

@@ -360,7 +360,7 @@ def encoded(text: str, size: int, name: str) -> np.ndarray:
     data = text_bytes.encode(text)
     if len(data) > size:
         raise ValueError(f"{name} has {len(data)} bytes, more than {size}: {text[:80]!r}")
-    return np.frombuffer(data.ljust(size, b"\0"), np.uint8)
+    return text_bytes.padded(data, size)
 
 
 def decoded(data: np.ndarray) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from crafter import constants, objects
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.text_bytes import cut, encode
+from motif_jax.core.text_bytes import cut, encode, padded
 from motif_jax.envs.crafter import catalogue
 from motif_jax.envs.crafter.captions import before_step, caption
 from motif_jax.envs.crafter.game import CrafterGame
@@ -187,7 +187,7 @@ class Crafter(Environment):
             out[_FRAME][...] = game.picture(_FRAME_SIDE)
         data = cut(encode(text), TEXT_BYTES)
         self._counts[data] += 1
-        out["text"][...] = np.frombuffer(data.ljust(TEXT_BYTES, b"\0"), np.uint8)
+        out["text"][...] = padded(data, TEXT_BYTES)
         out["text_count"][...] = self._counts[data]
 
     def _cells(self) -> np.ndarray:

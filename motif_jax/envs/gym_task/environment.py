@@ -17,7 +17,7 @@ import numpy as np
 
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
-from motif_jax.core.text_bytes import cut
+from motif_jax.core.text_bytes import cut, padded
 from motif_jax.envs import episode, spec
 from motif_jax.envs.checked import CheckedEnvironment, unplayable
 from motif_jax.envs.config import REWARD_TEXT_BYTES
@@ -29,7 +29,7 @@ from motif_jax.envs.gym_task.actions import (
     action_names,
     make_actions,
 )
-from motif_jax.envs.gym_task.spaces import MisfitError, UnsupportedSpaceError, leaves, padded
+from motif_jax.envs.gym_task.spaces import MisfitError, UnsupportedSpaceError, leaves
 from motif_jax.envs.spec import (
     ROW_NAMES,
     RUNNING,

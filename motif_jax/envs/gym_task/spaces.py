@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from motif_jax.core.text_bytes import cut
+from motif_jax.core.text_bytes import padded
 from motif_jax.envs.gym_task.captions import SINGLE, text_bytes_of
 from motif_jax.envs.spec import ArraySpec
 
@@ -184,8 +184,3 @@ def _has_channels_first(shape: tuple[int, ...]) -> bool:
         return False
     is_square = sides[0] == sides[1]
     return channels <= _MAX_COLOURS or is_square or min(sides) >= _LEAST_SIDE
-
-
-def padded(data: bytes, size: int) -> np.ndarray:
-    """A text cut to the characters that fit into `size` bytes, padded with zeros: uint8 [size]."""
-    return np.frombuffer(cut(data, size).ljust(size, b"\0"), np.uint8)
