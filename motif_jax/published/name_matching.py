@@ -64,8 +64,8 @@ def match(
     choose: `chosen`, neutral name -> name in the file.
 
     Raises:
-      ValueError: a layer, which the error names, has no tensor of its shape, or too many without a
-          hint.
+      ValueError: a layer, which the error names, has no tensor of its shape, too many without a
+          hint, or one that was chosen for another layer.
     """
     shapes = {name: array.shape for name, array in tensors}
     names: dict[str, str] = {}
@@ -79,6 +79,8 @@ def match(
             raise ValueError(
                 f"{foreign} has shape {list(shapes[foreign])}, {neutral} {list(shapes_of_layers[neutral])}"
             )
+        if foreign in names.values():
+            raise ValueError(f"{foreign} is chosen for two layers, of which {neutral} is one")
         names[neutral] = foreign
     layers = defaultdict(list)
     for neutral, shape in shapes_of_layers.items():

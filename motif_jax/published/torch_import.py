@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import dataclasses
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from motif_jax.core import config as checks
 from motif_jax.core import digests
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
@@ -94,13 +94,17 @@ def read(path: str | Path, *parts: str) -> TorchCheckpoint:
 
 
 def chosen_names(text: str) -> dict[str, str]:
-    """Parses 'LAYER/weight=NAME,...'. Raises UserError: the text has another form."""
+    """Parses 'LAYER/weight=NAME,...'. Raises UserError: the text has another form, or a layer
+    twice.
+    """
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     if any(not name or not foreign for name, _, foreign in pairs):
         raise UserError(
             f"config.names={text}: must be LAYER/weight=NAME IN THE FILE, with commas between"
         )
-    return {name.strip(): foreign.strip() for name, _, foreign in pairs}
+    names = {name.strip(): foreign.strip() for name, _, foreign in pairs}
+    checks.require(len(names) == len(pairs), "names", text, "one choice for each layer")
+    return names
 
 
 def _match(
@@ -129,13 +133,18 @@ def reward(
       mean, variance: in place of the checkpoint's.
 
     Raises:
-      UserError: tensors do not match the network, or nobody says the mean or the variance.
+      UserError: tensors do not match the network, nobody says the mean or the variance, or the
+          file's variance is negative.
     """
     network = RewardNetwork(architecture_of(read_section(RewardConfig, config)))
     match = _match(checkpoint, reward_layout.named_shapes(network), names)
     params = reward_layout.from_named(match.tensors(checkpoint.tensors), network)
     mean = _moment(checkpoint, "reward_mean", mean, "mean")
     variance = _moment(checkpoint, "reward_var", variance, "variance")
+    if variance < 0:
+        raise UserError(
+            f"{checkpoint.path}: reward_var is {variance:g}, below 0: give it with --config.variance=NUMBER"
+        )
     statistics = statistics_of(mean, variance, quantiles)
     step = max(0, int(checkpoint.number("num_iter") or 0))
     return RewardModel(
@@ -157,19 +166,15 @@ def _moment(checkpoint: TorchCheckpoint, name: str, override: float | None, key:
 
 def read_quantiles(path: str | Path, row: int) -> list[float]:
     """One row of the published quantile file: its last 19 numbers. Raises UserError: no such file
-    or row, or a row is cut short.
+    or row, or a row is cut short or holds something else.
     """
-    rows = []
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            for cells in csv.reader(file):
-                with contextlib.suppress(ValueError):
-                    rows.append([float(cell) for cell in cells][-len(QUANTILE_LEVELS) :])
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            rows = list(_rows_of_numbers(csv.reader(file), path))
     except OSError as error:
         raise UserError(f"config.quantiles={path}: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"config.quantiles={path}: no file of numbers ({error})") from None
-    rows = [numbers for numbers in rows if numbers]
     # Skipped, a row that a writer was killed in would shift the number of each row behind it.
     for number, numbers in enumerate(rows):
         if len(numbers) < len(QUANTILE_LEVELS):
@@ -185,11 +190,30 @@ def read_quantiles(path: str | Path, row: int) -> list[float]:
         raise UserError(
             f"config.quantile_row={row}: {path} has {len(rows)} rows of {len(QUANTILE_LEVELS)} quantiles"
         )
+    if not np.isfinite(rows[row]).all():
+        raise UserError(f"config.quantiles={path}: row {row} has numbers that are not finite")
     if np.any(np.diff(rows[row]) < 0):
         raise UserError(
             f"config.quantiles={path}: row {row} does not ascend, so it holds no quantiles"
         )
     return rows[row]
+
+
+def _rows_of_numbers(lines: Any, path: str | Path) -> Iterator[list[float]]:
+    """The last 19 cells of each line that is not empty, but for a header that is no numbers. Raises
+    UserError: another line is none; skipped, it would shift the number of each row behind it.
+    """
+    for cells in lines:
+        last = cells[-len(QUANTILE_LEVELS) :]
+        if not any(cell.strip() for cell in cells):
+            continue
+        try:
+            yield [float(cell) for cell in last]
+        except ValueError as error:
+            if lines.line_num > 1:
+                raise UserError(
+                    f"config.quantiles={path}: line {lines.line_num} is no row of numbers ({error}): mend or remove it"
+                ) from None
 
 
 def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tuple[Any, Match]:

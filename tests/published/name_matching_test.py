@@ -108,6 +108,11 @@ def test_a_tensor_that_is_chosen_by_hand_leaves_the_others():
             (TWO, {"fc1/w": "z"}),
             "fc1/w=z: the network has no fc1/w or the file no z",
         ),
+        (
+            {"a": (2, 3), "b": (2, 3)},
+            (TWO, {"fc1/w": "a", "fc2/w": "a"}),
+            "a is chosen for two layers, of which fc2/w is one",
+        ),
     ],
 )
 def test_tensors_that_cannot_be_matched_are_named(file, arguments, words):

@@ -103,7 +103,7 @@ def quantiles(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("row", "first"), [(-3, 0), (-2, 10), (0, 0), (1, 10)])
+@pytest.mark.parametrize(("row", "first"), [(-4, 0), (-2, 10), (0, 0), (1, 0), (2, 10)])
 def test_rows_of_quantiles_are_counted_without_the_levels(
     quantiles: Path, row: int, first: int
 ) -> None:
@@ -116,15 +116,15 @@ def test_a_file_without_levels_has_quantiles_too(quantiles: Path) -> None:
     assert torch_import.read_quantiles(quantiles, 0) == list(range(19))
 
 
-@pytest.mark.parametrize("row", [-4, 3])
+@pytest.mark.parametrize("row", [-5, 4])
 def test_a_row_that_the_file_lacks_is_refused(quantiles: Path, row: int) -> None:
     with pytest.raises(
-        UserError, match=rf"^config\.quantile_row={row}: .*q.csv has 3 rows of 19 quantiles"
+        UserError, match=rf"^config\.quantile_row={row}: .*q.csv has 4 rows of 19 quantiles"
     ):
         torch_import.read_quantiles(quantiles, row)
 
 
-@pytest.mark.parametrize("row", [-1, 2])
+@pytest.mark.parametrize("row", [-1, 3])
 def test_quantiles_that_fall_are_refused(quantiles: Path, row: int) -> None:
     with pytest.raises(
         UserError, match=f"^config.quantiles={quantiles}: row {row} does not ascend"
@@ -140,6 +140,31 @@ def test_a_row_of_quantiles_that_is_cut_short_is_refused(quantiles: Path) -> Non
     with pytest.raises(
         UserError, match=r"q.csv: row 2 of numbers has 2 in place of 19: complete or remove it"
     ):
+        torch_import.read_quantiles(quantiles, 0)
+
+
+def test_a_header_in_words_is_no_row(quantiles: Path) -> None:
+    quantiles.write_text("the quantiles\n\n" + ",".join(map(str, range(19))))
+
+    assert torch_import.read_quantiles(quantiles, 0) == list(range(19))
+    with pytest.raises(UserError, match="has 1 rows of 19 quantiles"):
+        torch_import.read_quantiles(quantiles, 1)
+
+
+def test_a_later_row_that_is_no_numbers_is_refused(quantiles: Path) -> None:
+    lines = quantiles.read_text().splitlines()
+    lines[2] = lines[2].replace("5", "five")
+    quantiles.write_text("\n".join(lines))
+
+    with pytest.raises(UserError, match=r"q\.csv: line 3 is no row of numbers .*'five'.*mend or"):
+        torch_import.read_quantiles(quantiles, 0)
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_quantiles_that_are_not_finite_are_refused(quantiles: Path, number: str) -> None:
+    quantiles.write_text(",".join([*map(str, range(18)), number]))
+
+    with pytest.raises(UserError, match=r"q\.csv: row 0 has numbers that are not finite"):
         torch_import.read_quantiles(quantiles, 0)
 
 
@@ -181,6 +206,13 @@ def test_half_a_pair_of_names_is_refused(text: str) -> None:
         UserError, match=rf"^config\.names={text}: must be LAYER/weight=NAME IN THE FILE"
     ):
         torch_import.chosen_names(text)
+
+
+def test_a_layer_that_is_chosen_twice_is_refused() -> None:
+    line = r"^config\.names='a=b,a=c': must be one choice for each layer"
+
+    with pytest.raises(UserError, match=line):
+        torch_import.chosen_names("a=b,a=c")
 
 
 TENSORS = {"w": torch_files.tensor(np.ones(2, "f"))}
