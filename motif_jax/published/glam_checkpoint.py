@@ -38,9 +38,9 @@ class ImportedAgent(NamedTuple):
     fresh: list[str]
 
 
-def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent) -> ImportedAgent:
-    """Parameters of `network` from a checkpoint; one of cloning has no value head. Raises
-    UserError: a tensor does not fit.
+def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent, seed: int) -> ImportedAgent:
+    """Parameters of `network` from a checkpoint; one of cloning has no value head, which is drawn
+    from `seed`. Raises UserError: a tensor does not fit.
     """
     # Name without prefixes -> (name in the file, tensor).
     entries = {
@@ -64,11 +64,11 @@ def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent) -> Impor
         raise UserError(f"{checkpoint.path} has no tensor that ends in {ending}")
 
     def head(operation: str, fresh: Any) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+        if set(fresh) != set(_LAYERS.values()):
+            raise UserError(
+                "config.agent.network.head_widths: must be two, as published: (1024, 1024)"
+            )
         for number, layer in _LAYERS.items():
-            if layer not in fresh:
-                raise UserError(
-                    "config.agent.network.head_widths: must be two, as published: (1024, 1024)"
-                )
             arrays: dict[str, np.ndarray] = {}
             # torch's name of an array, and flax's.
             for torch_name, flax_name in (("weight", "kernel"), ("bias", "bias")):
@@ -83,7 +83,7 @@ def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent) -> Impor
             yield layer, arrays
 
     model = weights.collect(find, checkpoint.path, network.model.config)
-    heads = jax.device_get(network.heads.init(jax.random.key(0)))
+    heads = jax.device_get(network.heads.init(jax.random.key(seed)))
     new = [name for name in heads if not any(f"{_HEADS[name]}." in short for short in entries)]
     if ACTIONS in new:
         raise UserError(

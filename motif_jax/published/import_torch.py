@@ -15,7 +15,12 @@ from motif_jax.envs import registry
 from motif_jax.motif.reward import safetensors_file
 from motif_jax.published import glam_checkpoint, oni_checkpoint, torch_import
 from motif_jax.published.config import ImportTorchConfig
-from motif_jax.published.imports import Begin, ImportStage, has_checkpoints
+from motif_jax.published.imports import (
+    Begin,
+    ImportStage,
+    has_checkpoints,
+    require_unread,
+)
 from motif_jax.published.torch_import import TorchCheckpoint
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.config import agent_config
@@ -35,7 +40,10 @@ def _check_values(config: ImportTorchConfig, workdir: Path) -> None:
         checks.require(
             table is None or Path(table).is_file(), "quantiles", table, "an existing file"
         )
+        if table is None:
+            require_unread(config, ("quantile_row",), "there is no file of quantiles")
     if config.kind == LANGUAGE_AGENT:
+        require_unread(config, ("names",), "tensors of GLAM's files are known by their names")
         network_of(config.agent)
 
 
@@ -91,7 +99,7 @@ check, run = _STAGE.check, _STAGE.run
 
 def _language_agent(config: ImportTorchConfig, workdir: Path, begin: Begin) -> None:
     imported = glam_checkpoint.language_agent(
-        torch_import.read(config.path), network_of(config.agent)
+        torch_import.read(config.path), network_of(config.agent), config.seed
     )
     begin()
     for head in imported.fresh:

@@ -7,7 +7,7 @@ another one is refused.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -58,7 +58,8 @@ class ImportStage(Generic[C]):
       file: what the file is, in words.
       is_complete: whether the work folder holds a complete import.
       check_values: raises UserError for values that cannot work; writes nothing.
-      write: imports; calls `Begin` when it has seen that the file can be read.
+      write: imports; calls `Begin` before it writes anything. What a network needs of the file has
+          been read by then; pairs and dialogues are read part by part behind it.
       keeps_config: whether config.json of the work folder is that of the import; else `write`
           writes that of a training.
     """
@@ -109,6 +110,15 @@ def has_checkpoints(config: ImportedFile, workdir: Path) -> bool:
     return import_origin.has_checkpoints(workdir)
 
 
+def require_unread(config: ImportedFile, keys: Iterable[str], reason: str) -> None:
+    """Raises UserError where a key that this import does not read is not at its default."""
+    defaults = type(config)()
+    for key in keys:
+        default = getattr(defaults, key)
+        is_default = getattr(config, key) == default
+        checks.require_key(config, key, is_default, f"left at {default!r}: {reason}")
+
+
 def _check_pairs(config: ImportDatasetConfig, workdir: Path) -> None:
     writer.check_folder(workdir)
     pairs_parquet.contents(config.path)
@@ -126,6 +136,8 @@ def _write_pairs(config: ImportDatasetConfig, workdir: Path, begin: Begin) -> No
 def _check_dialogues(config: ImportDialoguesConfig, workdir: Path) -> None:
     allowed = f"a file that ends with {', '.join(KINDS)}"
     checks.require_key(config, "file", Path(config.path).suffix in KINDS, allowed)
+    if KINDS[Path(config.path).suffix] != "wordle_games":
+        require_unread(config, ("words",), "only Wordle games are played with a list of words")
     if config.words:
         read_words("words", config.words)
     if (workdir / DIALOGUES).exists() and not (workdir / "config.json").exists():

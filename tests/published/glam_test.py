@@ -60,6 +60,7 @@ def write_checkpoint(
 def test_a_cloned_model_becomes_an_agent_with_fresh_heads(model, tmp_path):
     tensors = write_checkpoint(tmp_path / "model.checkpoint", model, heads=False)
     import_config = config(model, tmp_path / "model.checkpoint")
+    import_config.seed = 3
     network = import_torch.network_of(import_config.agent)
 
     folder = run_config(import_config, tmp_path / "run")
@@ -68,6 +69,8 @@ def test_a_cloned_model_becomes_an_agent_with_fresh_heads(model, tmp_path):
         params = agent_checkpoints.restore_params(checkpoints, None, network)
     np.testing.assert_array_equal(params["model"]["embedding"], tensors["shared.weight"])
     params = jax.tree.map(np.asarray, params)
+    fresh = network.heads.init(jax.random.key(3))
+    jax.tree.map(np.testing.assert_array_equal, params["heads"], jax.device_get(fresh))
     prompt = jax.numpy.array([[5, 6, 7]])
     logits, value = network.logits_and_values(params, prompt)
     assert np.isfinite(logits).all()
@@ -90,6 +93,7 @@ def test_a_file_without_a_tensor_is_refused(model, tmp_path):
     ("key", "value", "line"),
     [
         ("policy", "actions", "has no action heads"),
+        ("head_widths", (16, 16, 16), r"head_widths: must be two, as published"),
         ("head_widths", (8, 8), r"value_head_op.0.weight is \[16, 8\], which does not fit"),
     ],
 )

@@ -32,16 +32,8 @@ def test_files_that_are_none(tmp_path):
         stage.check(config, tmp_path / "full")
 
 
-def test_another_list_of_words_is_another_import(tmp_path, monkeypatch):
-    words = tmp_path / "words.txt"
-    words.write_text("crane\n")
+def test_a_list_of_words_is_for_wordle_games_alone(tmp_path):
     (tmp_path / "talk.jsonl").write_text(json.dumps(LINES[0]))
-    config = config_of(tmp_path / "talk.jsonl", words=str(words))
-    stage.run(config, tmp_path / "run")
 
-    # The same file by another path is the same import.
-    monkeypatch.chdir(tmp_path)
-    stage.check(config_of(tmp_path / "talk.jsonl", words="words.txt"), tmp_path / "run")
-    words.write_text("crane\nmoist\n")
-    with pytest.raises(UserError, match="holds another import"):
-        stage.check(config, tmp_path / "run")
+    with pytest.raises(UserError, match=r"^config\.words='mine\.txt': must be left at '': only W"):
+        stage.check(config_of(tmp_path / "talk.jsonl", words="mine.txt"), tmp_path / "run")

@@ -194,6 +194,9 @@ REFUSED = [
     (ilql(), {"task": "chess"}, "config.task=chess"),
     (ilql(), {"task": "tests.toy_text:Task"}, "has 35 tokens, the task tests.toy_text:Task has 32"),
     (ilql(), {"options": "["}, "config.options="),
+    (ilql(), {"tokenizer": "roberta-base"}, "config.tokenizer='roberta-base': must be left at None"),
+    (ilql(), {"method": "upvote", "task": "reddit"}, "config.task='reddit': must be left at 'wordle'"),
+    (ilql(), {"method": "upvote", "discount": 0.5}, "config.discount=0.5: must be left at 0.99"),
 ]  # fmt: skip
 
 

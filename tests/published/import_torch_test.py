@@ -116,3 +116,24 @@ def test_a_network_of_another_width_is_refused(golden, tmp_path):
     width = {"reward.network.hidden_dim": 64}
     with pytest.raises(UserError, match="does not fit this network"):
         run_config(config_for("reward", path, **width), tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    ("variant", "key", "value", "default"),
+    [("reward", "quantile_row", 0, "-1"), ("glam", "names", "a/weight=b", "''")],
+)
+def test_keys_that_an_import_does_not_read_are_refused(tmp_path, variant, key, value, default):
+    path = torch_files.write(tmp_path / "a.pth", {"a": tensor(np.ones(2, "f"))})
+    config = config_for(variant, path, **{key: value})
+
+    with pytest.raises(UserError, match=rf"^config\.{key}='?{value}'?: must be left at {default}:"):
+        import_torch.check(config, tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_variance_below_zero_is_refused(golden, tmp_path):
+    path = write_reward(tmp_path / "a.pth", golden, reward_var=-4.0)
+    line = r"reward_var is -4, below 0: give it with --config\.variance=NUMBER"
+
+    with pytest.raises(UserError, match=line):
+        import_torch.run(config_for("reward", path), tmp_path / "run")

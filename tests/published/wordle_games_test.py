@@ -224,3 +224,20 @@ def test_imported_games_name_the_words_that_they_were_played_with(
     collected = json.loads((tmp_path / "run" / "dialogues.json").read_text())["config"]
     assert collected["task"] == "wordle"
     assert registry.options_of(collected) == {"words": "wordle_official_200"}
+
+
+def test_another_list_of_words_is_another_import(published, games, tmp_path, monkeypatch):
+    words = tmp_path / "words.txt"
+    words.write_text("\n".join(read_words("words", "wordle_official_200")))
+    write(tmp_path / "games.pkl", items_of(published, games))
+    monkeypatch.undo()
+    values = {"file": str(tmp_path / "games.pkl"), "words": str(words)}
+    imports.run(load_config("import_dialogues", "", values), tmp_path / "run")
+
+    # The same file by another path is the same import.
+    monkeypatch.chdir(tmp_path)
+    by_name = load_config("import_dialogues", "", {**values, "words": "words.txt"})
+    imports.check(by_name, tmp_path / "run")
+    words.write_text(f"{words.read_text()}\nzzzzz\n")
+    with pytest.raises(UserError, match="holds another import"):
+        imports.check(by_name, tmp_path / "run")
