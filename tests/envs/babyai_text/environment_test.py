@@ -54,7 +54,7 @@ def test_a_bot_that_fails_says_nothing_any_more(monkeypatch):
     assert out["bot_action"] == 255
 
 
-def test_a_bot_has_no_answer_where_its_action_is_not_played():
+def test_a_bot_is_silent_where_its_action_is_not_played():
     """It walks, and its players can only turn."""
     env, out = started(LOCAL, 3, fields=("bot_action",), actions=("turn left", "turn right"))
     answers = {int(out["bot_action"])}
