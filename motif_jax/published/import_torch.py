@@ -26,6 +26,7 @@ from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.config import agent_config
 
 LANGUAGE_AGENT = "language_agent"
+_ALONE = "none"  # config.agent.reward.kind of an agent that learns from the task alone
 MODEL, MAPPING, LABELS = "model.safetensors", "mapping.json", "labels.json"
 
 
@@ -61,6 +62,7 @@ def _write(config: ImportTorchConfig, workdir: Path, begin: Begin) -> None:
         )
     else:
         params, match = torch_import.agent(checkpoint, network_of(config.agent), config.names)
+        labels, classifier = _learned(config.agent, checkpoint)
     begin()
     sizes = {name: list(array.shape) for name, array in checkpoint.tensors}
     for name, foreign in match.names.items():
@@ -80,7 +82,7 @@ def _write(config: ImportTorchConfig, workdir: Path, begin: Begin) -> None:
             f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown} quantiles"
         )
     else:
-        agent, items = _learned(config.agent, checkpoint, workdir)
+        agent, items = _write_labels(config.agent, labels, classifier, workdir)
         step = int(checkpoint.number("env_steps") or 0)
         torch_import.write_agent(params, agent, step, workdir, items)
     print(f"written to {workdir}")
@@ -124,26 +126,39 @@ def network_of(config: ConfigDict | Mapping[str, Any]) -> Any:
 
 
 def _learned(
-    agent: Mapping[str, Any], checkpoint: TorchCheckpoint, workdir: Path
+    agent: Mapping[str, Any], checkpoint: TorchCheckpoint
+) -> tuple[dict[str, int] | None, Any | None]:
+    """The labels and the classifier's parameters of an ONI checkpoint; None for what it lacks, or
+    where the agent is imported alone.
+    """
+    if "annotator" not in agent or agent["reward"]["kind"] == _ALONE:
+        return None, None
+    labels = oni_checkpoint.labels(checkpoint)
+    return labels, None if labels is None else oni_checkpoint.classifier(checkpoint)
+
+
+def _write_labels(
+    agent: Mapping[str, Any],
+    labels: dict[str, int] | None,
+    classifier: Any | None,
+    workdir: Path,
 ) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """The agent's config with the reward that an ONI checkpoint holds, and the checkpoint item of
     that reward.
     """
     if "annotator" not in agent:
         return agent, {}
-    is_alone = agent["reward"]["kind"] == "none"
-    labels = None if is_alone else oni_checkpoint.labels(checkpoint)
     if labels is None:
-        reason = "config.agent.reward.kind=none" if is_alone else "no labels in it"
+        is_alone = agent["reward"]["kind"] == _ALONE
+        reason = f"config.agent.reward.kind={_ALONE}" if is_alone else "no labels in it"
         print(f"{reason}: the agent is read without a reward")
-        return _with_reward(agent, kind="none", intrinsic_coefficient=0.0), {}
-    params = oni_checkpoint.classifier(checkpoint)
-    kind = "retrieval" if params is None else "classification"
+        return _with_reward(agent, kind=_ALONE, intrinsic_coefficient=0.0), {}
+    kind = "retrieval" if classifier is None else "classification"
     atomic_write_json(workdir / LABELS, labels)
     share = sum(labels.values()) / max(1, len(labels))
-    network = "" if params is None else ", and the classifier that learned from them"
+    network = "" if classifier is None else ", and the classifier that learned from them"
     print(f"{len(labels):,} labels, {100 * share:.3g} % helpful{network}: {workdir / LABELS}")
-    reward_item = oni_checkpoint.reward_item(labels, params, workdir)
+    reward_item = oni_checkpoint.reward_item(labels, classifier, workdir)
     return _with_reward(agent, kind=kind), {"reward": reward_item}
 
 

@@ -59,7 +59,7 @@ class ImportStage(Generic[C]):
       is_complete: whether the work folder holds a complete import.
       check_values: raises UserError for values that cannot work; writes nothing.
       write: imports; calls `Begin` before it writes anything. What a network needs of the file has
-          been read by then; pairs and dialogues are read part by part behind it.
+          been read by then; pairs and dialogues are read part by part after it.
       keeps_config: whether config.json of the work folder is that of the import; else `write`
           writes that of a training.
     """

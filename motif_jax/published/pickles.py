@@ -2,9 +2,9 @@
 
 Containers, numbers, strings and numeric numpy arrays are built. Calls are looked up by name in the
 reader's table; an unknown one is an error, or becomes an inert `Unread`, which keeps what the
-pickle fills it with. A few bytes can describe a
-tree of 2^60 parts: therefore only text, whole numbers and bytes are hashed or printed, and the
-file's size bounds the total size of results of calls.
+pickle fills it with. A few bytes can describe a tree of 2^60 parts: therefore only text, whole
+numbers and bytes are hashed or printed, and the file's size bounds the total size of results of
+calls.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class PickleReader:
         elif name == "APPEND":
             value = stack.pop()
             _append(stack[-1], [value])
-        elif name == "APPENDS" or name == "ADDITEMS":
+        elif name in ("APPENDS", "ADDITEMS"):
             values = self._since_mark()
             _append(stack[-1], values)
         elif name == "SETITEM":

@@ -223,9 +223,13 @@ def oni_model(config):
 
 @pytest.mark.slow
 def test_an_agent_without_its_labels_is_imported_on_request(tmp_path, capsys):
-    config = load_config("import_torch", "oni", {"agent.reward.kind": "none"})
+    config = load_config("import_torch", "oni")
     content = {"model": oni_model(config)[0], oni_checkpoint.TABLE: [("the one", "the other", 1)]}
     config.file = str(torch_files.write(tmp_path / "checkpoint.pth", content))
+    with pytest.raises(UserError, match=r"has no text with a label.*agent\.reward\.kind=none"):
+        import_torch.run(config, tmp_path / "run")
+    assert not (tmp_path / "run" / "import.json").exists()
+    config.agent.reward.kind = "none"
 
     workdir = run_config(config, tmp_path / "run")
 
