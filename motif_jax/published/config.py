@@ -18,7 +18,9 @@ class ExportDatasetConfig:
 
     seed: int = sections.SEED
     dataset_dir: str | None = plain_key(None, "folder of a pairs dataset")
-    arrays: str = plain_key("", "such as 'data/message,info/score'; 'all'; empty: all but screens and glyphs")
+    arrays: str = plain_key(
+        "", "such as 'data/message,info/score'; 'all'; empty: all but screens and glyphs"
+    )
 
 
 @section_class
