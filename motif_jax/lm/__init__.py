@@ -17,7 +17,7 @@ The order to read:
     scoring.py              scores of candidates after a prompt; candidate_scores.py makes logits of
                             a policy of them, next_token.py and prompt_trees.py run once what
                             several prompts begin with
-    generation.py           draws texts (sampling.py, segments.py, caches.py, beams.py)
+    generation.py           draws texts (sampling.py, segments.py, caches.py, beams.py, stops.py)
     chat_prompts.py         prompts of chat models (chat_template.py, chat_turns.py)
     heads.py                small networks on a model's states: values, actions
 

@@ -27,6 +27,7 @@ from motif_jax.lm import (
     chat_template,
     generation_config,
     prompt_length,
+    stops,
     text_files,
     weights,
 )
@@ -126,6 +127,8 @@ def _check_continuations(
         checks.require_key(config, "count", config.beams or config.count == 1, allowed)
     allowed = "texts with | between them, none of them empty"
     checks.require_key(config, "stops", "" not in _stops(config), allowed)
+    if config.beams:
+        stops.require_tokens(tokenizer, _stops(config), f"config.stops={config.stops!r}")
     prompts, special = _written(config, text_files.read_questions(config.file, "file"))
     new_tokens = config.max_new_tokens
     with _naming_file(

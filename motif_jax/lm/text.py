@@ -13,7 +13,16 @@ import numpy as np
 
 from motif_jax.core import hub
 from motif_jax.core.errors import UserError
-from motif_jax.lm import beams, chat_prompts, chat_template, config, prompt_length, scoring, weights
+from motif_jax.lm import (
+    beams,
+    chat_prompts,
+    chat_template,
+    config,
+    prompt_length,
+    scoring,
+    weights,
+)
+from motif_jax.lm import stops as stop_texts
 from motif_jax.lm.chat_prompts import Prompt
 from motif_jax.lm.chat_template import ChatTemplate
 from motif_jax.lm.gguf import files as gguf_files
@@ -42,17 +51,6 @@ class TokenLogProbs(NamedTuple):
     log_probs: np.ndarray  # float32 [tokens], NaN for a decoder's first token
     entropies: np.ndarray  # float32 [tokens], of the predictions, in nats
     start: int  # number of prompt tokens
-
-
-def stop_tokens(tokenizer: Tokenizer, stops: Sequence[str]) -> list[int]:
-    """The tokens that are a stop by themselves.
-
-    A tokenizer of bytes names some bytes by a letter: its token "é" is a part of other letters.
-    """
-    named = [(stop, tokenizer.find(stop)) for stop in stops]
-    return [
-        token for stop, token in named if token is not None and tokenizer.pieces([token]) == [stop]
-    ]
 
 
 class TextModel:
@@ -112,7 +110,8 @@ class TextModel:
         longest = max((len(row) for rows in encoded for row in rows.candidates), default=0)
         count = max((len(rows.candidates) for rows in encoded), default=0)
         scores: dict[int, np.ndarray] = {}
-        for positions in self._batches([rows.prompt for rows in encoded], longest):
+        # All candidates of a prompt are in memory at once, with the logits of their tokens.
+        for positions in self._batches([rows.prompt for rows in encoded], count * longest):
             part = [prompts[position] for position in positions]
             chosen = [encoded[position] for position in positions]
             candidate_lengths = prompt_length.longest_candidates(chosen)
@@ -128,11 +127,7 @@ class TextModel:
             totals = np.asarray(
                 self._score(self.params, *inputs, by_length=by_length, starts=starts).total
             )
-            if np.isnan(totals[: len(part)]).any():
-                raise UserError(
-                    "the model's scores are not numbers: its weights hold values that are not finite, so that no text is the best; "
-                    "load another checkpoint, or another type of numbers where they are too large for this one"
-                )
+            _require_numbers(totals[: len(part)])
             for position, options, total in zip(positions, chosen, totals, strict=False):
                 scores[position] = total[: len(options.candidates)]
         return [scores[position] for position in range(len(prompts))]
@@ -152,13 +147,14 @@ class TextModel:
         Args:
           sampling: None: greedy.
           search: search `count` beams instead of drawing; the best comes first.
-          stops: texts that end a continuation and are cut off: special tokens (`</s>`) or any text.
+          stops: texts that end a continuation and are cut off: special tokens (`</s>`) or any text;
+              of a search only texts that are one token.
           seed: of the draws, which depend on it and the prompt's index alone.
 
         Raises:
           UserError: a text is too long for the model, the model has no decoder, `max_new_tokens` or
-            `count` is below 1, a stop is empty, or `sampling` or `count` are for draws where
-            nothing is drawn.
+            `count` is below 1, a stop is empty or no token of a search, `sampling` or `count` are for
+            draws where nothing is drawn, or the weights hold values that are not finite.
         """
         config.require_decoder(self.model.config, "writes")
         for name, number in (("max_new_tokens", max_new_tokens), ("count", count)):
@@ -176,10 +172,13 @@ class TextModel:
         chat_prompts.require_list(stops, "stops")
         if "" in stops:
             raise UserError("a stop is empty: it would end every text")
+        if search:
+            stop_texts.require_tokens(self.tokenizer, stops, f"stops={list(stops)}")
         sampling = sampling or Sampling(greedy=True)
-        limits = Limits(
-            max_new_tokens, (*self.model.config.end_ids, *stop_tokens(self.tokenizer, stops))
-        )
+        end_ids = self.model.config.end_ids
+        stop_tokens = stop_texts.tokens_of(self.tokenizer, stops)
+        limits = Limits(max_new_tokens, (*end_ids, *stop_tokens.holding))
+        cut_off = (*end_ids, *stop_tokens.whole)
         of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(
             jax.random.key(seed), jnp.arange(len(prompts))
         )
@@ -195,21 +194,23 @@ class TextModel:
                 part, max_new_tokens, [prompt_rows[position] for position in positions]
             )
             if search:
-                tokens, valid = self._search(self.params, *rows, limits=limits, beams=count)[:2]
+                best = self._search(self.params, *rows, limits=limits, beams=count)
+                tokens, valid, log_probs = best[:3]
             else:
                 spare = [positions[0]] * (len(rows.tokens) - len(positions))
                 row_keys = keys[jnp.asarray([*positions, *spare])]
-                tokens, valid, _ = self._segments.write(
+                tokens, valid, log_probs = self._segments.write(
                     self.params, *rows, row_keys, limits, sampling, count,
                     functools.partial(self._says, stops) if stops else None,
                 )  # fmt: skip
+            _require_numbers(log_probs[: len(positions)])
             for position, row, is_token in zip(
                 positions, np.asarray(tokens), np.asarray(valid), strict=False
             ):
-                texts = (
-                    x[y & ~np.isin(x, limits.stops)] for x, y in zip(row, is_token, strict=True)
-                )
-                written[position] = [_before(self.tokenizer.decode(text), stops) for text in texts]
+                texts = (x[y & ~np.isin(x, cut_off)] for x, y in zip(row, is_token, strict=True))
+                written[position] = [
+                    stop_texts.before(self.tokenizer.decode(text), stops) for text in texts
+                ]
         return [written[position] for position in range(len(prompts))]
 
     def _says(self, stops: Sequence[str], tokens: Sequence[int]) -> bool:
@@ -224,7 +225,8 @@ class TextModel:
         For a decoder alone a prompt may be empty.
 
         Raises:
-          UserError: a text has no tokens or is too long for the model, or the model has no decoder.
+          UserError: a text has no tokens or is too long for the model, the model has no decoder, or
+            a log-probability is no number.
         """
         settings = self.model.config
         config.require_decoder(settings, "scores")
@@ -255,8 +257,10 @@ class TextModel:
             if not settings.encoder_layers:  # a decoder alone does not predict its first token
                 log_probs[:, 0] = np.nan
                 entropies[:, 0] = np.nan
+            first_predicted = 0 if settings.encoder_layers else 1
             for i, (row, start) in enumerate(zip(shown, starts, strict=True)):
                 numbers = (log_probs[i, : len(row)], entropies[i, : len(row)])
+                _require_numbers(numbers[0][first_predicted:])
                 log_probs_of[positions[i]] = TokenLogProbs(
                     self.tokenizer.pieces(row), *numbers, start
                 )
@@ -297,15 +301,18 @@ class TextModel:
         return TokenRows(*(np.concatenate([x, np.repeat(x[:1], spare, axis=0)]) for x in rows))
 
 
+def _require_numbers(log_probs: Any) -> None:
+    """Raises UserError where a score or a log-probability is NaN."""
+    if np.isnan(np.asarray(log_probs)).any():
+        raise UserError(
+            "the model's scores are not numbers: its weights hold values that are not finite, so that no text is the best; "
+            "load another checkpoint, or another type of numbers where they are too large for this one"
+        )
+
+
 def _filled(values: Sequence[Any], count: int) -> list[Any]:
     """`count` values, the first one again after the last."""
     return [*values, *[values[0]] * (count - len(values))]
-
-
-def _before(text: str, stops: Sequence[str]) -> str:
-    """The text before the first stop in it."""
-    starts = [text.find(stop) for stop in stops if stop in text]
-    return text[: min(starts, default=len(text))]
 
 
 def load(

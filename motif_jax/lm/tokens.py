@@ -152,7 +152,17 @@ class Tokenizer:
         return self._backend.decode([int(token) for token in tokens], skip_special_tokens=True)
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        return [self._backend.decode([int(token)], skip_special_tokens=False) for token in tokens]
+        """Each token as it stands within a text: one that begins a word has the blank before it."""
+        # Decoders drop the blank of a text's first token, so that another token stands before each.
+        anchor = self._backend.encode("a", add_special_tokens=False).ids
+        before = len(self._backend.decode(anchor, skip_special_tokens=False))
+        rows = [[*anchor, int(token)] for token in tokens]
+        texts = self._backend.decode_batch(rows, skip_special_tokens=False)
+        return [text[before:] for text in texts]
+
+    def decoded_alone(self, tokens: Sequence[int]) -> list[str]:
+        """Each token decoded as a text of its own, special ones too."""
+        return self._backend.decode_batch([[token] for token in tokens], skip_special_tokens=False)
 
     def find(self, text: str) -> int | None:
         """The number of the token `text`, special or not; None if there is no such token."""

@@ -19,11 +19,10 @@ from tokenizers.processors import TemplateProcessing
 
 from motif_jax import lm as language
 from motif_jax.core.errors import UserError
-from motif_jax.lm import text_files
+from motif_jax.lm import scoring, text_files
 from motif_jax.lm.sampling import Sampling
-from motif_jax.lm.text import stop_tokens
 from motif_jax.lm.text_files import AnswerFile, read_questions
-from motif_jax.lm.tokens import Tokenizer, bucket, candidate_rows, padded
+from motif_jax.lm.tokens import TOKENS_OF_BATCH, Tokenizer, bucket, candidate_rows, padded
 from tests.lm.models import TEXT
 
 ACTIONS = ["turn left", "turn right", "go forward"]
@@ -100,27 +99,6 @@ def test_texts_are_written_from_a_seed(worded: Path, model: language.TextModel) 
     assert [len(texts) for texts in one] == [3, 3]
     assert one == language.load(worded, batch=2).generate(TEXT[:2], **how, seed=1), "of any batch"
     assert one != other
-
-
-@pytest.mark.slow
-def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
-    texts = [text for (text,) in model.generate(TEXT, max_new_tokens=20)]
-    # Words within the texts, of several tokens.
-    stops = [text[5:9] for text in texts]
-    assert not any(map(model.tokenizer.find, stops))
-    cut = model.generate(TEXT, max_new_tokens=20, stops=stops)
-    assert cut == model.generate(TEXT, max_new_tokens=20, stops=stops, search=True)
-    for full, (part,) in zip(texts, cut, strict=True):
-        assert part == full[: min(position for stop in stops if (position := full.find(stop)) >= 0)]
-        assert len(part) < len(full)
-
-
-def test_a_stop_named_like_a_byte_is_no_token(model: language.TextModel) -> None:
-    # A tokenizer of bytes names the blank so, and the letter itself has two bytes.
-    blank = "\u0120"
-    tokenizer = model.tokenizer
-    assert tokenizer.find(blank) is not None
-    assert stop_tokens(tokenizer, ["</s>", blank, "no such token"]) == [tokenizer.find("</s>")]
 
 
 @pytest.mark.slow
@@ -216,12 +194,46 @@ def test_answers_go_on_behind_the_last_whole_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_weights_that_are_no_numbers_rank_nothing(model: language.TextModel) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: model.score(["go"], ACTIONS),
+        lambda model: model.generate(["go"], 3),
+        lambda model: model.generate(["go"], 3, sampling=Sampling(), count=2),
+        lambda model: model.generate(["go"], 3, search=True, count=2),
+        lambda model: model.token_log_probs(["go"], [" left"]),
+    ],
+    ids=["score", "greedy", "draws", "beams", "tokens"],
+)
+def test_weights_that_are_no_numbers_say_nothing(
+    model: language.TextModel, call: Callable[[language.TextModel], object]
+) -> None:
     """The first candidate is not the best where no score is a number."""
     broken = copy.copy(model)
     broken.params = jax.tree.map(lambda leaf: leaf * float("nan"), model.params)
     with pytest.raises(UserError, match=r"weights hold values that are not finite"):
-        broken.score(["go"], ACTIONS)
+        call(broken)
+
+
+def test_many_candidates_of_a_prompt_run_with_fewer_prompts(
+    worded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The logits of all candidates of a batch are in memory at once."""
+    shapes = []
+    score = scoring.score
+
+    def noting(model: Any, params: Any, prompt: Any, valid: Any, candidates: Any, *rest: Any, **more: Any) -> Any:  # fmt: skip
+        shapes.append(candidates.shape)
+        return score(model, params, prompt, valid, candidates, *rest, **more)
+
+    monkeypatch.setattr(scoring, "score", noting)
+    names = [f" {first}{second}" * 4 for first in "abcdefghik" for second in "lnoprt"]
+
+    language.load(worded).score(["go", "turn", "pick", "the"] * 8, names)
+
+    assert shapes
+    for batch, candidates, length in shapes:
+        assert batch * candidates * length <= TOKENS_OF_BATCH
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,17 @@ def test_texts_of_the_family_are_read_back(family: str) -> None:
         assert tokenizer.decode(tokenizer.encode([text])[0]) == text
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pieces_keep_the_blanks_between_words(family: str) -> None:
+    tokenizer = Tokenizer(FAMILIES[family]())
+    text = "the door is open"
+
+    pieces = tokenizer.pieces(tokenizer.encode([text], special=False)[0])
+
+    # A tokenizer with marks for blanks puts one before the first word, too.
+    assert "".join(pieces).removeprefix(" ") == text
+
+
 def test_text_that_spells_the_beginning_has_it_once() -> None:
     tokenizer = Tokenizer(FAMILIES["byte pairs with marks for blanks"]())
     begun, plain = tokenizer.encode(["<s>go", "go"])

@@ -152,7 +152,7 @@ def _shared_rows(
     """
     if (folder / TOKENIZER).is_file():
         tokenizer = Tokenizer.read(folder, checkpoint_config.vocab_size)
-        if tuple(tokenizer.pieces(range(tokenizer.size))) == tokens.texts[: tokenizer.size]:
+        if tuple(tokenizer.decoded_alone(range(tokenizer.size))) == tokens.texts[: tokenizer.size]:
             # A special token may have no row (`Tokenizer.read`): it begins as a new one.
             return min(tokenizer.size, checkpoint_config.vocab_size)
     if checkpoint_config.vocab_size <= tokens.size:

@@ -1,0 +1,65 @@
+"""Texts that end a continuation: as tokens, which the loop sees, and as texts of several tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from motif_jax import lm as language
+from motif_jax.lm import stops
+from motif_jax.lm.tokens import Tokenizer
+from tests.lm import tokenizer_families
+from tests.lm.models import TEXT
+from tests.refusals import refuses
+
+
+@pytest.fixture(scope="module")
+def model(worded: Path) -> language.TextModel:
+    return language.load(worded, batch=4)
+
+
+@pytest.mark.slow
+def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
+    texts = [text for (text,) in model.generate(TEXT, max_new_tokens=20)]
+    # Words within the texts, of several tokens.
+    words = [text[5:9] for text in texts]
+    assert not any(map(model.tokenizer.find, words))
+    cut = model.generate(TEXT, max_new_tokens=20, stops=words)
+    for full, (part,) in zip(texts, cut, strict=True):
+        assert part == full[: min(position for stop in words if (position := full.find(stop)) >= 0)]
+        assert len(part) < len(full)
+
+
+@pytest.mark.slow
+def test_a_beam_ends_at_each_token_with_a_stop(model: language.TextModel) -> None:
+    """Beams that go on behind a stop are the same text once it is cut off."""
+    (beams,) = model.generate(["turn left"], max_new_tokens=12, search=True, count=4, stops=["a"])
+
+    assert len(set(beams)) == 4
+    assert not any("a" in text for text in beams)
+
+
+def test_beams_refuse_a_stop_of_several_tokens(model: language.TextModel) -> None:
+    with refuses("stops=['go', 'and then']: 'and then' is no token of the model"):
+        model.generate(["go"], search=True, count=2, stops=["go", "and then"])
+
+
+def test_a_stop_named_like_a_byte_is_no_token(model: language.TextModel) -> None:
+    # A tokenizer of bytes names the blank so, and the letter itself has two bytes.
+    blank = "\u0120"
+    tokenizer = model.tokenizer
+    assert tokenizer.find(blank) is not None
+
+    tokens = stops.tokens_of(tokenizer, ["</s>", blank, "no such token"])
+
+    assert tokens.whole == tokens.holding == (tokenizer.find("</s>"),)
+
+
+def test_tokens_that_hold_a_stop_end_a_text() -> None:
+    tokenizer = Tokenizer(tokenizer_families.unigram())
+
+    tokens = stops.tokens_of(tokenizer, [" t"])
+
+    assert tokens.whole == ()
+    assert tokenizer.pieces(tokens.holding) == [" the"]
