@@ -15,16 +15,18 @@ from motif_jax.core.errors import UserError, printable
 from motif_jax.lm.checkpoint_files import NamedTensors
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.config_entries import UNQUANTISED
+from motif_jax.lm.gguf.tensors import GgufTensors
 
 # In the words of safetensors.
 _FLOATS = ("F64", "F32", "F16", "BF16")
-# Buffers that earlier versions of transformers saved, whose values follow from config.json: masks,
-# positions and their frequencies. The last one is a table that the published T5 checkpoints have
+# Buffers that earlier versions of transformers and llama.cpp saved, whose values follow from
+# config.json: masks, positions and their frequencies. The last one is a table that the published T5 checkpoints have
 # and no T5 reads.
 _BUFFERS = re.compile(
     r"(.*\.)?("
     r"attn\.(bias|masked_bias)|rotary_emb\.(inv_freq|cos_cached|sin_cached)|embeddings\.(position_ids|token_type_ids)"
     r"|position_ids"
+    r"|blk\.\d+\.attn_rot_embd(\.weight)?"
     r")|decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"
 )
 # The names before which all of a network's tensors stand, and the first parts of names where that
@@ -48,6 +50,17 @@ _MODULES = {
     "roberta": ("embeddings", "encoder"),
     "t5": ("shared", "encoder", "decoder", "lm_head"),
 }
+# First parts of llama.cpp's names, which tensors of a GGUF file keep where transformers has none.
+_GGUF_MODULES = (
+    "token_embd",
+    "token_embd_norm",
+    "position_embd",
+    "blk",
+    "output_norm",
+    "output",
+    "rope_factors_long",
+    "rope_factors_short",
+)
 # RoBERTa's own heads, which `masked_head` and `load_pooler` read.
 _READ_ELSEWHERE = re.compile(r"(roberta\.)?(pooler|lm_head)\..*")
 # Copies of the embedding that files may have.
@@ -136,6 +149,8 @@ def _unused(
     outside: list[str] = []
     prefix = _PREFIXES[config.architecture]
     modules = _MODULES[config.architecture]
+    if isinstance(tensors, GgufTensors):
+        modules = (*modules, *_GGUF_MODULES)
     for name in tensors.names:
         if name in used or _BUFFERS.fullmatch(name):
             continue

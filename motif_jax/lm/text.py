@@ -153,8 +153,9 @@ class TextModel:
 
         Raises:
           UserError: a text is too long for the model, the model has no decoder, `max_new_tokens` or
-            `count` is below 1, a stop is empty or no token of a search, `sampling` or `count` are for
-            draws where nothing is drawn, or the weights hold values that are not finite.
+            `count` is below 1, a stop is empty, a search has one that is no token, `sampling` or
+            `count` are for draws where nothing is drawn, or the weights hold values that are not
+            finite.
         """
         config.require_decoder(self.model.config, "writes")
         for name, number in (("max_new_tokens", max_new_tokens), ("count", count)):

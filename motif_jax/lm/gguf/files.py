@@ -109,6 +109,8 @@ def _read_version(path: str, size: int, modified: int) -> Header:
                 f"{path} is damaged or cut off: its header cannot be read ({error})"
             ) from None
     parts = header.metadata.get("split.count", 1)
+    if type(parts) is not int:
+        raise UserError(f"{path} is damaged: split.count is {parts!r}, must be a whole number")
     if parts > 1:
         raise UserError(f"{path} is one of {parts} parts: join them with llama-gguf-split --merge")
     for name, tensor in header.tensors.items():
@@ -144,6 +146,8 @@ class _Reader:
             name = self._text()
             entries[name] = self._tensor_entry()
         alignment = metadata.get("general.alignment", _ALIGNMENT)
+        if type(alignment) is not int or alignment < 1:
+            raise ValueError(f"general.alignment is {alignment!r}, must be a whole number above 0")
         begin = -(-self._position // alignment) * alignment
         return Header(
             metadata, {name: _place(path, name, begin, *entry) for name, entry in entries.items()}

@@ -17,6 +17,7 @@ from motif_jax.lm.layer_positions import Rotary
 from tests.lm import models, recipes
 from tests.lm.gguf import gguf_writing
 from tests.lm.gguf.gguf_writing import gguf
+from tests.refusals import refuses
 
 
 @pytest.fixture
@@ -120,6 +121,25 @@ def test_feature_that_is_not_supported_is_named(
     path = gguf_writing.write(folder, tmp_path / "model.gguf", more)
 
     with pytest.raises(UserError, match=message):
+        config_values(path)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"llama.attention.head_count": 0}, "llama.attention.head_count is 0, must be a whole number above 0"),
+        ({"llama.embedding_length": "wide"}, "llama.embedding_length is 'wide', must be a whole number above 0"),
+        ({"llama.attention.layer_norm_rms_epsilon": "x"}, "layer_norm_rms_epsilon is 'x', must be a number above 0"),
+        ({"tokenizer.ggml.eos_token_id": "x"}, "tokenizer.ggml.eos_token_id is 'x', must be a token's number"),
+        ({"tokenizer.ggml.tokens": 3}, "its metadata are damaged (TypeError: "),
+    ],
+)  # fmt: skip
+def test_damaged_metadata_are_one_line(
+    tmp_path: Path, folder: Path, more: dict[str, Any], message: str
+) -> None:
+    path = gguf_writing.write(folder, tmp_path / "model.gguf", more)
+
+    with refuses(message):
         config_values(path)
 
 

@@ -87,6 +87,23 @@ def test_version_that_is_not_read_is_named(written: Path) -> None:
         files.read(written)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("general.alignment", 0, "general.alignment is 0, must be a whole number above 0"),
+        ("general.alignment", "x", "general.alignment is 'x', must be a whole number above 0"),
+        ("split.count", "x", "split.count is 'x', must be a whole number"),
+    ],
+)
+def test_damaged_metadata_are_one_line(
+    tmp_path: Path, key: str, value: int | str, message: str
+) -> None:
+    path = gguf_writing.only_metadata(tmp_path / "model.gguf", "llama", {key: value})
+
+    with pytest.raises(UserError, match=rf"model\.gguf is damaged.*{message}"):
+        files.read(path)
+
+
 def test_part_of_a_model_asks_for_the_others(tmp_path: Path) -> None:
     path = gguf_writing.only_metadata(
         tmp_path / "model-00001-of-00003.gguf", "llama", {"split.count": 3}

@@ -162,6 +162,18 @@ def test_missing_package_is_named(
         fetch(file)
 
 
+@pytest.mark.parametrize(
+    "name", ["blk.0.attn_q_norm.weight", "blk.1.attn_sinks.weight", "output.bias"]
+)
+def test_part_of_the_network_that_is_not_used_is_refused(tmp_path: Path, name: str) -> None:
+    folder = plain_checkpoint(tmp_path / "theirs", "llama")
+    more = {name: np.ones(3, np.float32)}
+    path = gguf_writing.write(folder, tmp_path / "model.gguf", more_tensors=more)
+
+    with pytest.raises(UserError, match=f"tensor {name} is not used: the model has parts"):
+        lm.load(path)
+
+
 def test_refused_file_leaves_nothing_behind(tmp_path: Path) -> None:
     file = gguf_writing.only_metadata(tmp_path / "model.gguf", "phi3", {})
 

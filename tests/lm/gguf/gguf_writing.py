@@ -65,9 +65,15 @@ def neighbours(tensor: np.ndarray, heads: int) -> np.ndarray:
     return halves.swapaxes(1, 2).reshape(tensor.shape)
 
 
-def write(folder: Path, path: Path, more: dict[str, Any] | None = None, dtype: str = "F32") -> Path:
+def write(
+    folder: Path,
+    path: Path,
+    more: dict[str, Any] | None = None,
+    dtype: str = "F32",
+    more_tensors: dict[str, np.ndarray] | None = None,
+) -> Path:
     """Writes the checkpoint in `folder` as a GGUF file; `more` are further metadata, `dtype` is
-    that of the matrices.
+    that of the matrices, and `more_tensors` have llama.cpp's names.
     """
     values = json.loads((folder / "config.json").read_text())
     architecture = values["model_type"].removesuffix("_text")
@@ -112,6 +118,8 @@ def write(folder: Path, path: Path, more: dict[str, Any] | None = None, dtype: s
         add_tensor(
             writer, stored_name(architecture, name), tensor, dtype if tensor.ndim > 1 else "F32"
         )
+    for name, tensor in (more_tensors or {}).items():
+        add_tensor(writer, name, tensor, "F32")
     return finished(writer, path)
 
 
