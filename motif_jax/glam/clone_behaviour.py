@@ -24,7 +24,7 @@ from motif_jax.glam.cloning_data import CloningData
 from motif_jax.glam.cloning_task import CloningTask
 from motif_jax.glam.config import CloningConfig
 from motif_jax.glam.network_kinds import LanguageNetworkKind
-from motif_jax.lm import chat_turns, weights
+from motif_jax.lm import chat_turns, token_ids, weights
 from motif_jax.lm import config as language_config
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.text import fetch
@@ -50,7 +50,10 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     offline_run.check(config, None)
     resolved_config = resolved(config_tree)
     run_folder.check_identity(workdir, resolved_config, IDENTITY, free)
-    _open(read_section(CloningConfig, resolved_config), agent_config(resolved_config))
+    agent = agent_config(resolved_config)
+    _open(read_section(CloningConfig, resolved_config), agent)
+    folder = fetch(config.network.model, "network.model")
+    end_token(agent, folder, language_config.read(folder))
 
 
 def resolved(config_tree: ConfigDict) -> dict[str, Any]:
@@ -152,12 +155,13 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
 
 def end_token(agent: AgentConfig, folder: Path, model: ModelConfig) -> int:
     """The token that ends an action: of a chat model that reads turns the end of the assistant's
-    turn, else the end of a text.
+    turn, else the end of a text; UserError where the model has none.
     """
     template = prompt_forms.template_of(agent.network, agent.compat, folder)
     if template is None:
-        return model.end_ids[0]
+        return token_ids.learned_end(model.end_ids)
     # A model may have several end tokens, and the first of them need not end a turn.
     tokenizer = Tokenizer.read(folder, model.vocab_size)
     (closing,) = tokenizer.encode([chat_turns.after_answer(template)], special=False)
-    return next((token for token in closing if token in model.end_ids), model.end_ids[0])
+    ends = [token for token in closing if token in model.end_ids]
+    return ends[0] if ends else token_ids.learned_end(model.end_ids)

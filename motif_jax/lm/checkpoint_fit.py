@@ -20,8 +20,8 @@ from motif_jax.lm.gguf.tensors import GgufTensors
 # In the words of safetensors.
 _FLOATS = ("F64", "F32", "F16", "BF16")
 # Buffers that earlier versions of transformers and llama.cpp saved, whose values follow from
-# config.json: masks, positions and their frequencies. The last one is a table that the published T5 checkpoints have
-# and no T5 reads.
+# config.json: masks, positions and their frequencies. The last one is a table that the published T5
+# checkpoints have and no T5 reads.
 _BUFFERS = re.compile(
     r"(.*\.)?("
     r"attn\.(bias|masked_bias)|rotary_emb\.(inv_freq|cos_cached|sin_cached)|embeddings\.(position_ids|token_type_ids)"

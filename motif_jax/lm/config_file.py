@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from motif_jax.core.errors import UserError
+from motif_jax.lm import token_ids
 from motif_jax.lm.config import LAYOUTS, ModelConfig, parse
 from motif_jax.lm.layer_positions import GLOBAL, LOCAL, SCALINGS, Rotary
 
@@ -42,10 +43,12 @@ def to_values(config: ModelConfig) -> dict[str, Any]:
         },
         "pad_token_id": config.pad_id,
         "decoder_start_token_id" if config.encoder_layers else "bos_token_id": config.start_id,
-        "eos_token_id": config.end_ids[0] if len(config.end_ids) == 1 else list(config.end_ids),
+        **token_ids.to_values(config.end_ids),
         **writers[config.architecture](config),
     }
-    values = {key: value for key, value in values.items() if value is not None}
+    values = {
+        key: value for key, value in values.items() if value is not None or key == token_ids.END
+    }
     read_back = dataclasses.asdict(parse(values))
     for key, value in dataclasses.asdict(config).items():
         if value != read_back[key]:

@@ -31,6 +31,7 @@ from motif_jax.lm import (
     objectives,
     quantised,
     text_data,
+    token_ids,
     weights,
 )
 from motif_jax.lm import config as configs
@@ -141,7 +142,7 @@ def special_tokens(
         sentinels = tuple(tokenizer.token(f"<extra_id_{number}>") for number in numbers)
     return objectives.Tokens(
         start=settings.start_id,
-        end=settings.end_ids[0],
+        end=token_ids.learned_end(settings.end_ids),
         pad=settings.pad_id,
         mask=mask,
         sentinels=sentinels,
@@ -207,7 +208,7 @@ def build(
         config,
         workdir,
         tokenizer_folder,
-        settings.end_ids[0],
+        token_ids.learned_end(settings.end_ids),
         longest,
         stopped,
         # Such a model always reads prompts with special tokens: T5's end with its end token.

@@ -97,15 +97,18 @@ def _rotary(
 
 def read_windows(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     """The fields `window` and `local_layers` of a `ModelConfig`; {} where every layer sees all
-    tokens.
+    tokens, as in every Llama.
 
     Raises:
-      UserError: `layer_types` does not name each layer, or names an unknown type.
+      UserError: `layer_types` does not name each layer, names an unknown type, or layers with a
+        window whose length is null.
     """
     gemma = values["model_type"] == "gemma3_text"
-    if not gemma and not values.get("use_sliding_window"):
+    qwen = values["model_type"] in ("qwen2", "qwen3")
+    if not gemma and not (qwen and values.get("use_sliding_window")):
         return {}
     num_layers = values["num_hidden_layers"]
+    window = values.get("sliding_window", _GEMMA_WINDOW if gemma else _QWEN_WINDOW)
     if values.get("layer_types"):
         local = tuple(name == LOCAL for name in _layer_types(values, source))
     elif gemma:
@@ -113,13 +116,13 @@ def read_windows(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         local = tuple((layer + 1) % pattern != 0 for layer in range(num_layers))
     else:
         first_local = values.get("max_window_layers", _QWEN_GLOBAL_LAYERS)
-        local = tuple(layer >= first_local for layer in range(num_layers))
+        has_window = window is not None
+        local = tuple(has_window and layer >= first_local for layer in range(num_layers))
     if not any(local):
         return {}
-    return {
-        "window": values.get("sliding_window", _GEMMA_WINDOW if gemma else _QWEN_WINDOW),
-        "local_layers": local,
-    }
+    if window is None:
+        raise UserError(f"{source}: sliding_window is null, and some layers have a window")
+    return {"window": window, "local_layers": local}
 
 
 def _layer_types(values: Mapping[str, Any], source: str) -> list[str]:

@@ -7,6 +7,9 @@ from typing import Any
 
 from motif_jax.core.errors import UserError
 
+# null of it says that no token ends a text.
+END = "eos_token_id"
+
 
 def read(
     values: Mapping[str, Any], end: int, pad: int | None = None, start: int | None = None
@@ -14,16 +17,38 @@ def read(
     """The fields `pad_id`, `start_id` and `end_ids` of a `ModelConfig`.
 
     Args:
-      values: entries of config.json. `eos_token_id` is a token, or a list of them.
+      values: entries of config.json. `eos_token_id` is a token, a list of them, or null: no token
+        ends a text.
       end, pad, start: what an entry that is missing means; None: the end token.
     """
-    listed = values.get("eos_token_id", end)
-    ends = tuple(listed) if isinstance(listed, list) else (listed,)
+    listed = values.get(END, end)
+    ends: tuple[int, ...] = ()
+    if isinstance(listed, list):
+        ends = tuple(listed)
+    elif listed is not None:
+        ends = (listed,)
+    first_end = ends[0] if ends else end
     return {
-        "pad_id": values.get("pad_token_id", ends[0] if pad is None else pad),
-        "start_id": values.get("bos_token_id", ends[0] if start is None else start),
+        "pad_id": values.get("pad_token_id", first_end if pad is None else pad),
+        "start_id": values.get("bos_token_id", first_end if start is None else start),
         "end_ids": ends,
     }
+
+
+def to_values(end_ids: Sequence[int]) -> dict[str, Any]:
+    """The entry of the tokens that end a text, as `read` reads it."""
+    if not end_ids:
+        return {END: None}
+    return {END: end_ids[0] if len(end_ids) == 1 else list(end_ids)}
+
+
+def learned_end(end_ids: Sequence[int]) -> int:
+    """The token by which a training ends its texts; UserError where the model has none."""
+    if not end_ids:
+        raise UserError(
+            "the model's config.json has eos_token_id null, and a training ends its texts with that token: name it there"
+        )
+    return end_ids[0]
 
 
 def pad_within(pad_id: int, vocab_size: int) -> int:

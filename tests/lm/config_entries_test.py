@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.lm import config
+from motif_jax.lm import config, config_file
 from tests.lm import models, recipes
 
 LINEAR = {"rope_type": "linear", "factor": 4.0}
@@ -96,6 +96,38 @@ def test_null_counts_as_a_missing_entry() -> None:
         "quantization_config": None,
     }
     assert config.parse(values) == config.parse(recipes.CONFIGS["llama"])
+
+
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_null_end_token_ends_no_text(architecture: str) -> None:
+    settings = config.parse({**CONFIGS[architecture], "eos_token_id": None})
+
+    assert settings.end_ids == ()
+    assert config.parse(config_file.to_values(settings)) == settings
+
+
+WINDOWED = {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": 3}
+
+
+def windows(architecture: str, **changes: Any) -> tuple[bool, ...]:
+    """Which layers of a model have a window."""
+    return config.parse({**CONFIGS[architecture], "layer_types": None, **changes}).local_layers
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "qwen3"])
+def test_null_window_is_no_window(architecture: str) -> None:
+    assert windows(architecture, **WINDOWED) == (False, True)
+    assert windows(architecture, **{**WINDOWED, "sliding_window": None}) == ()
+
+
+def test_llama_has_no_window() -> None:
+    """transformers' Llama does not read these entries."""
+    assert windows("llama", **WINDOWED) == ()
+
+
+def test_layers_with_a_null_window_are_refused() -> None:
+    words = "sliding_window is null, and some layers have a window"
+    assert words in refusal("gemma3_text", sliding_window=None)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,17 @@ def test_text_ends_at_an_end_token_of_the_list(folder: Path) -> None:
     assert len(shorter) < len(text)
 
 
+@pytest.mark.slow
+def test_text_of_a_model_without_end_token_runs_to_its_limit(folder: Path) -> None:
+    model = language.load(folder)
+    tokens = model.tokenizer.encode(model.generate(["go to"], 8)[0], special=False)[0]
+    values = json.loads((folder / config.FILE).read_text())
+    for end, stays in ((tokens[2], False), (None, True)):
+        (folder / config.FILE).write_text(json.dumps({**values, "eos_token_id": end}))
+        text = language.load(folder).generate(["go to"], 8)[0][0]
+        assert (text == model.tokenizer.decode(tokens)) is stays
+
+
 def test_start_token_of_an_encoder_decoder_is_read(tmp_path: Path) -> None:
     folder = models.write(tmp_path, "t5")
     write(folder, decoder_start_token_id=5)

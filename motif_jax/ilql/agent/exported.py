@@ -47,7 +47,10 @@ def write(
             folder / weights.INDEX, {"metadata": {"total_size": size}, "weight_map": places}
         )
     start = "decoder_start_token_id" if model_config.encoder_layers else "bos_token_id"
-    special = {"pad_token_id": model_config.pad_id, "eos_token_id": list(model_config.end_ids)}
+    special = {
+        "pad_token_id": model_config.pad_id,
+        "eos_token_id": list(model_config.end_ids) or None,
+    }
     atomic_write_json(folder / GENERATION, {start: model_config.start_id, **special, **generation})
     atomic_write_text(folder / CARD, card)
 
@@ -76,7 +79,7 @@ def write_tokenizer_config(
     backend = Backend.from_file(str(folder / TOKENIZER))
     values = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": backend.id_to_token(model_config.end_ids[0]),
+        "eos_token": backend.id_to_token(model_config.end_ids[0]) if model_config.end_ids else None,
         "pad_token": backend.id_to_token(model_config.pad_id),
         "additional_special_tokens": list(special) or None,
         # GPT-2 would add embeddings of token types
