@@ -156,15 +156,15 @@ def _unused(
             continue
         if config.architecture == "roberta" and _READ_ELSEWHERE.fullmatch(name):
             continue
-        if name in _COPIES and _is_copy(tensors, name, tensors.name_of(embedding)):
+        if name in _COPIES and is_copy(tensors, name, tensors.name_of(embedding)):
             continue
         in_network = (prefix and name.startswith(prefix)) or name.partition(".")[0] in modules
         (inside if in_network else outside).append(name)
     return inside, outside
 
 
-def _is_copy(tensors: NamedTensors, name: str, embedding: str | None) -> bool:
-    """Whether a tensor equals the embedding."""
+def is_copy(tensors: NamedTensors, name: str, embedding: str | None) -> bool:
+    """Whether the tensor that is `name` in the files equals the embedding, by its name there."""
     shape = tensors.shape(name)
     if embedding is None or not shape or shape != tensors.shape(embedding):
         return False

@@ -4,6 +4,8 @@ folder.
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,6 +119,13 @@ def _fresh_settings(config: LanguageModelConfig, tokenizer_folder: Path | None) 
         can_compare or model.attention != COMPARING, "model.attention", model.attention, allowed
     )
     return settings
+
+
+def check_weights(source: Path, settings: ModelConfig) -> None:
+    """Raises UserError where the weights in a folder do not fit its model; reads no tensor."""
+    weights.check(source, settings)
+    if not settings.has_decoder:
+        masked_head.check(source)
 
 
 def check_shapes(lora: LoraOnBase, length: int, settings: ModelConfig) -> None:
@@ -254,8 +263,12 @@ def build(
         f"{settings.architecture} with {offline_run.numbers_in(task.learned):,} numbers to learn, {settings.vocab_size:,} tokens in its "
         f"vocabulary; {data[TRAIN].num_tokens:,} tokens of {data[TRAIN].num_items:,} texts to learn from, {data[HELD_OUT].num_tokens:,} held out"
     )
+    exported = settings
+    if source:
+        # The training's rates of dropout are no property of the model.
+        exported = dataclasses.replace(settings, dropout=weights.read_config(source).dropout)
     return OfflineRun(
-        task, description, lambda: _export(task, adaptation, tokenizer_folder, workdir)
+        task, description, lambda: _export(task, adaptation, exported, tokenizer_folder, workdir)
     )
 
 
@@ -269,6 +282,12 @@ def _initial_parameters(
     if source:
         params = weights.load(source, model.config)
         head = masked_head.load(source) if not model.config.has_decoder else None
+        if not model.config.has_decoder and head is None:
+            print(
+                f"note: {source} has no head for masked tokens, a fresh one is learned",
+                file=sys.stderr,
+                flush=True,
+            )
     else:
         params = jax.device_get(model.init(key_of(config.seed, "parameters")))
         if config.model.attention == COMPARING:
@@ -279,17 +298,21 @@ def _initial_parameters(
 
 
 def _export(
-    task: LanguageTask, adaptation: Adaptation, tokenizer_folder: Path, workdir: Path
+    task: LanguageTask,
+    adaptation: Adaptation,
+    settings: ModelConfig,
+    tokenizer_folder: Path,
+    workdir: Path,
 ) -> Path:
-    """Writes the model of the evaluation chosen in summary.json, as transformers opens it; returns
-    its folder.
+    """Writes the model of the evaluation chosen in summary.json, with the config `settings`, as
+    transformers opens it; returns its folder.
     """
     target = workdir / MODEL
 
     def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
         params, head = adaptation.merged_params(items["params"], task.shared() or {})
         with replaced_folder(target) as staging:
-            folder.write(staging, adaptation.model.config, params, tokenizer=tokenizer_folder)
+            folder.write(staging, settings, params, tokenizer=tokenizer_folder)
             if head is not None:
                 masked_head.add(staging, head)
             atomic_write_json(staging / _DESCRIPTION, trained)

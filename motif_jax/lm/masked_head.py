@@ -13,8 +13,9 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from motif_jax.core import tensor_files
+from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
-from motif_jax.lm import heads
+from motif_jax.lm import checkpoint_fit, heads
 from motif_jax.lm.config import FILE, ModelConfig
 from motif_jax.lm.weights import SINGLE, Tensors
 from motif_jax.nets import products
@@ -27,6 +28,9 @@ _NAMES = {
     "norm_bias": "lm_head.layer_norm.bias",
     "token_bias": "lm_head.bias",
 }
+# A copy of the embedding that files may have.
+_TABLE = "lm_head.decoder.weight"
+_EMBEDDING = "roberta.embeddings.word_embeddings.weight"
 
 
 def init(key: jax.Array, config: ModelConfig) -> dict[str, jax.Array]:
@@ -52,15 +56,40 @@ def logits(head: Any, table: jax.Array, states: jax.Array, epsilon: float) -> ja
     return products.einsum_float32("...d,vd->...v", x, table) + head["token_bias"]
 
 
+def check(folder: str | Path) -> bool:
+    """Whether a checkpoint folder has the head.
+
+    Raises:
+      UserError: a part of it is missing, or it has a table of its own beside the embedding.
+    """
+    tensors = Tensors(folder)
+    missing = [name for name in _NAMES.values() if tensors.name_of(name) is None]
+    table = tensors.name_of(_TABLE)
+    if len(missing) == len(_NAMES) and table is None:
+        return False
+    if missing:
+        raise UserError(
+            f"{folder}: the head for masked tokens has no {', '.join(missing)}: restore what is missing, or remove all of lm_head, "
+            "and a fresh head is learned"
+        )
+    embedding = tensors.name_of(_EMBEDDING)
+    if table is not None and not checkpoint_fit.is_copy(tensors, table, embedding):
+        raise UserError(
+            f"{folder}: {table} differs from the embedding: a head for masked tokens with a table of its own is not supported"
+        )
+    return True
+
+
 def load(folder: str | Path) -> dict[str, np.ndarray] | None:
-    """The head of a checkpoint folder, float32; None where it has none."""
+    """The head of a checkpoint folder, float32; None where it has none, errors as of `check`."""
+    if not check(folder):
+        return None
     tensors = Tensors(folder)
     head = {}
     for name, tensor_name in _NAMES.items():
-        value = tensors.find(tensor_name)
-        if value is None:
-            return None
-        head[name] = np.asarray(value.T if name == "kernel" else value, np.float32)
+        value = tensors.find(tensor_name, np.float32)
+        assert value is not None
+        head[name] = value.T if name == "kernel" else value
     return head
 
 

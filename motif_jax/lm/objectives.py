@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.lm.training import TokenBatch
 
@@ -109,6 +110,20 @@ def span_window(length: int) -> int:
     if longest is None:
         raise UserError(f"config.length={length}: must be at least 3, to hold a span")
     return longest
+
+
+def check_spans(length: int, sentinels: int) -> None:
+    """Raises UserError where the windows of config.length have more spans than there are
+    sentinels.
+    """
+    _, count = span_counts(span_window(length))
+    size = 2
+    while span_counts(size + 1)[1] <= sentinels:
+        size += 1
+    noise, most_spans = span_counts(size)
+    longest = size - noise + most_spans + 1
+    allowed = f"at most {longest}: a window has {count} spans, and there are {sentinels} sentinels"
+    checks.require(count <= sentinels, "length", length, allowed)
 
 
 def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> TokenBatch:

@@ -12,7 +12,15 @@ from ml_collections import ConfigDict
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.training import offline_run
-from motif_jax.lm import byte_pairs, corpus, finetune_params, language_run, text_batches, text_data
+from motif_jax.lm import (
+    byte_pairs,
+    corpus,
+    finetune_params,
+    language_run,
+    objectives,
+    text_batches,
+    text_data,
+)
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.lm.training_config import LanguageModelConfig
@@ -69,7 +77,11 @@ def _check_model(config: LanguageModelConfig) -> None:
     )
 
     model = language_run.settings_of(config, tokenizer_folder)
+    if objective == "spans":
+        objectives.check_spans(config.length, byte_pairs.SENTINELS)
     if tokenizer_folder is not None:
+        if config.model.folder:
+            language_run.check_weights(tokenizer_folder, model)
         tokenizer = Tokenizer.read(tokenizer_folder, model.vocab_size)
         if config.tokens:
             _check_tokens(config, tokenizer_folder, objective)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from scipy.special import erf
 
 from motif_jax.core.sections import Lora
@@ -23,6 +23,7 @@ from motif_jax.lm import finetune_params, linear, lora, masked_head, weights
 from motif_jax.lm.layers import Linear
 from tests import plain_layers
 from tests.lm import models, recipes
+from tests.refusals import refuses
 
 TREE: dict[str, Any] = {
     "b": {"key": {"kernel": 1, "bias": 2}, "up": {"kernel": 3}},
@@ -153,6 +154,32 @@ def test_a_masked_head_survives_saving_and_loading(tmp_path: Path) -> None:
     masked_head.add(folder, head)
 
     jax.tree.map(np.testing.assert_array_equal, masked_head.load(folder), head)
+
+
+def with_tensors(folder: Path, more: dict[str, np.ndarray]) -> Path:
+    save_file({**load_file(folder / weights.SINGLE), **more}, folder / weights.SINGLE)
+    return folder
+
+
+def test_a_part_of_a_masked_head_is_refused(tmp_path: Path) -> None:
+    folder = with_tensors(
+        models.write(tmp_path, "roberta"), {"lm_head.bias": np.ones(recipes.VOCAB, np.float32)}
+    )
+
+    with refuses("the head for masked tokens has no lm_head.dense.weight, lm_head.dense.bias"):
+        masked_head.load(folder)
+
+
+def test_a_masked_head_with_its_own_table_is_refused(tmp_path: Path) -> None:
+    folder = models.write(tmp_path, "roberta")
+    masked_head.add(folder, random_masked_head(folder))
+    embedding = load_file(folder / weights.SINGLE)["roberta.embeddings.word_embeddings.weight"]
+    assert masked_head.check(with_tensors(folder, {"lm_head.decoder.weight": embedding}))
+
+    with_tensors(folder, {"lm_head.decoder.weight": embedding + 1})
+
+    with refuses("lm_head.decoder.weight differs from the embedding"):
+        masked_head.load(folder)
 
 
 def test_a_masked_heads_file_has_the_names_of_transformers(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +60,12 @@ def load(folder: Path) -> tuple[LanguageModel, Any]:
     return LanguageModel(settings), weights.load(folder, settings)
 
 
-def tokenizer(size: int = 60) -> str:
-    """A tokenizer of byte pairs, in the place of a checkpoint's own."""
+def tokenizer(size: int = 60, more: Sequence[str] = ()) -> str:
+    """A tokenizer of byte pairs, in the place of a checkpoint's own; `more` are special tokens."""
     backend = Tokenizer(BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    special = ["<pad>", "<s>", "</s>"]
+    special = ["<pad>", "<s>", "</s>", *more]
     trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False)
     backend.train_from_iterator(TEXT, trainer)
     return backend.to_str()

@@ -93,11 +93,13 @@ def test_additions_alone_are_learned_and_merged(
     trained: Path, text: Path, tmp_path: Path, base: str
 ) -> None:
     lora = {"lora.patterns": "*/attention/*", "lora.rank": 2, "lora.base": base}
-    values = {"model.folder": str(trained / "model"), **lora}
+    values = {"model.folder": str(trained / "model"), "dropout": 0.1, **lora}
     run = train(text, tmp_path / "r", **values, **{"optimizer.learning_rate": 0.003, "steps": 8})
     curve = perplexities(run)
     assert curve[-1] < curve[0]
-    before = folders.read(trained / "model").params
+    opened = folders.read(trained / "model")
+    assert folders.read(run / "model").config == opened.config
+    before = opened.params
     after = folders.read(run / "model").params
     block = after["decoder"]["block_0"]
     block_before = before["decoder"]["block_0"]
