@@ -81,9 +81,9 @@ def _next_token(subject: Subject) -> Any:
 
     def encoder_decoder(params: Any, text: jax.Array) -> jax.Array:
         prompt = text[:, : subject.prompt.shape[1]]
-        _, context = model.prefill(params, prompt, jnp.ones(prompt.shape, bool))
+        _, encoded_prompt = model.prefill(params, prompt, jnp.ones(prompt.shape, bool))
         answer = text[:, None, prompt.shape[1] :]
-        states, _ = model.extend(params, context, answer, jnp.ones(answer.shape, bool))
+        states, _ = model.extend(params, encoded_prompt, answer, jnp.ones(answer.shape, bool))
         return jnp.argmax(model.logits(params, states.after[:, 0, -1]), axis=-1)
 
     return encoder_decoder if model.config.encoder_layers else decoder

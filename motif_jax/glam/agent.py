@@ -254,11 +254,11 @@ def _opening_states(
 ) -> jax.Array:
     """The states [N, D] that predict a candidate's first token."""
     params = model.prepared(params)
-    states, context = model.prefill(params, prompt, valid)
+    states, encoded_prompt = model.prefill(params, prompt, valid)
     if not model.config.encoder_layers:
         return scoring.last_state(states, valid).after
     start = jnp.full((len(prompt), 1, 1), model.config.start_id, jnp.int32)
-    return model.extend(params, context, start, jnp.ones_like(start, bool))[0].after[:, 0, 0]
+    return model.extend(params, encoded_prompt, start, jnp.ones_like(start, bool))[0].after[:, 0, 0]
 
 
 def dropout_key(params: Any, tokens: jax.Array) -> jax.Array:

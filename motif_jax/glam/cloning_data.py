@@ -81,7 +81,7 @@ def read(config: CloningConfig) -> Pairs:
     prompts, actions = published.read(
         published_files.dir, published_files.name, published_files.number
     )
-    return Pairs(prompts, actions, {})
+    return Pairs(prompts, actions)
 
 
 def about(config: CloningConfig) -> dict[str, Any]:

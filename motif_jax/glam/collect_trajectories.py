@@ -121,7 +121,7 @@ def play_until_enough(
     request to stop.
     """
     policy = player.policy(player.base)
-    how = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
+    play_settings = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
     folder = workdir / _EPISODES
     folder.mkdir(parents=True, exist_ok=True)
     game = (player.base.environment, player.base.options)
@@ -131,7 +131,14 @@ def play_until_enough(
         episode_seeds = _episode_seeds(config, count)
         with evaluation_files.Journal(folder) as journal:
             rows = play_policy(
-                journal, title, game, policy, episode_seeds, how, stop, evaluation_files.episode_row
+                journal,
+                title,
+                game,
+                policy,
+                episode_seeds,
+                play_settings,
+                stop,
+                evaluation_files.episode_row,
             )
         if len(rows) < count:
             return None

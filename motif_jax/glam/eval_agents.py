@@ -46,7 +46,7 @@ class EvalAgent:
       abilities: those of `READS` and `CHOOSES_WORDS` that it has.
       room: tokens of the longest prompt that it can read, None without a limit.
       checkpoint: step of the agent's checkpoint, None for other players.
-      read: digests of the files that it reads, by the kind of file.
+      digests: of the files that it reads, by the kind of file.
     """
 
     name: str
@@ -55,7 +55,7 @@ class EvalAgent:
     abilities: frozenset[str]
     room: int | None = None
     checkpoint: int | None = None
-    read: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     def takeable(
         self,
@@ -115,7 +115,7 @@ def open_pinned(config: LevelPolicy, workdir: Path) -> EvalAgent:
     if not (checkpoint is None or type(checkpoint) is int) or not isinstance(digests, dict):
         raise UserError(f"{path} is damaged (no checkpoint or no digests): {_REMEDY}")
     agent = open_agent(config, checkpoint)
-    changed = [name for name, digest in digests.items() if agent.read.get(name) != digest]
+    changed = [name for name, digest in digests.items() if agent.digests.get(name) != digest]
     if changed:
         raise UserError(
             f"{agent.name} has another {' and another '.join(changed)} than when {workdir} started: restore the previous one, "
@@ -127,7 +127,7 @@ def open_pinned(config: LevelPolicy, workdir: Path) -> EvalAgent:
 
 def pin(workdir: Path, agent: EvalAgent) -> None:
     """Writes the checkpoint and the digests that `open_pinned` reads."""
-    atomic_write_json(workdir / PLAN, {"checkpoint": agent.checkpoint, "read": dict(agent.read)})
+    atomic_write_json(workdir / PLAN, {"checkpoint": agent.checkpoint, "read": dict(agent.digests)})
 
 
 def open_agent(config: LevelPolicy, pinned: int | None = None) -> EvalAgent:
@@ -215,7 +215,7 @@ def _zero_shot(config: LevelPolicy) -> EvalAgent:
         "model": weights.digest(fetch(config.network.model)),
     }
     name = f"{config.network.model} before any training"
-    return EvalAgent(name, base, policy, *_abilities(untrained), read=digests)
+    return EvalAgent(name, base, policy, *_abilities(untrained), digests=digests)
 
 
 def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:

@@ -106,7 +106,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
                     progress.update(number + 1)
         finally:
             files.close()
-    wrong = _show(agent_probes, workdir)
+    wrong = show(agent_probes.probes, agent_probes.actions, workdir)
     if config.must_be_right and wrong:
         names = ", ".join(wrong)
         print(
@@ -134,20 +134,24 @@ def _pin_checkpoints(policy: str, steps: list[int], workdir: Path) -> None:
     atomic_write_json(path, {**before, **now})
 
 
-def _show(agent_probes: Probing, workdir: Path) -> list[str]:
+def show(probes: Sequence[Probe], actions: Sequence[str], workdir: Path) -> list[str]:
     """Prints the likeliest action of the last checkpoint for each probe; returns the names of
     probes where it is wrong.
+
+    Raises:
+      UserError: probabilities are no numbers.
     """
     # There is a line for every checkpoint, so at least one.
     *_, last = read_json_lines(workdir / probe_files.LINES)
     wrong = []
-    for probe, row in zip(agent_probes.probes, last["probabilities"], strict=True):
-        if np.isnan(row).any():
+    for probe, row in zip(probes, last["probabilities"], strict=True):
+        # JSON has null for NaN.
+        if None in row:
             raise UserError(
                 f"{probe.name}: the probabilities of the actions contain NaN, so none is the likeliest"
             )
         best = int(np.argmax(row))
-        print(f"{probe.name}: {agent_probes.actions[best]} ({row[best]:.2f})", flush=True)
-        if probe.right and probe.right != agent_probes.actions[best]:
+        print(f"{probe.name}: {actions[best]} ({row[best]:.2f})", flush=True)
+        if probe.right and probe.right != actions[best]:
             wrong.append(probe.name)
     return wrong

@@ -142,7 +142,8 @@ def make(config: AgentConfig, network: Any) -> Probing | None:
             "config.probes.prompts: needs an agent with one list of actions for all prompts"
         )
     level = catalogue.find(config.environment.name)
-    section = config.environment.babyai_text or {}
+    section = config.environment.babyai_text
+    assert section is not None
     language = section["language"] or (catalogue.ENGLISH if level is None else level.language)
     if chosen.prompts == PACKAGE_PROBES and language != catalogue.ENGLISH:
         return None

@@ -37,9 +37,7 @@ class Pairs(NamedTuple):
     """Prompts and actions of all steps, for cloning."""
 
     prompts: list[str]
-    actions: list[int]  # indices into `about['actions']`
-    # environment, options, actions and player of the trajectories; {} if unknown
-    about: dict[str, Any]
+    actions: list[int]  # indices into `about(...)["actions"]`
 
 
 def write(
@@ -110,4 +108,4 @@ def read(path: str | os.PathLike[str]) -> Pairs:
         raise UserError(
             f"{path} is damaged (an action that is not one of {len(names)}): collect it again"
         )
-    return Pairs(prompts, actions, description)
+    return Pairs(prompts, actions)

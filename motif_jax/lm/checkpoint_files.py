@@ -29,7 +29,7 @@ _NAMED_FOLDERS: set[Path] = set()  # those whose unread shards were printed
 
 
 class NamedTensors(Protocol):
-    """Tensors under transformers' names, see `Tensors`."""
+    """Tensors under transformers' names, with or without the model's prefix, see `Tensors`."""
 
     @property
     def names(self) -> list[str]: ...
@@ -113,8 +113,11 @@ class Tensors:
             raise UserError(f"{path} is not a safetensors file: {error}") from None
 
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Rows of the tensor that is `name` in the files."""
-        tensor = self._slice(name)
+        """Rows of the tensor that `find` reads; KeyError if it is missing."""
+        known = self.name_of(name)
+        if known is None:
+            raise KeyError(name)
+        tensor = self._slice(known)
         return tensor[start : min(stop, tensor.get_shape()[0])]
 
     def shape(self, name: str) -> tuple[int, ...] | None:

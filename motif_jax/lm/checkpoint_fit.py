@@ -164,7 +164,7 @@ def _unused(
 
 
 def is_copy(tensors: NamedTensors, name: str, embedding: str | None) -> bool:
-    """Whether the tensor that is `name` in the files equals the embedding, by its name there."""
+    """Whether a tensor equals the embedding."""
     shape = tensors.shape(name)
     if embedding is None or not shape or shape != tensors.shape(embedding):
         return False

@@ -89,16 +89,16 @@ def _predicting_states(
     All candidates of a prompt, int32 and bool [B, N, S], have the same state before their first
     token.
     """
-    prompt_states, context = model.prefill(params, prompt, prompt_valid)
+    prompt_states, encoded_prompt = model.prefill(params, prompt, prompt_valid)
     inputs = candidates[..., :-1]
     valid = candidate_valid[..., :-1]
     if not model.config.encoder_layers:
-        states, _ = model.extend(params, context, inputs, valid)
+        states, _ = model.extend(params, encoded_prompt, inputs, valid)
         return last_state(prompt_states, prompt_valid).after, states.after
     start = jnp.full((*candidates.shape[:2], 1), model.config.start_id, candidates.dtype)
     inputs = jnp.concatenate([start, inputs], axis=-1)
     valid = jnp.concatenate([jnp.ones_like(start, bool), valid], axis=-1)
-    states, _ = model.extend(params, context, inputs, valid)
+    states, _ = model.extend(params, encoded_prompt, inputs, valid)
     # The start token's state is the same for all candidates.
     return states.after[:, 0, 0], states.after[:, :, 1:]
 
@@ -149,11 +149,11 @@ def token_log_probs(
     chex.assert_equal_shape([text, text_valid])
     params = model.prepared(params)
     if model.config.encoder_layers:
-        _, context = model.prefill(params, prompt, prompt_valid)
+        _, encoded_prompt = model.prefill(params, prompt, prompt_valid)
         start = jnp.full((len(text), 1), model.config.start_id, text.dtype)
         inputs = jnp.concatenate([start, text[:, :-1]], axis=1)[:, None]
         valid = jnp.concatenate([jnp.ones_like(start, bool), text_valid[:, :-1]], axis=1)[:, None]
-        decoder_states, _ = model.extend(params, context, inputs, valid)
+        decoder_states, _ = model.extend(params, encoded_prompt, inputs, valid)
         after = decoder_states.after[:, 0]
     else:
         states, _ = model.prefill(params, text, text_valid)

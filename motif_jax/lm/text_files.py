@@ -93,7 +93,7 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
     """
     path = workdir / PLAN
     remedy = "restore a copy of it, or choose another --workdir"
-    read = {
+    file_digests = {
         "weights": weights.digest(folder),
         configs.FILE: digests.of_file(folder / configs.FILE),
         tokens.FILE: digests.of_file(folder / tokens.FILE),
@@ -104,20 +104,21 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
         chat_template.TEMPLATE_FILE,
     ):
         if (folder / name_of_file).is_file():
-            read[name_of_file] = digests.of_file(folder / name_of_file)
+            file_digests[name_of_file] = digests.of_file(folder / name_of_file)
 
     if path.exists():
         before = files.read_json(path, remedy, keys=("read",))["read"]
         if not isinstance(before, dict):
             before = {}
         # A file that is gone, a chat template for one, changes the answers, too.
-        changed = [key for key in {**read, **before} if read.get(key) != before.get(key)]
+        names = {**file_digests, **before}
+        changed = [key for key in names if file_digests.get(key) != before.get(key)]
         if changed:
             raise UserError(
                 f"config.model={name}: has another {' and another '.join(changed)} than when {workdir} started: restore the previous one, "
                 "or choose another --workdir"
             )
-    files.atomic_write_json(path, {"model": name, "read": read})
+    files.atomic_write_json(path, {"model": name, "read": file_digests})
 
 
 class AnswerFile:

@@ -149,7 +149,7 @@ def test_cloning_reads_the_tokens_that_acting_does(chatml: Path, tmp_path: Path)
         "trajectories": str(tmp_path),
     }
     config = read_section(CloningConfig, load_config("clone_behaviour", "", values))
-    pairs = Pairs([decoded(step["prompt"]) for step in steps], [0] * len(steps), {})
+    pairs = Pairs([decoded(step["prompt"]) for step in steps], [0] * len(steps))
     turn = options_of(agent)["prompt_turn"]
 
     data = cloning_data.load(config, pairs, len(ACTIONS), True, ACTIONS, turn)

@@ -34,7 +34,7 @@ def config_of(folder: Path, **values: Any) -> CloningConfig:
 def load(
     folder: Path, actions: list[int], special: bool = False, **values: Any
 ) -> cloning_data.CloningData:
-    pairs = Pairs(PROMPTS[: len(actions)], actions, {})
+    pairs = Pairs(PROMPTS[: len(actions)], actions)
     return cloning_data.load(config_of(folder, **values), pairs, actions=3, special=special)
 
 

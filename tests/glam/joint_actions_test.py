@@ -204,7 +204,7 @@ def test_a_clone_learns_the_tokens_of_whole_texts(model: Path, tmp_path: Path, l
         CloningConfig, load_config("clone_behaviour", "", {**values, "batch_size": 3})
     )
     prompts = whole_prompts()[:4]
-    pairs = Pairs(prompts, [0, 3, 5, 1], {})
+    pairs = Pairs(prompts, [0, 3, 5, 1])
     data = cloning_data.load(chosen, pairs, len(ACTIONS), True, ACTIONS)
     by_tokens = loss == cloning_task.TOKENS
     if by_tokens:

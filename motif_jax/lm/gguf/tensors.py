@@ -106,7 +106,7 @@ class GgufTensors:
         return self._in_order(stored, self._read(stored, dtype))
 
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Rows of the tensor `name`, float32."""
+        """Rows of the tensor `name`, float32; KeyError if it is missing."""
         stored = self._stored[name]
         if self._reordered(stored):
             return self._in_order(stored, self._read(stored))[start:stop]
