@@ -34,8 +34,11 @@ Training:
 
 Where a change goes:
 
-    another architecture        config.py reads it, network.py builds it, weights.py names its
-                                tensors
+    another architecture        config.py reads it, config_file.py writes it (layer_positions.py
+                                what is rotary or has a window); network.py, blocks.py and layers.py
+                                build it; weights.py names its tensors, checkpoint_fit.py where they
+                                stand; objectives.py what it learns. A fresh one: init_model.py,
+                                byte_pairs.py, training_config.py. A GGUF file: gguf/
     another head                heads.py
     another objective           objectives.py
 """

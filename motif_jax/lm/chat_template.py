@@ -26,8 +26,8 @@ TEMPLATE_FILE = "chat_template.jinja"
 # Names the special tokens in folders that older releases of transformers wrote.
 TOKENS_FILE = "special_tokens_map.json"
 _REMEDY = "restore it from where the model came from"
-# Special tokens that templates write themselves.
-_NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
+# How the names of special tokens end, which templates write themselves (`bos_token`).
+_TOKEN = "_token"
 # What templates that write today's date get: a run, its agent and stored answers have the same text
 # on each day. It is the date that Llama's template takes where it is given none.
 _DATE = datetime(2024, 7, 26)
@@ -122,7 +122,7 @@ def read(folder: str | Path) -> ChatTemplate | None:
     path = Path(folder) / CONFIG_FILE
     values = _entries(path)
     named = {**_entries(Path(folder) / TOKENS_FILE), **values}
-    special_tokens = {name: _token_text(named.get(name)) for name in _NAMED_TOKENS}
+    special_tokens = _special_tokens(named)
     template_file = Path(folder) / TEMPLATE_FILE
     if template_file.is_file():
         return ChatTemplate(read_text(template_file, _REMEDY), special_tokens, str(template_file))
@@ -149,8 +149,7 @@ def write(folder: str | Path, template: ChatTemplate) -> None:
     """Writes chat_template.jinja, and the tokens that it names into a tokenizer_config.json, such
     as `read` reads them.
     """
-    named = {name: text for name, text in template.special_tokens.items() if text}
-    atomic_write_json(Path(folder) / CONFIG_FILE, named)
+    atomic_write_json(Path(folder) / CONFIG_FILE, template.special_tokens)
     atomic_write_text(Path(folder) / TEMPLATE_FILE, template.text)
 
 
@@ -162,12 +161,16 @@ def _entries(path: Path) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _token_text(value: Any) -> str:
-    """The text of a special token, which tokenizer_config.json holds as a text or as an object with
-    its `content`.
+def _special_tokens(entries: Mapping[str, Any]) -> dict[str, str]:
+    """The texts of special tokens by their names, which a file holds as texts or as objects with
+    their `content`; a template asks whether a name `is defined`, as that of other entries is not.
     """
-    text = value.get("content") if isinstance(value, dict) else value
-    return text if isinstance(text, str) else ""
+    texts = {}
+    for name, value in entries.items():
+        text = value.get("content") if isinstance(value, dict) else value
+        if name.endswith(_TOKEN) and isinstance(text, str):
+            texts[name] = text
+    return texts
 
 
 def _to_json(

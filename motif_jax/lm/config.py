@@ -60,7 +60,7 @@ class ModelConfig:
       layers: of the decoder, or of the encoder where there is no decoder.
       feed_forward: width inside the feed-forward layers; `gated`: a second projection multiplies
           the activation.
-      max_length: most positions; None without a position table.
+      max_length: most tokens of a text, prompt and answer together; None: no limit (T5).
       encoder_layers: of the encoder before a decoder (T5), 0 without one.
       tied: the output head is the embedding table.
       scaled_head: states are divided by the root of their width before the head (T5 v1.0).

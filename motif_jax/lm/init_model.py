@@ -34,7 +34,7 @@ class Sizes:
       key_value_heads: fewer than `heads` where query heads share them (Llama, Qwen2); None: as
           many.
       feed_forward: width inside; None: 4 times the width.
-      max_length: rows of the position table, where there is one.
+      max_length: most tokens of a text, the rows of a position table; T5 has no limit.
     """
 
     width: int
@@ -48,8 +48,10 @@ class Sizes:
 def make(
     architecture: str, sizes: Sizes, vocab_size: int, tokens: dict[str, int], section: str = "model"
 ) -> ModelConfig:
-    """The config of a fresh model with tied heads (T5 of version 1.1); `tokens` are numbers of the
-    `start`, `pad` and `end` token.
+    """The config of a fresh model with tied heads; `tokens` are numbers of the `start`, `pad` and
+    `end` token.
+
+    T5 has the gated layers of version 1.1, with the tied and scaled head of version 1.0.
 
     Raises:
       UserError: sizes that do not fit together; it names the key in `section` of the config.

@@ -35,7 +35,10 @@ class FreshModel(sections.ModelSizes):
     folder: str | None = plain_key(
         None, "fine-tunes this folder or hub model; keys below are those of a fresh one"
     )
-    architecture: str = one_of(("gpt2", "t5", "llama", "qwen2", "roberta"), "'t5' as version 1.1")
+    architecture: str = one_of(
+        ("gpt2", "t5", "llama", "qwen2", "roberta"),
+        "'t5' has the gated layers of version 1.1 and the tied head of version 1.0",
+    )
     key_value_heads: int | None = positive(
         None, "fewer than heads in 'llama' and 'qwen2'; None: as many"
     )

@@ -111,6 +111,18 @@ def test_special_tokens_of_older_folders_are_read(tmp_path) -> None:
     assert chat_template.read(tmp_path).prompt(TURNS) == "<s></s>"
 
 
+def test_every_special_token_is_written_by_its_name(tmp_path) -> None:
+    """A token that the folder does not have is not defined, as in transformers."""
+    names = ("cls_token", "image_token", "add_bos_token", "bos_token", "unk_token")
+    text = "".join(f"{{% if {name} is defined %}}{{{{ {name} }}}}{{% endif %}}" for name in names)
+    values = {"chat_template": text, "cls_token": "<cls>", "add_bos_token": True, "unk_token": None}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(values))
+    special = {"image_token": {"content": "<image>"}}
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps(special))
+
+    assert chat_template.read(tmp_path).prompt(TURNS) == "<cls><image>"
+
+
 def test_a_template_in_another_encoding_is_named(tmp_path) -> None:
     (tmp_path / "chat_template.jinja").write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match=r"chat_template\.jinja is no text in UTF-8: restore it"):

@@ -52,7 +52,7 @@ def test_text_ends_at_an_end_token_of_the_list(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_text_of_a_model_without_end_token_runs_to_its_limit(folder: Path) -> None:
+def test_text_without_an_end_token_runs_to_its_limit(folder: Path) -> None:
     model = language.load(folder)
     tokens = model.tokenizer.encode(model.generate(["go to"], 8)[0], special=False)[0]
     values = json.loads((folder / config.FILE).read_text())

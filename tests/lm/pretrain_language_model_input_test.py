@@ -47,7 +47,7 @@ def test_a_folder_without_its_weights_is_refused(text: Path, tmp_path: Path) -> 
         stage.check(config_of(text, **values), tmp_path / "run")
 
 
-def test_a_folder_with_a_part_of_its_masked_head_is_refused(text: Path, tmp_path: Path) -> None:
+def test_a_part_of_a_masked_head_is_refused(text: Path, tmp_path: Path) -> None:
     folder = models.write(tmp_path / "model", "roberta")
     (folder / "tokenizer.json").write_text(models.tokenizer(more=["<mask>"]))
     values = {"model.folder": str(folder)}

@@ -240,3 +240,10 @@ def test_prompts_that_cannot_be_continued_are_refused(
 ) -> None:
     with refuses(words):
         asked("generate_text", worded, tmp_path / "rows", row, max_new_tokens=4)
+
+
+def test_stops_of_beams_are_checked_before_any_work(worded: Path, tmp_path: Path) -> None:
+    values: dict[str, Any] = {"stops": "go|go forward", "max_new_tokens": 4}
+    asked("generate_text", worded, tmp_path / "rows", ASKED, **values)
+    with refuses("config.stops='go|go forward': 'go forward' is no token of the model"):
+        asked("generate_text", worded, tmp_path / "rows", ASKED, **values, beams=True)
