@@ -65,5 +65,7 @@ class GenerateTextConfig(PromptedTextsConfig):
     max_new_tokens: int = length_key(64, "greatest number of tokens to generate")
     count: int = positive(1, "continuations of each prompt; several are drawn or beams")
     beams: bool = plain_key(False, "searches `count` beams in place of drawing")
-    stops: str = plain_key("", "texts before which a continuation ends, with | between them")
+    stops: str = plain_key(
+        "", "texts before which a continuation ends, with | between them; of beams only tokens"
+    )
     sampling: ContinuationSampling = subsection(ContinuationSampling)

@@ -23,7 +23,7 @@ def tokens_of(tokenizer: Tokenizer, stops: Sequence[str]) -> StopTokens:
     """The tokens that end a text at one of the stops; a stop may have none."""
     if not stops:
         return StopTokens((), ())
-    pieces = list(enumerate(tokenizer.pieces(range(tokenizer.size))))
+    pieces = list(enumerate(tokenizer.all_pieces))
     whole = tuple(token for token, piece in pieces if piece in stops)
     holding = tuple(token for token, piece in pieces if any(stop in piece for stop in stops))
     return StopTokens(whole, holding)
@@ -33,9 +33,7 @@ def require_tokens(tokenizer: Tokenizer, stops: Sequence[str], where: str) -> No
     """Raises UserError, which begins with `where`, for a stop that is no token: a search looks at
     tokens alone, and could not end a beam there.
     """
-    if not stops:
-        return
-    pieces = set(tokenizer.pieces(range(tokenizer.size)))
+    pieces = set(tokenizer.all_pieces) if stops else set()
     for stop in stops:
         # A word may be a token with the blank before it alone.
         if stop not in pieces and f" {stop}" not in pieces:

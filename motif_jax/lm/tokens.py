@@ -4,6 +4,7 @@ arrays.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -159,6 +160,11 @@ class Tokenizer:
         rows = [[*anchor, int(token)] for token in tokens]
         texts = self._backend.decode_batch(rows, skip_special_tokens=False)
         return [text[before:] for text in texts]
+
+    @functools.cached_property
+    def all_pieces(self) -> list[str]:
+        """The piece of each token, by its number."""
+        return self.pieces(range(self.size))
 
     def decoded_alone(self, tokens: Sequence[int]) -> list[str]:
         """Each token decoded as a text of its own, special ones too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -126,6 +127,13 @@ def test_an_objective_has_the_special_tokens_that_it_needs(
     assert tokens.mask == mask
     assert tokens.sentinels == sentinels
     assert tokens.size == 40
+
+
+def test_a_training_needs_a_token_that_ends_texts() -> None:
+    words: Any = Words()
+
+    with pytest.raises(UserError, match="has eos_token_id null, and a training ends its texts"):
+        language_run.special_tokens(dataclasses.replace(MODEL, end_ids=()), words, "causal")
 
 
 def test_rows_longer_than_the_positions_are_refused() -> None:
