@@ -12,8 +12,8 @@ if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ]; then
 fi
 echo "installing Chromium and its driver by apt, for the whole system, for the tests that open pages (--no-apt: not)"
 export DEBIAN_FRONTEND=noninteractive
-install() { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu-core; }
-if ! messages=$(install 2>&1); then
+install_browser() { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu-core; }
+if ! messages=$(install_browser 2>&1); then
   printf '%s\n' "$messages" "error: apt-get could not install chromium, the lines above say why" >&2
   exit 1
 fi

@@ -16,8 +16,9 @@ from motif_jax.core.files import regular_file
 
 LEASE_SECONDS = 180.0
 POLL_SECONDS = 0.5
-# A process that only asks whether a folder is held (`is_held`) holds it for a moment itself.
-_GLANCE_SECONDS = 0.3
+# A process that only asks whether a folder is held (`is_held`) holds it for a moment itself: a run
+# that starts waits so long for any other.
+GLANCE_SECONDS = 0.3
 _GLANCE_POLL_SECONDS = 0.01
 # The error about a folder that was removed during a run.
 GONE = "while it was in use, and its contents are lost: remove what is there now, then give the command again"
@@ -60,7 +61,7 @@ def FolderLock(
     folder: str | os.PathLike[str], name: str = ".lock", patience: float | None = None
 ) -> Iterator[None]:
     """Holds `folder` for this process; the system unlocks it however the process ends. Waits
-    `patience` seconds for another.
+    `patience` seconds for another, and at least `GLANCE_SECONDS`.
 
     Raises UserError: another process holds it (its host and process id are named), it cannot be
     made or locked, or, at the end of a block without an error, it was removed meanwhile.
@@ -80,7 +81,7 @@ def FolderLock(
             is_requeued = os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
             patience = LEASE_SECONDS if is_requeued else 0.0
         pause = POLL_SECONDS if patience > POLL_SECONDS else _GLANCE_POLL_SECONDS
-        deadline = time.monotonic() + max(patience, _GLANCE_SECONDS)
+        deadline = time.monotonic() + max(patience, GLANCE_SECONDS)
         while not lock(file, folder):
             if time.monotonic() < deadline:
                 time.sleep(pause)

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import io
 import os
+import stat
 import sys
 from typing import Any, TextIO
 
@@ -42,7 +43,9 @@ def outlive_readers() -> None:
 
 
 def _lasting(stream: io.TextIOWrapper) -> TextIO:
-    """Another stream to where `stream` goes."""
+    """Another stream to where `stream` goes; a file has no reader, and its errors stay errors."""
+    if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        return stream
     stream.flush()
     file = _LastingFile(stream.fileno(), "w", closefd=False)
     return io.TextIOWrapper(
@@ -58,4 +61,4 @@ def write_line(line: str) -> None:
     which may interrupt a print. Nothing is raised.
     """
     with contextlib.suppress(OSError):
-        os.write(2, f"{line}\n".encode())
+        os.write(2, f"{line}\n".encode(errors="backslashreplace"))

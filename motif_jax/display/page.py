@@ -206,8 +206,8 @@ def write(
 
 
 def _replace_plots(folder: Path, drawn: Mapping[str, Plot]) -> None:
-    """Replaces the folder plots/ of an earlier report, which a kill at any moment leaves whole or
-    away; into one of the user's the charts come beside what is in it.
+    """Replaces the folder plots/ of an earlier report, which is whole or missing after a
+    kill; into one of the user's the charts come beside what is in it.
     """
     plots_folder = folder / "plots"
     next_folder = folder / _NEXT_PLOTS

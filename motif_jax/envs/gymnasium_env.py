@@ -25,7 +25,8 @@ class RegisteredEnv(gymnasium.Env):
     are drawn as text, 'rgb_array' for those with pictures.
     """
 
-    metadata = {"render_modes": [_TEXT, _PICTURE]}
+    # gymnasium asks for frames a second where it shows pictures in a window.
+    metadata = {"render_modes": [_TEXT, _PICTURE], "render_fps": 8}
 
     def __init__(self, name: str, render_mode: str | None = None, **options: Any) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):

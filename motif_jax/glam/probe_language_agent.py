@@ -145,10 +145,10 @@ def show(probes: Sequence[Probe], actions: Sequence[str], workdir: Path) -> list
     *_, last = read_json_lines(workdir / probe_files.LINES)
     wrong = []
     for probe, row in zip(probes, last["probabilities"], strict=True):
-        # JSON has null for NaN.
+        # JSON has null for what is not finite.
         if None in row:
             raise UserError(
-                f"{probe.name}: the probabilities of the actions contain NaN, so none is the likeliest"
+                f"{probe.name}: the probabilities of the actions are not finite, so none is the likeliest"
             )
         best = int(np.argmax(row))
         print(f"{probe.name}: {actions[best]} ({row[best]:.2f})", flush=True)

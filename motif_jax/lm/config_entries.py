@@ -77,7 +77,7 @@ _ROTARY_NUMBERS = (
     "partial_rotary_factor",
 )
 # Entries whose null says that there is none, and not that the default counts.
-_NONE_BY_NULL = ("sliding_window", "eos_token_id")
+_NULL_MEANS_NONE = ("sliding_window", "eos_token_id")
 # Entries that say how a checkpoint's weights were quantised: transformers', older
 # compressed-tensors', and MLX's.
 _QUANTISED = ("quantization_config", "compression_config", "quantization")
@@ -133,14 +133,14 @@ _ROTARY_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The entries without those that are null, which count as missing but for `_NONE_BY_NULL`.
+    """The entries without those that are null, which count as missing but for `_NULL_MEANS_NONE`.
 
     Raises:
       UserError: an entry that is read has another JSON type than it must have, or the weights are
         quantised. The message begins with `source` and names the entry.
     """
     present = _of_types(values, _KINDS, source, "")
-    present |= {name: None for name in _NONE_BY_NULL if name in values and values[name] is None}
+    present |= {name: None for name in _NULL_MEANS_NONE if name in values and values[name] is None}
     for name in _QUANTISED:
         if present.get(name):
             raise UserError(

@@ -122,10 +122,12 @@ def _fresh_settings(config: LanguageModelConfig, tokenizer_folder: Path | None) 
 
 
 def check_weights(source: Path, settings: ModelConfig) -> None:
-    """Raises UserError where the weights in a folder do not fit its model; reads no tensor."""
+    """Raises UserError where the weights in a folder do not fit its model; reads the
+    embedding alone, and that where a head for masked tokens has a copy of it.
+    """
     weights.check(source, settings)
     if not settings.has_decoder:
-        masked_head.check(source)
+        masked_head.has_head(source)
 
 
 def check_shapes(lora: LoraOnBase, length: int, settings: ModelConfig) -> None:

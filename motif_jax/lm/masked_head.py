@@ -56,7 +56,7 @@ def logits(head: Any, table: jax.Array, states: jax.Array, epsilon: float) -> ja
     return products.einsum_float32("...d,vd->...v", x, table) + head["token_bias"]
 
 
-def check(folder: str | Path) -> bool:
+def has_head(folder: str | Path) -> bool:
     """Whether a checkpoint folder has the head.
 
     Raises:
@@ -82,7 +82,7 @@ def check(folder: str | Path) -> bool:
 
 def load(folder: str | Path) -> dict[str, np.ndarray] | None:
     """The head of a checkpoint folder, float32; None where it has none, errors as of `check`."""
-    if not check(folder):
+    if not has_head(folder):
         return None
     tensors = Tensors(folder)
     head = {}

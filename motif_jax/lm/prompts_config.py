@@ -66,6 +66,7 @@ class GenerateTextConfig(PromptedTextsConfig):
     count: int = positive(1, "continuations of each prompt; several are drawn or beams")
     beams: bool = plain_key(False, "searches `count` beams in place of drawing")
     stops: str = plain_key(
-        "", "texts before which a continuation ends, with | between them; of beams only tokens"
+        "",
+        "texts before which a continuation ends, with | between them; with beams each must be a token of the model",
     )
     sampling: ContinuationSampling = subsection(ContinuationSampling)

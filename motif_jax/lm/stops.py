@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from motif_jax.core.errors import UserError
 from motif_jax.lm.tokens import Tokenizer
 
+# What a decoder writes for a part of a letter.
+_REPLACEMENT = "\ufffd"
 
-class StopTokens(NamedTuple):
-    """The tokens that end a text, since a stop is in them.
 
-    A tokenizer of bytes has several for a line break: "\\n", and others that hold it ("\\n\\n").
+def tokens_of(tokenizer: Tokenizer, stops: Sequence[str]) -> tuple[int, ...]:
+    """The tokens that are one of the stops by themselves: the loop on the device ends at them. A
+    stop may have none; it is looked for in the decoded text.
+
+    They are known by their decoded text: a tokenizer of bytes names bytes by other letters, so that
+    a line break is its token "\u010a", and its token "\u00e9" a part of other letters.
     """
-
-    whole: tuple[int, ...]  # a stop by themselves
-    holding: tuple[int, ...]  # all tokens with a stop in their text, those of `whole` among them
-
-
-def tokens_of(tokenizer: Tokenizer, stops: Sequence[str]) -> StopTokens:
-    """The tokens that end a text at one of the stops; a stop may have none."""
     if not stops:
-        return StopTokens((), ())
-    pieces = list(enumerate(tokenizer.all_pieces))
-    whole = tuple(token for token, piece in pieces if piece in stops)
-    holding = tuple(token for token, piece in pieces if any(stop in piece for stop in stops))
-    return StopTokens(whole, holding)
+        return ()
+    wanted = {stop for stop in stops if _REPLACEMENT not in stop}
+    return tuple(token for token, text in enumerate(tokenizer.all_texts) if text in wanted)
 
 
 def require_tokens(tokenizer: Tokenizer, stops: Sequence[str], where: str) -> None:
     """Raises UserError, which begins with `where`, for a stop that is no token: a search looks at
-    tokens alone, and could not end a beam there.
+    tokens alone, and its beams would be the same text once what follows the stop is cut off.
     """
-    pieces = set(tokenizer.all_pieces) if stops else set()
     for stop in stops:
-        # A word may be a token with the blank before it alone.
-        if stop not in pieces and f" {stop}" not in pieces:
+        if not tokens_of(tokenizer, [stop]):
             raise UserError(
                 f"{where}: {stop!r} is no token of the model, and a beam ends at a token; give stops that are tokens, or draw texts"
             )

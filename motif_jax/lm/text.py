@@ -148,7 +148,7 @@ class TextModel:
           sampling: None: greedy.
           search: search `count` beams instead of drawing; the best comes first.
           stops: texts that end a continuation and are cut off: special tokens (`</s>`) or any text;
-              of a search only texts that are one token.
+              of a search only texts that are a token of the model.
           seed: of the draws, which depend on it and the prompt's index alone.
 
         Raises:
@@ -176,10 +176,8 @@ class TextModel:
         if search:
             stop_texts.require_tokens(self.tokenizer, stops, f"stops={list(stops)}")
         sampling = sampling or Sampling(greedy=True)
-        end_ids = self.model.config.end_ids
         stop_tokens = stop_texts.tokens_of(self.tokenizer, stops)
-        limits = Limits(max_new_tokens, (*end_ids, *stop_tokens.holding))
-        cut_off = (*end_ids, *stop_tokens.whole)
+        limits = Limits(max_new_tokens, (*self.model.config.end_ids, *stop_tokens))
         of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(
             jax.random.key(seed), jnp.arange(len(prompts))
         )
@@ -208,7 +206,9 @@ class TextModel:
             for position, row, is_token in zip(
                 positions, np.asarray(tokens), np.asarray(valid), strict=False
             ):
-                texts = (x[y & ~np.isin(x, cut_off)] for x, y in zip(row, is_token, strict=True))
+                texts = (
+                    x[y & ~np.isin(x, limits.stops)] for x, y in zip(row, is_token, strict=True)
+                )
                 written[position] = [
                     stop_texts.before(self.tokenizer.decode(text), stops) for text in texts
                 ]

@@ -162,9 +162,9 @@ class Tokenizer:
         return [text[before:] for text in texts]
 
     @functools.cached_property
-    def all_pieces(self) -> list[str]:
-        """The piece of each token, by its number."""
-        return self.pieces(range(self.size))
+    def all_texts(self) -> list[str]:
+        """Each token decoded as a text of its own, by its number."""
+        return self.decoded_alone(range(self.size))
 
     def decoded_alone(self, tokens: Sequence[int]) -> list[str]:
         """Each token decoded as a text of its own, special ones too."""

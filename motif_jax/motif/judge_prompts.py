@@ -151,8 +151,8 @@ def _spellings(tokenizer: Tokenizer, words: Sequence[str]) -> list[set[int]]:
     """For each word the tokens whose text it is, whatever the case and the blanks around it."""
     group_of_word = {word.lower(): number for number, word in enumerate(words)}
     groups: list[set[int]] = [set() for _ in words]
-    for token, piece in enumerate(tokenizer.all_pieces):
-        number = group_of_word.get(piece.strip().lower())
+    for token, text in enumerate(tokenizer.all_texts):
+        number = group_of_word.get(text.strip().lower())
         if number is not None:
             groups[number].add(token)
     return groups

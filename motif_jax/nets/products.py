@@ -58,7 +58,7 @@ def sums_in_float32(dtype: jnp.dtype) -> bool:
 
     XLA uses a CPU's instructions for products of bfloat16 (`has_bfloat16_products`) only where the
     result is float32: at two to four times the rate of products asked for in bfloat16, whose inputs
-    it first converts to float32. Other processors have none, and a GPU sums in float32 in any case:
+    it first converts to float32. Cooper Lake was not measured. A GPU sums in float32 in any case:
     there products stay as they are asked for. Only this function decides it, by `platforms.traced`.
     """
     return dtype == jnp.bfloat16 and platforms.traced() == platforms.CPU and has_bfloat16_products()

@@ -16,6 +16,7 @@ import numpy as np
 
 from motif_jax.core import config as checks
 from motif_jax.core import entry_points
+from motif_jax.core.errors import UserError
 from motif_jax.envs.episode import Choose
 from motif_jax.envs.spec import MASKED, Action, EnvironmentSpec
 from motif_jax.nets import squashed_gaussian
@@ -180,7 +181,14 @@ def _expert(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> int
     """The scripted player's action, None where it has none (`EnvironmentSpec.expert_field`)."""
     assert spec.expert_field is not None, "the bot is given to environments that have one"
     answer = observation[spec.expert_field]
-    return None if answer == np.iinfo(answer.dtype).max else int(answer)
+    if answer == np.iinfo(answer.dtype).max:
+        return None
+    if answer >= spec.num_actions:
+        raise UserError(
+            f"{spec.expert_field} is {answer}, no action: it must be below {spec.num_actions}, or {np.iinfo(answer.dtype).max} where "
+            "the scripted player has no answer"
+        )
+    return int(answer)
 
 
 def allowed(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:

@@ -24,7 +24,7 @@ from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.published import ilql_checkpoint, upvote_model
 from motif_jax.published.config import ImportIlqlConfig
-from motif_jax.published.imports import Begin, ImportStage, require_unread
+from motif_jax.published.imports import Begin, ImportStage, require_default
 
 UPVOTE = "upvote"
 # By what Q is of; without Q the prefix decides.
@@ -34,10 +34,12 @@ METHODS = {"token": "ilql", "utterance": "ilql_utterance", "mean": "chai"}
 def _check_values(config: ImportIlqlConfig, workdir: Path) -> None:
     del workdir
     if config.method == UPVOTE:
-        require_unread(config, ("task", "options", "discount"), "the upvote model plays no task")
+        require_default(config, ("task", "options", "discount"), "the upvote model plays no task")
         _tokenizer_folder(config)
     else:
-        require_unread(config, ("tokenizer",), f"that of method={UPVOTE}; a task has its tokenizer")
+        require_default(
+            config, ("tokenizer",), f"that of method={UPVOTE}; a task has its tokenizer"
+        )
         known = ", ".join((*RULES, UPVOTE))
         checks.require_key(config, "method", config.method in ("", *RULES), f"one of {known}")
         _task(config)

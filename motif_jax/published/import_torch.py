@@ -19,7 +19,7 @@ from motif_jax.published.imports import (
     Begin,
     ImportStage,
     has_checkpoints,
-    require_unread,
+    require_default,
 )
 from motif_jax.published.torch_import import TorchCheckpoint
 from motif_jax.rl import agent_networks, settings
@@ -42,9 +42,9 @@ def _check_values(config: ImportTorchConfig, workdir: Path) -> None:
             table is None or Path(table).is_file(), "quantiles", table, "an existing file"
         )
         if table is None:
-            require_unread(config, ("quantile_row",), "there is no file of quantiles")
+            require_default(config, ("quantile_row",), "there is no file of quantiles")
     if config.kind == LANGUAGE_AGENT:
-        require_unread(config, ("names",), "tensors of GLAM's files are known by their names")
+        require_default(config, ("names",), "tensors of GLAM's files are known by their names")
         network_of(config.agent)
 
 
@@ -62,7 +62,7 @@ def _write(config: ImportTorchConfig, workdir: Path, begin: Begin) -> None:
         )
     else:
         params, match = torch_import.agent(checkpoint, network_of(config.agent), config.names)
-        labels, classifier = _learned(config.agent, checkpoint)
+        labels, classifier = _labels_and_classifier(config.agent, checkpoint)
     begin()
     sizes = {name: list(array.shape) for name, array in checkpoint.tensors}
     for name, foreign in match.names.items():
@@ -125,7 +125,7 @@ def network_of(config: ConfigDict | Mapping[str, Any]) -> Any:
     return kind.make(agent, spec)
 
 
-def _learned(
+def _labels_and_classifier(
     agent: Mapping[str, Any], checkpoint: TorchCheckpoint
 ) -> tuple[dict[str, int] | None, Any | None]:
     """The labels and the classifier's parameters of an ONI checkpoint; None for what it lacks, or

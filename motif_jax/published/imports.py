@@ -110,7 +110,7 @@ def has_checkpoints(config: ImportedFile, workdir: Path) -> bool:
     return import_origin.has_checkpoints(workdir)
 
 
-def require_unread(config: ImportedFile, keys: Iterable[str], reason: str) -> None:
+def require_default(config: ImportedFile, keys: Iterable[str], reason: str) -> None:
     """Raises UserError where a key that this import does not read is not at its default."""
     defaults = type(config)()
     for key in keys:
@@ -137,7 +137,7 @@ def _check_dialogues(config: ImportDialoguesConfig, workdir: Path) -> None:
     allowed = f"a file that ends with {', '.join(KINDS)}"
     checks.require_key(config, "file", Path(config.path).suffix in KINDS, allowed)
     if KINDS[Path(config.path).suffix] != "wordle_games":
-        require_unread(config, ("words",), "only Wordle games are played with a list of words")
+        require_default(config, ("words",), "only Wordle games are played with a list of words")
     if config.words:
         read_words("words", config.words)
     if (workdir / DIALOGUES).exists() and not (workdir / "config.json").exists():

@@ -64,13 +64,27 @@ def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
 
 
 def _is_empty(part: Any) -> bool:
-    """Whether a part of a checkpoint is missing, an empty container, or an object with nothing in
-    it.
+    """Whether a part of a checkpoint is missing, an empty container, or an object without
+    examples.
     """
-    parts = [part]
     if isinstance(part, Unread):
-        parts = [part.arguments, part.state, part.values, part.items]
-    return all(value is None or (isinstance(value, _CONTAINERS) and not value) for value in parts)
+        has_entries = bool(part.values or part.items)
+        return not has_entries and _holds_nothing((part.arguments, part.state))
+    return part is None or (isinstance(part, _CONTAINERS) and not part)
+
+
+def _holds_nothing(attributes: Any) -> bool:
+    """Whether all arrays and containers in an object's attributes are empty."""
+    if isinstance(attributes, Unread):
+        return _is_empty(attributes)
+    if isinstance(attributes, np.ndarray):
+        return not attributes.size
+    if isinstance(attributes, dict):
+        are_names = all(isinstance(key, str) and key.isidentifier() for key in attributes)
+        return are_names and all(map(_holds_nothing, attributes.values()))
+    if isinstance(attributes, tuple):
+        return all(map(_holds_nothing, attributes))
+    return not (isinstance(attributes, list | set) and attributes)
 
 
 def _pairs(
@@ -85,8 +99,10 @@ def _pairs(
     if depth > _DEEPEST:
         return
     if isinstance(tree, Unread):
-        contents = (tree.arguments, tree.state, tree.values, tree.items)
-        yield from _pairs(contents, depth + 1, parts)
+        # A subclass of a dictionary is read as one: a config's numbers are no labels.
+        items = {key: value for key, value in tree.items if isinstance(key, str)}
+        yield from _pairs(items, depth, parts)
+        yield from _pairs((tree.arguments, tree.state, tree.values), depth + 1, parts)
     elif isinstance(tree, dict):
         if tree and all(isinstance(key, str) and _is_number(value) for key, value in tree.items()):
             # Excludes an object's attributes, which look the same if all are numbers.

@@ -130,7 +130,7 @@ def _scalar(dtype: _DType, data: Any) -> Any:
 
 def _raw(data: Any) -> bytes:
     if not isinstance(data, bytes | bytearray):
-        raise ValueError("an array of what is not bytes")
+        raise UnusualArrayError("an array of what is not bytes")
     return bytes(data)
 
 
@@ -141,6 +141,9 @@ def _refused(*_: Any) -> None:
 _CALLS: dict[str, Callable[..., Any]] = {
     "numpy.dtype": _DType,
     "_codecs.encode": _bytes,
+    # What protocols below 3 make of b"".
+    "__builtin__.bytes": lambda: b"",
+    "builtins.bytes": lambda: b"",
     "collections.OrderedDict": lambda pairs=(): _dict(pairs),
     "collections.defaultdict": lambda *_: {},
     "collections.deque": lambda values=(), _=None: list(values),

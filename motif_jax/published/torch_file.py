@@ -94,6 +94,10 @@ def _storages(archive: zipfile.ZipFile, prefix: str) -> Callable[[Any], np.ndarr
     return read
 
 
+class Tensor(np.ndarray):
+    """What was a tensor of PyTorch, and not an array of numpy's beside it."""
+
+
 def _tensor(
     storage: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
 ) -> np.ndarray:
@@ -102,14 +106,14 @@ def _tensor(
         raise ValueError(f"a tensor of shape {list(shape)} repeats its storage of {storage.size}")
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
     if min(shape, default=1) == 0:
-        return np.empty(shape, storage.dtype)
+        return np.empty(shape, storage.dtype).view(Tensor)
     if min((offset, *strides, *shape)) < 0 or last >= storage.size:
         raise ValueError(
             f"a tensor of shape {list(shape)} goes beyond its storage of {storage.size}"
         )
     in_bytes = [stride * storage.itemsize for stride in strides]
     view = np.lib.stride_tricks.as_strided(storage[offset:], shape, in_bytes, writeable=False)
-    return np.ascontiguousarray(view).reshape(shape)
+    return np.ascontiguousarray(view).reshape(shape).view(Tensor)
 
 
 _CALLS: dict[str, Callable[..., Any]] = {
@@ -136,8 +140,8 @@ def _tensors(
         raise UserError(
             f"the checkpoint is nested deeper than {_DEEPEST} levels, has more than {MAX_PARTS:,} parts, or contains itself"
         )
-    if isinstance(tree, np.ndarray):
-        yield prefix.removesuffix("."), tree
+    if isinstance(tree, Tensor):
+        yield prefix.removesuffix("."), tree.view(np.ndarray)
     elif isinstance(tree, dict | list | tuple):
         for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
             yield from _tensors(value, f"{prefix}{key}.", depth + 1, parts)

@@ -200,17 +200,20 @@ def read_quantiles(path: str | Path, row: int) -> list[float]:
 
 
 def _rows_of_numbers(lines: Any, path: str | Path) -> Iterator[list[float]]:
-    """The last 19 cells of each line that is not empty, but for a header that is no numbers. Raises
-    UserError: another line is none; skipped, it would shift the number of each row behind it.
+    """The last 19 cells of each line that is not empty, from the first one with numbers on: there
+    may be a header. Raises UserError: a line behind it has none; skipped, it would shift the number
+    of each row behind it.
     """
+    has_begun = False
     for cells in lines:
         last = cells[-len(QUANTILE_LEVELS) :]
         if not any(cell.strip() for cell in cells):
             continue
         try:
             yield [float(cell) for cell in last]
+            has_begun = True
         except ValueError as error:
-            if lines.line_num > 1:
+            if has_begun:
                 raise UserError(
                     f"config.quantiles={path}: line {lines.line_num} is no row of numbers ({error}): mend or remove it"
                 ) from None

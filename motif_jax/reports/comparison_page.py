@@ -132,7 +132,7 @@ def _contrasts(label: str, result: Comparison) -> Section:
     )
     note = (
         f"{label}. Mean of the first method minus mean of the other{averaged}; "
-        f"bootstrap, {result.resamples:,} resamples, 95 %; Newcombe's interval of a rate's games on one task. Over runs: would other trainings differ as much? Runs are drawn "
+        f"bootstrap, {result.resamples:,} resamples, 95 %; of rates over the games of one task, one run each and not scaled, Newcombe's interval. Over runs: would other trainings differ as much? Runs are drawn "
         "by method and task (n/a with one run on a side). Over games: would these very runs on other games? Games that both "
         "played are drawn as pairs (how many is said), else each side by itself. Where 0 lies outside an interval, its question "
         "has a clear answer; of many differences without any, one in 20 looks clear by chance."

@@ -222,15 +222,29 @@ def test_the_next_writer_ends_a_removal_that_was_cut_off(cut_off_removal: Path) 
     assert os.listdir(cut_off_removal) == ["2"]
 
 
+def unremovable(path: Path, ignore_errors: bool = False) -> None:
+    """`shutil.rmtree` of a folder of which another process has a file open, on NFS."""
+    if not ignore_errors:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
+
+
+def test_a_part_that_cannot_be_removed_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = tmp_path / "c/.saving/2"
+    part.mkdir(parents=True)
+    monkeypatch.setattr(shutil, "rmtree", unremovable)
+
+    with Checkpoints(tmp_path / "c") as writer:
+        writer.save(2, {"params": PARAMS}, asynchronous=False)
+        assert writer.steps() == [2]
+
+
 def test_a_removal_that_fails_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def refused(path: Path, ignore_errors: bool = False) -> None:
-        if not ignore_errors:
-            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
-
     with monkeypatch.context() as patched:
-        patched.setattr(shutil, "rmtree", refused)
+        patched.setattr(shutil, "rmtree", unremovable)
         with Checkpoints(tmp_path / "c", keep=1) as writer:
             for step in (1, 2, 3):
                 writer.save(step, {"params": PARAMS}, asynchronous=False)

@@ -86,7 +86,8 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
             locks.FolderLock(folder).__enter__()
 
 
-def test_a_run_starts_while_another_process_asks(tmp_path: Path) -> None:
+def test_a_run_starts_while_another_process_asks(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(locks, "GLANCE_SECONDS", 30.0)
     with locks.FolderLock(tmp_path):
         pass
     with open(tmp_path / ".lock") as file:

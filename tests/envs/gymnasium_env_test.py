@@ -17,6 +17,10 @@ from motif_jax.envs.nethack.tasks import TASKS
 LEVEL = "BabyAI-GoToLocal-v0"
 
 
+def test_pictures_have_a_rate_for_gymnasiums_window():
+    assert RegisteredEnv.metadata["render_fps"] > 0
+
+
 def test_a_render_mode_of_gymnasium_alone_is_refused():
     with pytest.raises(ValueError, match="render_mode 'human' is not one of"):
         RegisteredEnv("Recall-v0", render_mode="human")

@@ -10,6 +10,7 @@ from motif_jax.play import fixed_shares, policies
 from motif_jax.play.episode_worker import Uniforms
 from motif_jax.play.policies import BotPolicy, FixedPolicy, RandomPolicy
 from tests.play.stand_ins import RecordedProgress
+from tests.refusals import refuses
 
 LEVEL = "BabyAI-MixedTrainLocal-v0"
 
@@ -41,6 +42,15 @@ def test_a_bot_without_an_answer_plays_at_random(bot_spec):
 
     assert [choose(LOST) for _ in range(40)] == [at_random(LOST) for _ in range(40)]
     np.testing.assert_allclose(BotPolicy().probabilities(LOST, bot_spec), 1 / 6)
+
+
+def test_an_answer_that_is_no_action_is_refused(bot_spec):
+    answer = {"bot_action": np.array(6, np.uint8)}
+
+    with refuses(
+        "bot_action is 6, no action: it must be below 6, or 255 where the scripted player"
+    ):
+        BotPolicy().probabilities(answer, bot_spec)
 
 
 CORRIDOR = registry.spec("tests.toys:Corridor")

@@ -97,7 +97,14 @@ NO_LABELS = [
     ["a", np.ones(2)],
     [("the one", "the other", 1)],
     Unread("mine.Examples", (np.ones(2),)),
-    Unread("mine.Examples", (), {"data": []}),
+    Unread("mine.Examples", (), {"data": [1]}),
+]
+NO_EXAMPLES = [
+    None,
+    {},
+    Unread("mine.Examples"),
+    Unread("mine.Examples", (100,), {"size": 0, "data": [], "device": "cpu"}),
+    Unread("mine.Examples", (), (None, {"labels": np.zeros(0), "texts": ()})),
 ]
 WRONG_LABELS = [
     ({"a" * 257: 1}, "the message 'aaa"),
@@ -120,6 +127,21 @@ def test_labels_of_an_unknown_form_are_refused(tmp_path, key, table):
 
     with pytest.raises(UserError, match=rf"^{tmp_path}/a.pth: {key}: has no text with a label"):
         oni_checkpoint.labels(file)
+
+
+@pytest.mark.parametrize("part", NO_EXAMPLES)
+def test_a_checkpoint_before_the_first_label_has_none(tmp_path, part):
+    file = TorchCheckpoint(tmp_path / "a.pth", [], {oni_checkpoint.DATASET: part})
+
+    assert oni_checkpoint.labels(file) is None
+
+
+def test_numbers_of_a_config_are_no_labels(tmp_path):
+    settings = Unread("mine.Settings", (), items=[("use_rnn", 1), ("lr", 0.1)])
+    examples = Unread("mine.Examples", (), {"data": [("You see.", 1)], "cfg": settings})
+    file = TorchCheckpoint(tmp_path / "a.pth", [], {oni_checkpoint.DATASET: examples})
+
+    assert oni_checkpoint.labels(file) == {"You see.": 1}
 
 
 class Table(dict):

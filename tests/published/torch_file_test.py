@@ -30,6 +30,7 @@ def test_everything_plain_is_read(tmp_path, protocol):
         "list": [1, -70000, 2**40, 1.5, None, True, "text", (1, 2, 3, 4), b"bytes"],
         "nested": {"a": {"b": tensor(np.ones(2, "f"))}, "mean": np.float64(0.25), "empty": {}},
         "means": np.array([0.25, 0.5]),
+        "none": np.zeros((0, 4), "f"),
     }
     loaded = read_checkpoint(torch_files.write(tmp_path / "a.pth", content, protocol=protocol))
     assert list(loaded["model"]) == list(arrays)
@@ -39,8 +40,9 @@ def test_everything_plain_is_read(tmp_path, protocol):
     assert loaded["list"] == content["list"]
     assert loaded["nested"]["mean"] == 0.25
     np.testing.assert_array_equal(loaded["means"], [0.25, 0.5])
+    assert loaded["none"].shape == (0, 4)
     names = [f"model.{name}" for name in arrays]
-    assert [name for name, _ in tensors(loaded)] == [*names, "nested.a.b", "means"]
+    assert [name for name, _ in tensors(loaded)] == [*names, "nested.a.b"]
 
 
 def test_views_of_a_shared_storage(tmp_path):

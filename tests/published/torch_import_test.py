@@ -144,7 +144,7 @@ def test_a_row_of_quantiles_that_is_cut_short_is_refused(quantiles: Path) -> Non
 
 
 def test_a_header_in_words_is_no_row(quantiles: Path) -> None:
-    quantiles.write_text("the quantiles\n\n" + ",".join(map(str, range(19))))
+    quantiles.write_text("the quantiles\n\nq5,q10\n" + ",".join(map(str, range(19))))
 
     assert torch_import.read_quantiles(quantiles, 0) == list(range(19))
     with pytest.raises(UserError, match="has 1 rows of 19 quantiles"):

@@ -80,7 +80,7 @@ class RunFiles(contextlib.ExitStack):
         place = None if newest is None else f"{newest[0].folder.name}/{newest[1]}"
         self._hosts.require_equal(
             place,
-            f"--workdir={self._workdir} is not a folder that all hosts share (its newest checkpoint)",
+            f"--workdir={self._workdir} must be one folder that all hosts share: its newest checkpoint",
         )
         if newest is None:
             return None

@@ -74,7 +74,7 @@ def write_tokenizer_config(
     Args:
       special: further special tokens.
       named: the tokens that a chat template writes by name (`bos_token`), which come before those
-          of `model_config`; '' for none.
+          of `model_config`.
     """
     backend = Backend.from_file(str(folder / TOKENIZER))
     values = {
