@@ -189,7 +189,7 @@ def test_an_agreement_of_the_minimum_is_enough(config: ConfigDict, tmp_path: Pat
     assert check_reward.run(config, tmp_path / "check") is None
 
 
-def test_a_classifier_that_agrees_less_than_the_minimum_ends_with_one(
+def test_an_agreement_below_the_minimum_ends_with_one(
     config: ConfigDict,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

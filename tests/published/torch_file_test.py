@@ -192,7 +192,7 @@ def test_a_checkpoint_that_contains_itself_is_refused(monkeypatch):
     itself["a"].append(itself)
     with pytest.raises(UserError, match=r"nested deeper than 50 levels, .* or contains itself"):
         list(tensors(itself))
-    twice = [np.zeros(1, "f")]
+    twice = [np.zeros(1, "f").view(torch_file.Tensor)]
     for _ in range(12):  # with each further one twice as many
         twice = [twice, twice]
     assert len(list(tensors(twice))) == 2**12
