@@ -69,7 +69,7 @@ def test_a_player_without_a_network_plays_the_mixed_level(run, changes, policy, 
     assert player.base.options.get("fields", []) == (["bot_action"] if policy is BotPolicy else [])
     assert isinstance(player.policy(player.base), policy)
     assert player.abilities == abilities
-    assert (player.room, player.checkpoint, player.read) == (None, None, {})
+    assert (player.room, player.checkpoint, player.digests) == (None, None, {})
 
 
 def test_a_player_plays_the_level_of_the_config(run):
@@ -86,7 +86,7 @@ def test_an_untrained_language_model_reads_prompts_up_to_its_room(talker):
     assert talker.abilities == {READS, CHOOSES_WORDS}
     assert talker.room == 224
     assert talker.base.options["prompt_tokens"] == 130
-    assert set(talker.read) == {"tokenizer", "model"}
+    assert set(talker.digests) == {"tokenizer", "model"}
 
 
 @pytest.mark.parametrize(
