@@ -181,7 +181,7 @@ class AgentTraining:
         ones.
         """
         latest = checkpoints.latest()
-        where = f"--workdir={self._workdir} is not a folder that all hosts share (its newest checkpoint)"
+        where = f"--workdir={self._workdir} must be one folder that all hosts share: its newest checkpoint"
         self._hosts.require_equal(latest, where)
         return None if latest is None else Snapshot(checkpoints, latest)
 

@@ -169,7 +169,7 @@ def test_probabilities_that_are_no_numbers_are_named(tmp_path: Path) -> None:
     with open(tmp_path / probe_files.LINES, "w") as file:
         file.write(json_line({"probabilities": [[0.5, 0.5], [float("nan")] * 2]}))
 
-    with refuses("goal left: the probabilities of the actions contain NaN"):
+    with refuses("goal left: the probabilities of the actions are not finite"):
         probe_language_agent.show(probes, ("turn left", "go forward"), tmp_path)
 
 

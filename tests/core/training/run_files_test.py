@@ -96,8 +96,8 @@ def test_hosts_that_see_different_checkpoints_are_refused(
 
     with pytest.raises(
         UserError,
-        match=rf"^--workdir={tmp_path} is not a folder that all hosts share \(its newest "
-        r"checkpoint\): host 0 sees resume/4, host 1 sees checkpoints/1$",
+        match=rf"^--workdir={tmp_path} must be one folder that all hosts share: its newest "
+        r"checkpoint: host 0 sees resume/4, host 1 sees checkpoints/1$",
     ):
         train(tmp_path, Subtractor())
 
