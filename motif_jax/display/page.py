@@ -207,7 +207,7 @@ def write(
 
 def _replace_plots(folder: Path, drawn: Mapping[str, Plot]) -> None:
     """Replaces the folder plots/ of an earlier report, which is whole or missing after a
-    kill; into one of the user's the charts come beside what is in it.
+    kill; into a folder of the user's the charts come beside what is in it.
     """
     plots_folder = folder / "plots"
     next_folder = folder / _NEXT_PLOTS

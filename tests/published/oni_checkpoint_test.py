@@ -51,8 +51,8 @@ def foreign():
 
 
 def read(path, content, protocol=2):
-    whole = {"model": {"a": tensor(np.ones(2, "f"))}, **content}
-    return torch_import.read(torch_files.write(path, whole, protocol=protocol), "model")
+    checkpoint = {"model": {"a": tensor(np.ones(2, "f"))}, **content}
+    return torch_import.read(torch_files.write(path, checkpoint, protocol=protocol), "model")
 
 
 @pytest.mark.parametrize("protocol", [2, 4])

@@ -77,9 +77,11 @@ class RunFiles(contextlib.ExitStack):
         folder. Raises UserError where the hosts see different ones.
         """
         newest = _newest(self._workdir, (self._evaluations, self._resume))
-        place = None if newest is None else f"{newest[0].folder.name}/{newest[1]}"
+        checkpoint_name = None
+        if newest is not None:
+            checkpoint_name = f"{newest[0].folder.name}/{newest[1]}"
         self._hosts.require_equal(
-            place,
+            checkpoint_name,
             f"--workdir={self._workdir} must be one folder that all hosts share: its newest checkpoint",
         )
         if newest is None:
