@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.play import agents
@@ -57,3 +59,23 @@ def test_agents_take_part_and_play_on_after_a_kill(agent, tmp_path, monkeypatch)
     assert not (tmp_path / "killed" / "dataset.json").exists()
     run_stage("collect", tmp_path / "killed", **FEW, agents=f"{agent}@all")
     assert PairsDataset.open(tmp_path / "killed").meta["digests"] == dataset.meta["digests"]
+
+
+@pytest.mark.slow
+def test_an_agent_that_was_trained_again_ends_its_collection(agent, tmp_path, monkeypatch):
+    retrained = tmp_path / "agent"
+    shutil.copytree(agent, retrained)
+
+    def killed(*flags):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(agents, "play", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_stage("collect", tmp_path / "pairs", **FEW, agents=str(retrained))
+    shutil.rmtree(retrained)
+    small = {"network.encoder": "flat", "network.flat_sizes": (16,), "seed": 7}
+    untrained.write(retrained, "smoke", small, {100: 0.0, 200: 0.0})
+
+    with pytest.raises(UserError, match="was trained again since the run started"):
+        run_stage("collect", tmp_path / "pairs", **FEW, agents=str(retrained))

@@ -111,3 +111,18 @@ def test_the_dearest_branch_of_a_condition_counts() -> None:
     program = jax.make_jaxpr(function)(jnp.ones((3, 8))).jaxpr
 
     assert flops.product_flops(program, [True]) == (2 * 2 * 3 * 8 * 8, 2 * 2 * 3 * 8 * 8)
+
+
+def test_a_convolution_counts_two_for_each_pair_of_factors() -> None:
+    """Its result has 5 x 4 positions of 6 features, each a sum of 3 x 2 x 7 products."""
+    picture = jnp.ones((2, 5, 4, 7))
+    kernel = jnp.ones((3, 2, 7, 6))
+
+    def function(kernel: jax.Array) -> jax.Array:
+        axes = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(picture, kernel, (1, 1), "SAME", dimension_numbers=axes)
+
+    program = jax.make_jaxpr(function)(kernel).jaxpr
+    forward = 2 * (2 * 5 * 4 * 6) * (3 * 2 * 7)
+
+    assert flops.product_flops(program, [True])[0] == forward
