@@ -14,6 +14,7 @@ from motif_jax.glam import collect_trajectories
 from motif_jax.play import agent_policy, evaluation_setup
 from motif_jax.play.config import PlayedPolicy
 from motif_jax.rl import agent_checkpoints, agent_networks
+from motif_jax.rl.config import agent_config
 from motif_jax.schema import read_section
 from tests import stage_inputs
 from tests.lm import talkers
@@ -81,3 +82,28 @@ def test_an_agent_before_its_training_is_that_of_its_model(tmp_path: Path) -> No
     ):
         agent_policy.load(agent, "0")
     agent_policy.load(agent)  # has parameters of its own
+
+
+@pytest.mark.parametrize(
+    ("changes", "pinned"),
+    [
+        ({}, ["at its start"]),
+        ({"network.pretrained": False}, []),
+        ({"network.pretrained": False, "network.keep_embedding": True}, ["at its start"]),
+        ({"lora.patterns": "*/attention/*"}, ["all along"]),
+    ],
+)
+def test_an_agent_pins_its_models_weights_where_it_reads_them(
+    changes: dict[str, Any], pinned: list[str], tmp_path: Path
+) -> None:
+    model = talkers.write(tmp_path / "model", "gpt2")
+    values = {"network.model": str(model), **changes}
+    config = agent_config(load_config("train_language_agent", "smoke", values))
+    kind = agent_networks.class_of(config)
+
+    names = {
+        "at its start": list(kind.start_digests(config)),
+        "all along": [name for name in kind.file_digests(config) if name == "base model"],
+    }
+
+    assert [name for name, digests in names.items() if digests] == pinned
