@@ -70,6 +70,7 @@ class AgentPolicy:
     def __init__(self, name: str, network: PolicyNetwork, params: Any) -> None:
         self.name = name
         self._network = network
+        # Once; arrays of numpy would be sent to the device at every step.
         self.params = jax.device_put(params)
         self.apply = jax.jit(functools.partial(_act, network))
 
@@ -80,6 +81,7 @@ class AgentPolicy:
         self, observation: Mapping[str, np.ndarray], first: np.ndarray, state: Any
     ) -> tuple[np.ndarray, np.ndarray, Any]:
         """See `policies.BatchPolicy.act`."""
+        # Prompts are cut to the longest of the batch before they are sent.
         fields = self._network.cropped({name: observation[name] for name in self._network.fields})
         outputs, values, state = self.apply(self.params, fields, first, state)
         return np.asarray(outputs), np.asarray(values), state
@@ -106,6 +108,7 @@ def read_config(folder: str | Path) -> AgentConfig:
     """
     config = run_folder.read_config(folder)
     if config.get("stage") == _CLONE:
+        # A clone imitates and has no reward: its config has no such section.
         config["reward"] = {"dir": None, "step": None, "intrinsic_coefficient": 0.0}
     elif config.get("stage") != "train_agent":
         raise UserError(f"{folder} is a run of {config.get('stage')}: give one of train_agent")
@@ -114,6 +117,7 @@ def read_config(folder: str | Path) -> AgentConfig:
     step = reward_choice.pinned_step(folder)
     if step is not None:
         config["reward"]["step"] = step
+    # The class of the network knows which values runs had before a key existed.
     earlier = agent_networks.class_of(agent_config(config)).defaults_of_older_runs
     for key in run_folder.absent_keys(config, earlier):
         section, _, name = key.rpartition(".")
@@ -260,6 +264,7 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
     """
     with open_checkpoints(folder) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)
+        # Where the start was not saved, the training's seed gives its parameters again.
         if step == 0 and 0 not in checkpoints.steps():
             _refuse_other_start(checkpoints, folder)
             params = network.init(_key_of_start(folder))
@@ -269,6 +274,7 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
             agent_networks.refuse_changed(config, before, str(folder))
             params = agent_checkpoints.restore_params(checkpoints, step, network)
             params = _in_units_of_reward(config, params, checkpoints, step)
+        # What is never trained lies in no checkpoint.
         frozen = network.frozen()
         if not finite.all_finite(params):
             others = (
@@ -311,4 +317,5 @@ def _key_of_start(folder: str | Path) -> jax.Array:
     seed = read_config(folder).seed
     if run_folder.read_config(folder).get("stage") == _CLONE:
         return key_of(seed, "parameters")
+    # As the training's learner splits it.
     return jax.random.split(settings.random_key(seed, "learner"))[0]

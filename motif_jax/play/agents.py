@@ -112,6 +112,7 @@ def _split(entry: str) -> tuple[str, str]:
     return entry, "latest"
 
 
+# A collection plays in rounds; compiling the network takes most of the time of a small one.
 @functools.lru_cache(maxsize=16)
 def _load(
     agent: CollectingAgent, environment: str
@@ -141,6 +142,7 @@ def play(
     Raises UserError where the checkpoint cannot be read, or does not fit the environment.
     """
     policy, switches = _load(agent, environment)
+    # The seeds keep their places, so that an episode's index is its number in the collection.
     skip = set(range(len(seeds))) - set(episodes)
     agent_options = {**options, "compat": switches} if switches else options
     spec = registry.spec(environment, **options)

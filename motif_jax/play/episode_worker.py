@@ -18,6 +18,7 @@ from motif_jax.envs.episode import Transition, play
 from motif_jax.envs.spec import RUNNING, Action, Environment, row
 from motif_jax.rl.actors.worker_process import note_progress
 
+# Numbers from one generator: making it takes twenty times as long as drawing them.
 _BLOCK = 1024
 
 
@@ -120,6 +121,7 @@ class EpisodeCollector:
             self._text_index.append(index)
             self._text_count.append(self._counts[index])
         for name, rows in self._fields.items():
+            # Copied: the next step overwrites the observation.
             rows.append(np.array(observation[name]))
 
     def _finished(self, end: int) -> PlayedEpisode:
@@ -140,6 +142,7 @@ class EpisodeCollector:
 def shared_block(shape: Sequence[int], dtype: Any) -> Any:
     """Shared memory for an array of `shape` and `dtype`, and at least a byte."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    # Without a lock: requests and answers say who may write.
     return multiprocessing.get_context("spawn").RawArray("b", max(1, size))
 
 
@@ -214,6 +217,7 @@ class LaneServer:
         finished = [(lane, self._step(lane)) for lane in steps]
         for lane, index, seed, actions in starts:
             record = self._start(lane, index, seed)
+            # Actions of a restored episode; only the last of them may have ended it.
             for action in actions:
                 self._actions[lane] = action
                 record = self._step(lane)

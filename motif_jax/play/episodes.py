@@ -82,6 +82,7 @@ class _LanePool:
         action = self.spec.action
         actions = shared_block((count, *action.shape), action.dtype)
         current_lanes = shared_block((self._workers,), "int32")
+        # "at" is the lane that a worker steps, as `LaneServer` reads it.
         shared = {"blocks": blocks, "actions": actions, "at": current_lanes}
         self._setup = {**order.setup, **shared, "lanes": count, "workers": self._workers}
         self._actions = shared_view(actions, (count, *action.shape), action.dtype)
@@ -105,12 +106,14 @@ class _LanePool:
         return range(middle) if number == 0 else range(middle, len(self.lanes))
 
     def _lanes_of(self, worker: int, lanes: Sequence[int]) -> list[int]:
+        # Neighbours go to different workers, so that each worker has lanes of both halves.
         return [lane for lane in lanes if lane % self._workers == worker]
 
     def send(self, half: int, steps: Sequence[int], starts: Sequence[int]) -> None:
         """Asks the workers to step the lanes `steps` of `half` with their newest actions, and to
         start episodes in `starts`.
         """
+        # Before the request: the worker reads the action as soon as it has the request.
         for lane in steps:
             self._actions[lane] = self.lanes[lane].actions[-1]
         for worker in range(self._workers):
@@ -135,9 +138,12 @@ class _LanePool:
         finished: list[tuple[int, PlayedEpisode]] = []
         for worker in range(self._workers):
             while half in self._owed[worker]:
+                # The pipe keeps the order of the requests, so the next answer is that of this half.
                 try:
                     answer = self._processes[worker].receive()
                 except EOFError:
+                    # The requests stay owed: the new process has been asked them again, in the same
+                    # order.
                     self._replace(worker)
                     continue
                 self._owed[worker].popleft()
@@ -152,8 +158,11 @@ class _LanePool:
             self._order.lost(None if lane is None else (lane.index, lane.seed))
 
         self._processes[worker].close(timeout=0)
+        # Else a new process that dies before its first step would be blamed on this lane, too.
         self._current_lanes[worker] = -1
         self._processes[worker] = self._spawn(worker)
+        # All environments of the process are gone, not only the one in which it died. Each running
+        # lane is in a half that is owed: a half is asked again before the other's answers are read.
         for half in self._owed[worker]:
             lanes = self._lanes_of(worker, self.half(half))
             running = [number for number in lanes if self.lanes[number].running]
@@ -221,15 +230,18 @@ class _Order:
 
 def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
     count = order.how.lanes
+    # By an episode's number and not by its place in `todo`, which lacks what a resumed run has.
     lanes = [_Lane(pair for pair in order.todo if pair[0] % count == lane) for lane in range(count)]
     pool = _LanePool(order, lanes)
     states = [policy.initial_state(len(pool.half(half))) for half in (0, 1)]
     total_steps = 0
     with contextlib.closing(pool):
         while any(lane.running or lane.todo for lane in lanes):
+            # While the workers step one half, the network reads the other.
             for half in (0, 1):
                 for lane, record in pool.receive(half):
                     yield lanes[lane].finish(record)
+                # Only here, so that a stop loses no episode that has ended.
                 if order.stop is not None and order.stop.requested:
                     return
                 members = pool.half(half)
@@ -240,6 +252,7 @@ def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
                     total_steps += len(steps)
                     if order.on_steps is not None:
                         order.on_steps(total_steps)
+                # After the decision: their first observations come with the next answers.
                 for lane in starts:
                     lanes[lane].begin()
                 pool.send(half, steps, starts)
@@ -262,6 +275,8 @@ def _decide(
         name: np.array(rows[members.start : members.stop]) for name, rows in pool.rows.items()
     }
     first = np.array([not lanes[lane].actions for lane in members])
+    # Lanes without an episode have rows, too, so that the batch keeps its shape. Nothing reads
+    # their outputs, and `first` clears their state when an episode begins.
     outputs, values, state = policy.act(observation, first, state)
     outputs = policies.masked(outputs, observation, pool.spec)
 

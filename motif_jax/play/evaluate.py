@@ -26,6 +26,7 @@ from motif_jax.play.journal import play_policy
 from motif_jax.rl.actors.rerecording import differences, record_actions
 from motif_jax.schema import read_section
 
+# What a resumed evaluation must share; it may play more episodes, or with other workers.
 IDENTITY = (
     "seed",
     "greedy",
@@ -144,6 +145,8 @@ class _Evaluation:
             "seed": config.seed,
             "digests": self._setup.digests,
         }
+        # Before the first episode: a start after a kill reads it to keep these versions
+        # (`_pinned`).
         atomic_write_json(workdir / PLAN, self.plan)
 
     def play(self, journal: Journal, stop: interruption.Interruption) -> list[dict[str, Any]]:
@@ -178,6 +181,7 @@ class _Evaluation:
         folder = self._workdir / RECORDINGS
         films = Films(self._workdir, folder, FilmForms(**vars(self._config.forms)))
         rater = setup.live_rater()
+        # One rater for all films, so that a text is computed once.
         rater_of = None if rater is None else lambda spec: rater
         policy = None if setup.policy.in_workers else setup.policy
         indices = self._filmed_indices(rows)
@@ -214,6 +218,7 @@ class _Evaluation:
 
     def _row(self, record: PlayedEpisode) -> dict[str, Any]:
         row = evaluation_files.episode_row(record)
+        # A kept field may have a last row, the final observation, on which nobody acts.
         if self._expert is not None:
             row["bot_agreement"] = agreement(
                 record.actions, record.fields[self._expert][: len(record)]

@@ -66,6 +66,7 @@ def encode_actions(actions: np.ndarray) -> str:
 
 
 def _packed(values: np.ndarray) -> str:
+    # Of base85's letters JSON escapes none.
     return base64.b85encode(zlib.compress(values.tobytes(), 9)).decode()
 
 
@@ -89,6 +90,7 @@ def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     rows = list(read_json_lines(path, ["index"], _REMEDY))
     for number, row in enumerate(rows, start=1):
         try:
+            # Rows of text evaluations have no actions.
             decode_actions(row.get("actions", encode_actions(np.zeros(0))))
         except (AttributeError, TypeError, ValueError, zlib.error) as error:
             raise UserError(
@@ -118,6 +120,7 @@ class Journal(contextlib.AbstractContextManager):
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         path = Path(folder) / JOURNAL
         self.rows = read_rows(path)
+        # Rows stay as they are; only a last line that a kill has torn goes.
         self._file = append_lines(path, keep=lambda line: True)
 
     def __exit__(self, *error: object) -> None:
@@ -171,6 +174,7 @@ def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]
         {name: row.get(name) for name in columns}
         for row in sorted(rows, key=lambda row: row["index"])
     ]
+    # A column of parquet has one type: that of its widest row.
     dtype = np.int32 if any(row.get("actions", "").startswith(_WIDE) for row in rows) else np.uint8
     for row in table:
         packed = row.get("actions")
@@ -195,6 +199,7 @@ def write_summary(
 
 def _digest(summary: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str:
     numbers = {key: value for key, value in summary.items() if key != _DIGEST}
+    # A journal has the order in which episodes ended.
     in_order = sorted(rows, key=lambda row: row["index"])
     return digests.of_bytes(json.dumps([numbers, in_order], sort_keys=True).encode())
 
@@ -262,6 +267,7 @@ def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], floa
     """
     plan = evaluation["plan"]
     options = _of_game(plan.get("options") or {})
+    # 'drawn_from' is of text tasks: what their dialogues are drawn from, without the agent's part.
     environment = json.dumps([plan["environment"], plan.get("drawn_from", options)], sort_keys=True)
     return {
         (environment, row["seed"]): float(row[key])

@@ -111,8 +111,10 @@ def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup
     check_greedy(policy, config.greedy, policy in _IN_WORKERS)
     _check_unread(config)
     setup = open_setup(config, pins)
+    # Its options may be those of the agent, which are known now.
     if registry.is_gym(setup.environment):
         registry.check(setup.environment, setup.options)
+    # Again: a policy of the user's own says where it plays once it is loaded.
     check_greedy(policy, config.greedy, setup.policy.in_workers)
     _require_room(config, setup)
     return setup
@@ -189,6 +191,7 @@ def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> Eval
         config.reward, agent.reward, owner, agent.two_decimals, pins.reward_step
     )
     if reward is not None:
+        # Before the spec: a reward may read a field that is shown on demand alone.
         from motif_jax.rl import settings
 
         options |= settings.fields_option(name, options, reward.section)
@@ -203,6 +206,7 @@ def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> Eval
         "reward": None if reward is None else reward.plan(),
     }
     if policy_name == policies.FIXED:
+        # A resumed evaluation plays these: to fit them takes minutes.
         plan["shares"] = policy.shares
     rater = None if reward is None else reward.rater(spec)
     digests = digests_of(folder, agent.step, reward)

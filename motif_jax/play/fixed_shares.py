@@ -56,6 +56,7 @@ def fit(name: str, options: Mapping[str, Any], seed: int) -> tuple[float, ...]:
     return _fit(name, json.dumps(played, sort_keys=True), seed)
 
 
+# A stage opens its setup in `check` and again in `run`, which would fit twice.
 @functools.lru_cache(maxsize=1)
 def _fit(name: str, options: str, seed: int) -> tuple[float, ...]:
     environment = registry.make(name, **json.loads(options))
@@ -90,6 +91,7 @@ def play_round(
     for index in range(EPISODES):
         episode_seed = seeds.derive(seed, "fixed shares", number, index)
         choose = FixedPolicy(tuple(shares.tolist())).player(episode_seed, environment.spec)
+        # The first transition is the reset, without an action.
         _, *steps = play(environment, episode_seed, choose)
         counts.append(
             np.bincount([cast(int, step.action) for step in steps], minlength=len(shares))

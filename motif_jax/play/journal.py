@@ -27,6 +27,7 @@ def play_missing(
 
     Returns the rows of the wanted episodes by index; fewer than `count` if `play` was stopped.
     """
+    # JSON has null for a return that is no number.
     earlier = [row["return"] or 0.0 for row in journal.rows if row["index"] < count]
     done = len(earlier)
     total_return = sum(earlier)

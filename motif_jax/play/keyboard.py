@@ -27,6 +27,7 @@ def single_keys() -> Iterator[Callable[[float], str | None]]:
     def key(timeout: float) -> str | None:
         nonlocal pending
         if not pending:
+            # The descriptor itself: `sys.stdin` would buffer keys that `select` does not see.
             if not select.select([descriptor], [], [], timeout)[0]:
                 return None
             pending = os.read(descriptor, 1024)
@@ -37,6 +38,7 @@ def single_keys() -> Iterator[Callable[[float], str | None]]:
         pending = pending[length:]
         return _ARROWS.get(data, data.decode("latin-1"))
 
+    # Not the raw mode, in which Ctrl-C would send no signal.
     tty.setcbreak(descriptor)
     try:
         yield key

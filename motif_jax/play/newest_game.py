@@ -93,6 +93,7 @@ class GifMaker:
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
         # The training has the accelerator to itself.
+        # jax reads this when it is imported, which `film` does.
         os.environ["JAX_PLATFORMS"] = "cpu"
         self._run = Path(setup["run"])
 

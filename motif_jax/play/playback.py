@@ -50,6 +50,7 @@ class Playback:
         for watched in steps:
             if stop.requested:
                 return
+            # The last observation is always drawn.
             if self._is_hidden(watched) and watched.choice is not None:
                 continue
             self.skipping = False
@@ -67,6 +68,7 @@ class Playback:
         """Returns when the next step is due, or a key asks for it; the last step waits for any
         key.
         """
+        # At an infinite speed the next step is due at once.
         due = time.monotonic() + 1 / self.speed
         at_end = watched.choice is None
         while not stop.requested:
@@ -77,6 +79,7 @@ class Playback:
                 return
             if key is not None and (self.press(key) or at_end):
                 return
+            # Again: a key has changed the state, or the terminal its size.
             draw(watched)
 
     def press(self, key: str) -> bool:

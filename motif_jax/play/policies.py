@@ -81,6 +81,7 @@ class RandomPolicy:
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
         draws = Uniforms(seed).each()
         if spec.action_size:
+            # Each number in [-1, 1) takes a draw of its own.
             return lambda _: [2 * next(draws) - 1 for _ in range(spec.action_size)]
         if spec.mask_field is None:
             return lambda _: int(next(draws) * spec.num_actions)
@@ -165,6 +166,7 @@ def load_user_policy(name: str, spec: EnvironmentSpec, key: str = "policy") -> A
     policy.
     """
     policy: Any = entry_points.load(key, name)
+    # A class or function makes the policy; another object is one already.
     if callable(policy):
         entry_points.require_signature(key, name, policy, spec)
         policy = policy(spec)
@@ -249,6 +251,7 @@ def _choose_numbers(
         generators = [np.random.default_rng(int(uniform * 2**53)) for uniform in uniforms.tolist()]
         normal = np.stack([generator.standard_normal(size) for generator in generators])
     actions = squashed_gaussian.squashed(np, outputs, normal).astype(np.float32)
+    # Of the rounded action, which is what the game is given and what a record keeps.
     log_probs = squashed_gaussian.log_prob(np, outputs, actions.astype(np.float64))
     return actions, log_probs.astype(np.float32)
 

@@ -121,6 +121,7 @@ def choose_reward(
     if chosen is None:
         return None
     if not chosen.is_trained:
+        # Only a trained reward has a threshold that is rounded.
         return replace(chosen, two_decimals=None)
 
     path = str(chosen.section.dir)
@@ -131,6 +132,7 @@ def choose_reward(
         )
     from motif_jax.rl import reward_kinds
 
+    # A number in place of "the newest": the plan names it, and a resumed run pins it.
     section = chosen.section if pinned is None else replace(chosen.section, step=pinned)
     step = reward_kinds.kind_of(section).step_to_pin(section)
     return replace(chosen, section=replace(section, step=step))
@@ -193,6 +195,7 @@ class EpisodeRater:
         if self.fields:
             rewards = self.lookup({name: record.fields[name] for name in self.fields})
         else:
+            # One call for the distinct texts, then a row for each step.
             rewards = np.asarray(self.lookup(record.texts))[record.text_index]
         uncounted = np.asarray(rewards, np.float64)
         counts = np.asarray(record.text_count, np.float64)
@@ -225,6 +228,7 @@ def _observation_lookup(reward: Any) -> Callable[[Mapping[str, np.ndarray]], np.
 
     def compute(fields: Mapping[str, np.ndarray]) -> np.ndarray:
         length = len(fields[reward.fields[0]])
+        # A single row is one that `LiveRater` shows, at each step.
         size = 1 if length == 1 else _ROWS
         # Filled up to a multiple of `size`, so that all parts have one shape.
         missing = -length % size
@@ -234,6 +238,7 @@ def _observation_lookup(reward: Any) -> Callable[[Mapping[str, np.ndarray]], np.
         }
         values = []
         for start in range(0, length, size):
+            # [rows, 1, ...]: `in_step` reads [T, B, ...].
             part = {name: padded[name][start : start + size, None] for name in reward.fields}
             values.append(np.asarray(program(reward.params, part))[:, 0])
         return np.concatenate(values)[:length]

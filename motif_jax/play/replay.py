@@ -72,6 +72,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     checks.require_key(config, "episodes", is_read, allowed)
     if config.reward.dir:
         ratings.check_dir(config.reward)
+    # What `run` will read is read now: damaged files and misfits end before the folder is made.
     plan = _plan(config)
     games = _games(config, plan)
     for game in games:
@@ -134,6 +135,7 @@ class _Overlay:
         section = plan.get("reward")
         evaluation_reward = None
         if section:
+            # Plans without the key leave the rounding to the agent's config.
             two_decimals = section.get("two_decimals", rounded)
             evaluation_reward = RatingReward(agent_reward(section), two_decimals)
         self.reward = ratings.choose_reward(config.reward, evaluation_reward, owner, rounded)
@@ -158,6 +160,7 @@ class _Overlay:
         checks.require(shown.fits(self._trained_on), "agent.dir", self._folder, allowed)
 
     def _rater_of(self, spec: EnvironmentSpec) -> ratings.LiveRater | None:
+        # One for all games: it computes the reward of a text once.
         if self._rater is None and self.reward is not None:
             self._rater = ratings.LiveRater(self.reward, spec)
         return self._rater
@@ -220,6 +223,7 @@ def _games(config: ReplayConfig, plan: dict[str, Any]) -> list[_Game]:
         rows = chosen_rows(config.evaluation, config.episodes)
         games += [_game_of_row(config.evaluation, plan, row) for row in rows]
     by_stem: dict[str, _Game] = {}
+    # A recording and a row of the evaluation may be the same episode, which is shown once.
     for game in games:
         first = by_stem.setdefault(game.stem, game)
         if not first.is_same_episode(game):

@@ -51,6 +51,7 @@ def screen_text(
             if column < len(line) and line_colors[column] == line_colors[start]:
                 continue
             letters = "".join(chr(code) if 32 <= code < 127 else " " for code in line[start:column])
+            # Bits 0 to 3 are the colour, bit 4 is reverse video.
             style = _STYLES[line_colors[start] & 15]
             if line_colors[start] & 16:
                 style += Style(reverse=True)
@@ -69,6 +70,7 @@ def picture_text(picture: np.ndarray) -> Text:
 
     image = Image.fromarray(picture)
     image.thumbnail((64, 36))
+    # A line has two rows of pixels: an odd height gets a black one.
     pixels = np.asarray(image.crop((0, 0, image.width, image.height + image.height % 2)))
     text = Text(no_wrap=True, end="")
     for upper, lower in zip(pixels[::2].tolist(), pixels[1::2].tolist(), strict=True):
@@ -183,6 +185,7 @@ def view(
     elif frame is not None:
         cursor = frame.cursor
         drawn_rows = [row for row in range(rows) if not (compact and row in frame.spare_rows)]
+        # Spare rows are left out of a compact view, which moves the rows below.
         if cursor is not None:
             cursor = (drawn_rows.index(cursor[0]), cursor[1]) if cursor[0] in drawn_rows else None
         parts.append(screen_text(frame.chars[drawn_rows], frame.colors[drawn_rows], cursor))
@@ -200,6 +203,7 @@ def view(
             _numbers(watched, totals, printable_label), _probabilities(watched, printable_label)
         )
         return Group(*parts, Panel(numbers, padding=(0, 1)), help_line)
+    # One line in place of the panel, and without the keys where the lines do not do.
     facts = _facts(watched, totals, printable_label)
     if height < rows + text_lines + 2:
         return Group(*parts, Text.assemble((f"{state}  ", "dim"), facts, no_wrap=True))

@@ -45,6 +45,7 @@ class TrainingFilms(TrainingHook):
         self.film_process: WorkerProcess | None = None
         self._ended_process: WorkerProcess | None = None  # has made the film before
         self._shown = ""  # name of the recording that was shown last
+        # So that the first film is due at once.
         self._begun_at = -every_seconds
         # a resumed run has shown those of before
         self._seen_recordings = self._time_of_recordings()
@@ -79,6 +80,7 @@ class TrainingFilms(TrainingHook):
         process = self.film_process
         if process is not None:
             if elapsed > _LONGEST_SECONDS:
+                # Its pipe then reads as closed, which `_finish` reports.
                 process.process.kill()
             if process.connection.poll():
                 self._finish(process)
@@ -108,6 +110,7 @@ class TrainingFilms(TrainingHook):
         if self._ended_process is not None:
             self._ended_process.close(timeout=0)  # it had `every_seconds` for its end
             self._ended_process = None
+        # Before the process looks: a game that is recorded meanwhile makes another film.
         self._seen_recordings = self._time_of_recordings()
         self._begun_at = time.monotonic()
         try:
@@ -131,6 +134,7 @@ class TrainingFilms(TrainingHook):
         except (UserError, OSError, RuntimeError) as error:
             _report(first_line(error))
             return
+        # The process waits for a request: a closed pipe ends it. It is joined before the next film.
         process.connection.close()
         if isinstance(answer, newest_game.MadeGif):
             self._shown = answer.name

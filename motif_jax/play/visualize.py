@@ -104,6 +104,7 @@ class _Episodes:
     def _keep(self, index: int, title: str, film: watching.Film, source: object = None) -> None:
         """Writes an episode's recording and film, and prints its messages and numbers."""
         setup = self._setup
+        # Playing the actions again makes the recording, and shows that they give the same game.
         recording = record_actions(setup.environment, setup.options, film.seed, film.played)
         differing = differences(recording.info, film.info)
         if differing:

@@ -147,6 +147,7 @@ def watch(
     """
     field = environment.spec.text_field
     renderer = registry.renderer(environment.spec)
+    # Environments that `with_screen` did not make lack the fields that are drawn.
     if renderer is not None and not set(renderer.fields) <= set(environment.spec.observation):
         renderer = None
     text_counts = collections.Counter[bytes]()
@@ -377,6 +378,7 @@ def film_recording(
       UserError: the episode does not replay as recorded: an observation, reward or final number
           differs.
     """
+    # A digest is of the task's own fields: `shown` has more, for people, reward and agent.
     options = {key: value for key, value in recording.options.items() if key != "fields"}
     shown = with_screen(recording.task, {**options, **observed}, fields)
     environment = registry.make(recording.task, **shown)

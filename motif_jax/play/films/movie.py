@@ -182,6 +182,7 @@ def bounded_steps(film: Film, max_frames: int) -> list[int]:
     if len(film) <= max_frames:
         return list(range(len(film)))
     rewarded = chosen_steps(film, 0, None, len(film))
+    # At least half of the frames are evenly spread, whatever the rewarded steps take.
     regular_frames = max(max_frames // 2, max_frames - len(rewarded))
     steps = chosen_steps(film, 0, None, math.ceil(len(film) / regular_frames))
     return _spread(steps, max_frames)
@@ -297,6 +298,7 @@ def animated(images: Iterator[Any], duration: int) -> bytes:
             )
 
     for image in images:
+        # Indices of one palette are compared, without their colours.
         box = ImageChops.subtract_modulo(image, last).getbbox()
         if box is None:
             shown_for += duration
@@ -310,4 +312,5 @@ def animated(images: Iterator[Any], duration: int) -> bytes:
         first.save(buffer, "GIF", duration=shown_for, **options)
         return buffer.getvalue()
     write_last()
+    # The semicolon is a GIF's trailer.
     return b"".join([*parts, b";"])

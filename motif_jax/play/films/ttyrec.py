@@ -45,6 +45,7 @@ def _draw(
     else:
         changed = (chars != previous[0]) | (colors != previous[1])
     for row in np.flatnonzero(changed.any(1)).tolist():
+        # To the row's first column; the rest of the row is erased and drawn whole.
         parts.append(b"\x1b[%d;1H\x1b[K" % (row + 1))
         # A last row that was written to its end would scroll the screen.
         inked = np.flatnonzero((chars[row] > 32) | (colors[row] & 16 > 0))
