@@ -115,6 +115,7 @@ def new_figure(x_label: str, y_label: str, height: float = 2.8) -> tuple[Figure,
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    # Without pyplot, which chooses a backend and keeps each figure until it is closed.
     figure = Figure(figsize=(4.8, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -147,6 +148,7 @@ def picture(plot: Plot, alone: bool = False) -> Figure:
         axes.set_yticks(
             range(len(plot.intervals)), [plain(interval.name) for interval in plot.intervals]
         )
+        # From high to low: the first interval stands on top.
         axes.set_ylim(len(plot.intervals) - 0.4, -0.6)
 
     if alone:
@@ -217,6 +219,7 @@ def inline(figure: Figure, description: str) -> str:
     # the description.
     body = re.sub(r'<g id="[^"]*">', "<g>", body)
     body = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda colour: _THEME.get(colour[0], colour[0]), body)
+    # What `set_title` gave as a URL is a link in the SVG: a tooltip takes its place.
     body = re.sub(rf'<a xlink:href="{TITLE}([^"]*)"[^>]*>', r"<g><title>\1</title>", body)
     body = body.replace("</a>", "</g>")
     namespace = 'xmlns:xlink="http://www.w3.org/1999/xlink"'

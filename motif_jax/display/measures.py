@@ -104,6 +104,7 @@ def summarise_rows(
 ) -> dict[str, Summary]:
     """One summary per measure that every row has: listed ones first, then the others by name."""
     ordered = sorted(rows, key=lambda row: row["index"])
+    # JSON has null for what is not finite: such a measure is left out.
     numbers = [
         {key for key, value in row.items() if isinstance(value, int | float)} for row in ordered
     ]

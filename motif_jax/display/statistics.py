@@ -47,6 +47,7 @@ def repeatable_rliable(seed: int = 0) -> Iterator[None]:
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
     """The mean along the last axis without its lowest and highest quarter, [...] from [..., n]."""
     values = np.sort(np.asarray(values, np.float64), -1)
+    # As rliable's: of fewer than four values none is left out.
     cut = values.shape[-1] // 4
     return values[..., cut : values.shape[-1] - cut].mean(-1)
 
@@ -140,6 +141,7 @@ def _resampled(
     for start in range(0, resamples, rows):
         size = (min(rows, resamples - start), values.size)
         sample = values[generator.integers(values.size, size=size)]
+        # All statistics are of the same draws.
         chunks.append([np.asarray(statistic(sample)) for statistic in statistics])
     return [
         np.concatenate(chunks_of_statistic) for chunks_of_statistic in zip(*chunks, strict=True)
@@ -188,6 +190,7 @@ def wilson(share: float, n: int, confidence: float = CONFIDENCE) -> Estimate:
     """
     from scipy.stats import binomtest
 
+    # `binomtest` takes the number of yes: the share is it, divided by n.
     interval = binomtest(round(share * n), n).proportion_ci(confidence, "wilson")
     return Estimate(share, float(interval.low), float(interval.high))
 
@@ -260,6 +263,8 @@ def rate_difference(
     correlation = _correlation(first, second) if paired else 0.0
 
     def distance(a: float, b: float) -> float:
+        # sqrt(a^2 - 2 phi a b + b^2), with a and b the rates' distances to their Wilson bounds and
+        # phi the correlation. Rounding may leave the argument below 0.
         return float(np.sqrt(max(0.0, a * a - 2 * correlation * a * b + b * b)))
 
     value = rate.value - other_rate.value

@@ -144,6 +144,7 @@ def _bounds(
         words = name.split()
         if wraps:
             words += [word for line in lines for word in line.split()]
+        # A longer word, such as a path, is folded.
         longest_word = min(24, max(map(cell_len, words), default=0))
         longest_line = max([longest_word, *map(cell_len, lines)])
         smallest.append(longest_word if wraps else longest_line)

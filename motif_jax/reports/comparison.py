@@ -103,6 +103,7 @@ def collect_scores(entries: Sequence[RunScore], unit: str) -> MethodScores:
                 f"config.methods: {method} must have the same number of runs of every task, it has {counts}"
             )
         scores = [[run.score for run in runs] for runs in runs_of_task.values()]
+        # [tasks, runs] to [runs, tasks].
         by_method[method] = np.array(scores, np.float64).T
         games[method] = [
             _mean_of_games([run.games for run in runs]) for runs in runs_of_task.values()
@@ -186,6 +187,7 @@ def _add_aggregates(result: Comparison, library: Any, metrics: Any) -> None:
     points, intervals = library.get_interval_estimates(
         scores.by_method, averages, reps=result.resamples
     )
+    # Of each method: points [statistics], intervals [2, statistics].
     for row, name in enumerate((iqm_name, "mean", median_name)):
         result.aggregates[name] = {
             method: _estimate(points[method][row], intervals[method][:, row], len(values))
@@ -273,6 +275,7 @@ def _profiles(scores: MethodScores, resamples: int, library: Any) -> list[Series
     all_scores = np.concatenate([values.ravel() for values in scores.by_method.values()])
     low = float(all_scores.min())
     high = float(all_scores.max())
+    # Scores that are all equal have no range.
     margin = 0.05 * (high - low) or 0.5
     thresholds = np.linspace(low - margin, high + margin, PROFILE_POINTS)
     shares, intervals = library.create_performance_profile(

@@ -113,6 +113,7 @@ def _interval_plots(rows: Sequence[MeasureRow], names: list[str]) -> list[Plot]:
     plots = []
     for row in rows:
         intervals = []
+        # An evaluation has the same colour in all charts, also where another lacks a measure.
         for colour, name in enumerate(names):
             if name in row.summaries:
                 mean = row.summaries[name].mean

@@ -33,6 +33,7 @@ def headline(data: RunData) -> tuple[str, str]:
 
 def compared(data: RunData) -> tuple[str, str]:
     """The headline by evaluations and the training's episodes alone."""
+    # Text tasks and BabyAI-Text have headlines of their own; others weigh reward against progress.
     text_games = text_section.headline(data)
     if text_games is not None:
         return text_games
@@ -42,6 +43,7 @@ def compared(data: RunData) -> tuple[str, str]:
         return _NOTHING_TO_COMPARE, ""
 
     text, sign = _result(data)
+    # Where an evaluation was not rated, the difference alone decides.
     if not all(
         hacking.REWARD in evaluation["measures"] for evaluation in data.evaluations.values()
     ):

@@ -106,6 +106,7 @@ def judge(
         for key in before
         if key in after and min(len(before[key]), len(after[key])) >= MIN_EPISODES
     ]
+    # What is 0 in all games cannot fall, and would only widen the other intervals.
     moving = [key for key in shared_keys if before[key].any() or after[key].any()]
     keys = [key for key in progress_keys(moving) if key != REWARD]
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(keys))
@@ -196,6 +197,7 @@ def judge_evaluations(
             agent["rows"]
         )
         if is_complete and baseline_games and agent_games:
+            # Each complete measure has the same games, so that all are paired or none is.
             before[key], after[key], paired = matched(baseline_games, agent_games)
     return judge(before, after, names, paired)
 

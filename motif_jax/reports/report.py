@@ -118,6 +118,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     if config.follow:
         with run_folder.opened(workdir, config_tree):
             return _follow(config, workdir)
+    # Before the folder is made, so that what cannot be read leaves none.
     data = _read(config, workdir)
     with run_folder.opened(workdir, config_tree):
         path = _write(config, workdir, data)

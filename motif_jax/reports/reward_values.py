@@ -53,6 +53,7 @@ def read_learned(folder: Path) -> LabelLogReport | None:
         return report
 
     names = [text.text for text in report.texts]
+    # [texts, checkpoints].
     values = np.stack([reward.intrinsic(names) for reward in rewards], axis=1)
     report.checkpoints = tuple(reward.trained.step for reward in rewards)
     decided: list[bool | None] = [None] * len(names)

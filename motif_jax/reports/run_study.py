@@ -109,8 +109,10 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         config = sweep.expand(read_section(StudyConfig, config_tree))
         missing = _read_lines(config, workdir).missing
         lexicon = load_lexicon(config.lexicon.file)
+        # Refusals come before any training, which may take hours.
         _refuse_other_history(missing)
         _check_flags(missing)
+        # Here, too: where no run is missing, only the tables are written.
         text, claims_hold = _write_tables(config, workdir)
 
         rows_file = Path(config.rows or workdir / "rows.jsonl")
@@ -299,6 +301,7 @@ def run_step(step: StudyCommand, stop: interruption.Interruption) -> bool:
     # The study passes a signal on by itself, once: a second one would end the command while it
     # saves.
     with interruption.deaf_processes():
+        # A study that is killed passes nothing on: the kernel then sends the command SIGTERM.
         process = subprocess.Popen(step.command, preexec_fn=sigterm_on_parent_death)
     while process.poll() is None:
         if stop.requested:

@@ -76,6 +76,7 @@ def joined_stretches(
     before = np.array([np.searchsorted(curve.x, edges, "left") for curve in curves])
     before[:, -1] = [np.searchsorted(curve.x, edges[-1], "right") for curve in curves]
     chosen = [0]
+    # An edge ends a stretch once each curve has enough values since the last chosen edge.
     for edge in range(1, len(edges)):
         if (before[:, edge] - before[:, chosen[-1]]).min() >= least:
             chosen.append(edge)

@@ -202,6 +202,7 @@ def excess(
     generator = np.random.default_rng(0)
     drawn = np.empty(resamples)
     for resample in range(resamples):
+        # Both sides draw the same games, and the same seeds where they share some.
         games = generator.integers(first.shape[1], size=first.shape[1])
         rows = generator.integers(len(first), size=len(first))
         other_rows = rows if paired_seeds else generator.integers(len(other), size=len(other))

@@ -106,6 +106,7 @@ def divergence_section(data: RunData) -> Section | None:
     lines = []
     rows = []
     for name, points in points_of_line.items():
+        # The line runs along the x axis, which is the first field of a point.
         divergence, mean, low, high, _ = np.array(sorted(points)).T
         lines.append(Series(name, divergence, mean, low, high, bars=True))
         for point in sorted(points, key=lambda point: point.weight):

@@ -161,6 +161,7 @@ def training_section(data: RunData) -> Section:
     """The agent's training: `CURVES` charts of reward and progress, all others in a fold."""
     if not data.metrics and not data.episodes:
         return Section("Agent training", "training", [html.nothing("no agent run was given")])
+    # In the page's order: the first `CURVES` charts are not folded.
     episode_keys = dict.fromkeys(
         [hacking.REWARD, *progress_keys(data.episodes), "return", *in_order(data.episodes)]
     )
@@ -207,6 +208,7 @@ def dialogues_section(curves: Mapping[str, Curve]) -> Section | None:
         for name in curves
         if name.startswith(side)
     ]
+    # One chart shows the range of what is written as NAME_mean, NAME_min and NAME_max.
     ranges = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
     of_ranges = {f"{name}_{part}" for name in ranges for part in _PARTS}
     groups: dict[str, Mapping[str, str]] = {}
