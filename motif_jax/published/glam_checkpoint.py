@@ -50,6 +50,7 @@ def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent, seed: in
     used: dict[str, str] = {}
 
     def find(name: str) -> np.ndarray | None:
+        # Some files leave out the name of the base model, such as "transformer.".
         for candidate in (name, name.partition(".")[2]):
             if candidate in entries:
                 file_name, tensor = entries[candidate]
@@ -73,6 +74,7 @@ def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent, seed: in
             # torch's name of an array, and flax's.
             for torch_name, flax_name in (("weight", "kernel"), ("bias", "bias")):
                 name, tensor = find_ending(f"{operation}.{number}.{torch_name}")
+                # PyTorch's kernels are [outputs, inputs].
                 if tensor.T.shape != fresh[layer][flax_name].shape:
                     raise UserError(
                         f"{checkpoint.path}: tensor {name} is {list(tensor.shape)}, which does not fit "

@@ -65,6 +65,7 @@ def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
         params["heads"] = {name: _head(tensors, _HEADS[name]) for name in learned}
         params["target_heads"] = {name: _head(tensors, _TARGETS[name]) for name in q_names}
         prefixes = [*(_HEADS[name] for name in learned), *(_TARGETS[name] for name in q_names)]
+        # An utterance has one Q; a state has one for each token of the vocabulary.
         has_one_output = params["heads"]["q1"]["output"]["bias"].shape == (1,)
         if has_only_policy:
             kind = "mean"
@@ -86,6 +87,7 @@ def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
         design = Design(q="none", prefix=bool(transformers_parts.part(tensors, _PREFIX)))
         if design.prefix:
             layer = transformers_parts.linear(tensors, _PREFIX.removesuffix("."))
+            # The kernel is [1, width] here, and [width] in a `TextAgent`.
             params["prefix"] = {"kernel": layer["kernel"].reshape(-1), "bias": layer["bias"]}
     trunks = {name: _trunk(part, heads) for name, part in parts.items()}
     config, *others = (config for config, _ in trunks.values())
@@ -111,6 +113,7 @@ def _trunk(part: Mapping[str, np.ndarray], heads: int) -> tuple[ModelConfig, Any
     plain = {name: value for name, value in plain.items() if not _MASK.fullmatch(name)}
     vocab, width = plain["wte.weight"].shape
     head = plain.pop("lm_head.weight", None)
+    # A file of tied embeddings holds them twice.
     tied = head is None or np.array_equal(head, plain["wte.weight"])
     values = {
         "model_type": "gpt2",

@@ -172,6 +172,7 @@ def _write_dialogues(config: ImportDialoguesConfig, workdir: Path, begin: Begin)
         (workdir / DIALOGUES).unlink()
         raise UserError(f"config.file={config.file}: holds no dialogues")
     meta = {**about, **totals.summary(), "digest": digests.of_file(workdir / DIALOGUES)}
+    # Last: `is_complete` takes this file for the end of the import.
     atomic_write_json(workdir / META, meta)
     counts = f"{meta['dialogues']:,} dialogues, {meta['actions']:,} actions"
     print(f"{workdir}: {counts}, mean return {meta['mean_return']:.3f}")

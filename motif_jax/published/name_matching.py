@@ -115,9 +115,11 @@ def _assign(layers: list[str], free: list[str], names: dict[str, str]) -> list[s
             )
         else:
             rest.append(neutral)
+    # Order says nothing where some tensors of the shape have no layer.
     if len(free) > len(rest) and rest:
         raise ValueError(
             f"{', '.join(rest)} may each be any of {', '.join(free)}, which have the same shape: choose by hand"
         )
+    # Where no layer is left, tensors may be.
     names.update(zip(rest, free, strict=False))
     return notes

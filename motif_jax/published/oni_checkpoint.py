@@ -101,6 +101,7 @@ def _pairs(
     if isinstance(tree, Unread):
         # A subclass of a dictionary is read as one: a config's numbers are no labels.
         items = {key: value for key, value in tree.items if isinstance(key, str)}
+        # At its own depth: at depth 0 any dictionary of numbers is taken for labels.
         yield from _pairs(items, depth, parts)
         yield from _pairs((tree.arguments, tree.state, tree.values), depth + 1, parts)
     elif isinstance(tree, dict):
@@ -141,6 +142,7 @@ def classifier(checkpoint: TorchCheckpoint) -> Any | None:
     if not tensors or DATASET not in checkpoint.content:
         return None
     abstract = jax.eval_shape(MessageClassifier().init, jax.random.key(0))
+    # Only shapes are needed; bools take least memory.
     named = layout.to_torch(jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract))
     shapes = {name: named[name].shape for name in sorted(named, key=_published_order)}
     try:

@@ -145,6 +145,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "__builtin__.bytes": lambda: b"",
     "builtins.bytes": lambda: b"",
     "collections.OrderedDict": lambda pairs=(): _dict(pairs),
+    # The factory of a defaultdict and the length of a deque are left out.
     "collections.defaultdict": lambda *_: {},
     "collections.deque": lambda values=(), _=None: list(values),
 }
@@ -191,6 +192,7 @@ class PickleReader:
         """
         stack = self._stack
         self._left = _AMPLIFIED * (_SMALL + (len(data) if self._size is None else self._size))
+        # `genops` divides the bytes into opcodes with their arguments, and runs none.
         for opcode, argument, _ in pickletools.genops(io.BytesIO(data)):
             name = opcode.name
             if name == "STOP":

@@ -127,6 +127,7 @@ def _curves(entry: Any) -> list[Curve]:
         if pair is None:
             break
         curves += pair
+    # Every part was a pair.
     else:
         if curves:
             return curves

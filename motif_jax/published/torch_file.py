@@ -55,9 +55,11 @@ def read_checkpoint(path: str | Path) -> Any:
         ),
         zipfile.ZipFile(path) as archive,
     ):
+        # A bomb: some kilobytes that unpack to terabytes. `torch.save` stores members as they are.
         if sum(member.file_size for member in archive.infolist()) > path.stat().st_size:
             reason = "it is damaged, or compressed, which torch.save never does (unpack it, zip -0)"
             raise UserError(f"{path} claims more bytes than it has: {reason}")
+        # None or several are a ValueError, which `reading` puts into words.
         (pickle_name,) = (name for name in archive.namelist() if f"/{name}".endswith("/data.pkl"))
         storages = _storages(archive, pickle_name.removesuffix("data.pkl"))
         reader = PickleReader(_CALLS, storages, unread=True, size=path.stat().st_size)
@@ -102,8 +104,10 @@ def _tensor(
     storage: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
 ) -> np.ndarray:
     """A copy of a tensor's part of a flat storage; strides are in entries."""
+    # Strides of 0 repeat an entry: the copy below could then have any size.
     if math.prod(shape) > storage.size:
         raise ValueError(f"a tensor of shape {list(shape)} repeats its storage of {storage.size}")
+    # `as_strided` looks at no bounds: this is the last entry that the tensor reads.
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
     if min(shape, default=1) == 0:
         return np.empty(shape, storage.dtype).view(Tensor)

@@ -227,6 +227,7 @@ def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tup
     weights of 0.
     """
     abstract = jax.eval_shape(network.init, jax.random.key(0))
+    # `to_torch` takes arrays; of these only the shapes are needed, and bools take least memory.
     empty = jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract)
     shapes = {name: array.shape for name, array in layout.to_torch(empty).items()}
     shapes = {name: shapes[name] for name in sorted(shapes, key=published_agent_order)}
@@ -262,6 +263,7 @@ def _with_27_status_numbers(
     readers = _STATUS_READERS if has_core else (*_STATUS_READERS, *_HEADS)
     reader_shapes = [plain[f"{name}/weight"] for name in readers if f"{name}/weight" in plain]
     file_shapes = {array.shape for _, array in checkpoint.tensors}
+    # A tensor in the file with the shape of such a layer has 27 status numbers already.
     if "vector_fc1/weight" not in plain or any(shape in file_shapes for shape in reader_shapes):
         return checkpoint
     widened = []

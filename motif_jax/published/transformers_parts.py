@@ -26,6 +26,7 @@ def reading(path: str | Path, origin: str) -> Iterator[dict[str, np.ndarray]]:
     the published ORIGIN".
     """
     named = torch_file.tensors(torch_file.read_checkpoint(path))
+    # PyTorch's wrapper for several devices puts "module." before every name.
     tensors = {name.removeprefix("module."): array for name, array in named}
     try:
         yield tensors

@@ -38,6 +38,7 @@ def read(path: str | Path, heads: int = 0) -> PublishedScorer:
             "output": linear(tensors, "layers.2"),
         }
         values = _config(trunk, heads)
+        # `position_ids` is a buffer of transformers, which counts upwards.
         named = {
             f"roberta.{name}": array for name, array in trunk.items() if "position_ids" not in name
         }
@@ -63,6 +64,7 @@ def _config(trunk: Mapping[str, np.ndarray], heads: int) -> dict[str, Any]:
         "intermediate_size": trunk["encoder.layer.0.intermediate.dense.bias"].shape[0],
         "max_position_embeddings": trunk["embeddings.position_embeddings.weight"].shape[0],
         "type_vocab_size": trunk["embeddings.token_type_embeddings.weight"].shape[0],
+        # No tensor tells these: they are RoBERTa's.
         "layer_norm_eps": 1e-5,
         "bos_token_id": 0,
         "pad_token_id": 1,

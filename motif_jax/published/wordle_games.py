@@ -83,6 +83,7 @@ def _game(item: Mapping[str, Any], table: WordTable) -> Dialogue:
         raise ValueError(f"a game of {len(item['actions'])} guesses")
     state = _state(item["state"])
     guesses = [_text(guess) for guess in item["actions"]]
+    # The colours of a guess as one number, in base 3.
     weights = 3 ** np.arange(LENGTH)
     codes = [
         int(knowledge.colours(state, guess) @ weights) if is_word(guess) else None
@@ -121,6 +122,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     calls: dict[str, Callable[..., Any]] = {
         f"{_MODULE}.{name}": _Object for name in ("WordleState", "CharState")
     }
+    # An enumeration's entry is pickled as a call of the class with its number.
     calls[f"{_MODULE}.CharKnowledge"] = _number
     with reading(path, _DESCRIPTION):
         data = read_file(path, _MAX_BYTES, PickleReader(calls))
