@@ -120,6 +120,7 @@ class Agent:
             )
         outputs, values, memory = self._policy.act(batch, begins, memory)
         outputs = masked(outputs, batch, self.spec)
+        # From the agent's own generator: a caller's environments have no seeds here.
         actions, _ = choose_actions(outputs, self._rng.random(size), greedy, self.spec)
         probabilities = None
         if not self.spec.action_size:
@@ -189,12 +190,14 @@ def _open(
     `load`.
     """
     entry_points.trust(trust)
+    # What the caller names is trusted, other than names in the folder's files.
     entry_points.trust(entry_points.named(environment))
     folder = hub.local(folder)
     if any((Path(folder) / name).is_file() for name in ("agent.json", "agent/agent.json")):
         raise UserError(
             f"{folder} is an agent of train_text: open it with motif_jax.text_agents.load"
         )
+    # Without its reward, which may lie elsewhere: nothing is rated here.
     return folder, open_setup(of_folder(folder, str(checkpoint), environment, reward=False))
 
 
@@ -247,6 +250,7 @@ def play(
             f"keep_fields: {setup.environment} has no {', '.join(unknown)}: it has {fields}"
         )
     play_settings = PlaySettings(workers, keep_fields=tuple(keep_fields), greedy=greedy)
+    # The seeds of `evaluate`, whose games these are.
     episode_seeds = [seeds.derive(seed, "evaluate", index) for index in range(episodes)]
     return play_episodes(
         setup.environment, setup.options, episode_seeds, setup.policy, play_settings

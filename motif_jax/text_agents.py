@@ -100,12 +100,14 @@ class TextAgent:
         # Of a dialogue that is longer than the agent's positions it reads the end.
         text_values.last_position(self._saved.tokenizer, so_far, "dialogue")
         observation = DialogueObservation(so_far)
+        # Made once for each way of choosing: an actor puts the parameters on the device.
         if greedy not in self._actors:
             changes: dict[str, Any] = {"kind": "greedy", "width": 1, "batches": 1} if greedy else {}
             decode = dataclasses.replace(self._decode, **changes)
             decoding = text_setup.decoding_of(decode, self._saved.about)
             parts = (self._decoder, self._saved.params, self._saved.tokenizer)
             self._actors[greedy] = AgentTextActor(*parts, decoding, 0)
+        # An actor keeps its episodes' numbers, here the seed, as int32.
         self._actors[greedy].begin([seed % (1 << 31)])
         return self._actors[greedy].act([observation], [0])[0].text
 
@@ -163,6 +165,7 @@ class TextAgent:
     def _token_values(self, valued: text_values.ValuedDialogue) -> TokenValues:
         numbers = valued.values
         item = valued.item
+        # An index is that of the position before its token.
         tokens = item.tokens[item.action_indices + 1].tolist()
         action = np.zeros(len(tokens), np.int32)
         for number, span in enumerate(valued.spans):

@@ -152,6 +152,7 @@ class IntrinsicReward(gymnasium.Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         resets_itself = self._ended
         running = np.array([not resets_itself])
+        # Before the new text is taken: pays the one on which this action was chosen.
         parts = self._episode_rewards.pay_step(np.array([reward], np.float32), running)
         ended = bool(terminated or truncated) and not resets_itself
         if not resets_itself:
@@ -165,8 +166,10 @@ class IntrinsicReward(gymnasium.Wrapper):
                 bool(truncated),
             )
             self._take_text(step)
+        # After it was taken: a final text has no further action, and is paid now.
         parts = self._episode_rewards.finish_step(parts, running, np.array([ended]))
         if resets_itself:
+            # What this step shows belongs to the next episode.
             self._begin(observation, info)
         self._ended = ended
         info = {**info, PARTS: {name: values[0].item() for name, values in parts._asdict().items()}}
@@ -212,6 +215,7 @@ class VectorIntrinsicReward(VectorWrapper):
         )
         self._reader = BatchReader(text, count, env)
         self._ended = np.zeros(env.num_envs, bool)
+        # An `AutoresetMode` of gymnasium, or its value; a vector may say nothing.
         mode = (env.metadata or {}).get("autoreset_mode", "NextStep")
         self._mode = getattr(mode, "value", mode)
 
@@ -262,6 +266,7 @@ class VectorIntrinsicReward(VectorWrapper):
         def step_of(column: int) -> CaptionedStep:
             observation = observation_of[column]
             info = info_of(infos, column)
+            # `observations` has the first one of the next episode already.
             if same_step and ended[column]:
                 observation = infos["final_obs"][column]
                 info = info_of(infos.get("final_info", {}), column)
@@ -281,7 +286,9 @@ class VectorIntrinsicReward(VectorWrapper):
         more = {PARTS: parts._asdict(), f"_{PARTS}": running}
         if ended.any():
             more |= {EPISODE: self._episode_rewards.episode_sums(), f"_{EPISODE}": ended}
+        # Columns whose observation is a first one; where nothing resets itself, `reset` says which.
         fresh = {"NextStep": ~running, "SameStep": ended}.get(self._mode, np.zeros_like(ended))
+        # Before `_begin`, which takes out the columns that have begun again.
         self._ended = self._ended | ended
         self._begin(observations, infos, fresh)
         return observations, parts.total, terminated, truncated, {**infos, **more}
