@@ -16,6 +16,7 @@ def with_screen(
     """
     spec = registry.spec(task, **options)
     renderer = registry.renderer(spec)
+    # What the environment shows anyway need not be asked for.
     drawn = (
         []
         if renderer is None

@@ -167,6 +167,7 @@ class EpisodeServer:
         index, seed = request
         env = self._environment
         collector = EpisodeCollector(env, index, seed, self._keep_fields)
+        # A long game is no process that hangs: each of its steps is noted.
         for transition in play(env, seed, self._policy.player(seed, env.spec)):
             note_progress()
             record = collector.add(transition)

@@ -85,6 +85,7 @@ def _write(
         plan, rows, config.resamples, config.confidence
     )
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows if "messages" in row)
+    # The messages of all episodes have a file of their own.
     table = [{name: value for name, value in row.items() if name != "messages"} for row in rows]
     evaluation_files.write_parquet(workdir / evaluation_files.TABLE, table)
     atomic_write_json(workdir / evaluation_files.MESSAGES, list(map(asdict, tallies)))

@@ -178,6 +178,7 @@ def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> Eval
     is_user_policy = policies.is_user_policy(policy_name)
     is_folder = not is_user_policy and policy_name not in _NAMED
 
+    # Beside another policy, the agent's folder gives the environment and the reward.
     folder = policy_name if is_folder else config.agent.dir
     if folder is None:
         agent = _without_agent(config)

@@ -22,6 +22,7 @@ from motif_jax.envs.episode import play
 from motif_jax.envs.spec import Environment
 from motif_jax.play.policies import FixedPolicy
 
+# In GLAM's quick run the best of drawn shares are worth .455, those of this gradient .502.
 ROUNDS = 24
 EPISODES = 240  # a round
 LEARNING_RATE = 8.0

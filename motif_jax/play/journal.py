@@ -36,6 +36,7 @@ def play_missing(
     started = time.monotonic()
     steps = 0
     with Progress(count, "episodes", title, done) as progress:
+        # No process is started where all rows are there.
         for episode in play(progress) if done < count else ():
             row = row_of(episode)
             seconds = round(time.monotonic() - started, 3)

@@ -26,6 +26,7 @@ def as_text(message: np.ndarray | bytes) -> str:
     """
     raw = (message.tobytes() if isinstance(message, np.ndarray) else message).rstrip(b"\0")
     text = _LIKE_ESCAPE.sub(r"\\x5c", text_bytes.decode(raw))
+    # Other bytes are read as latin-1: such a letter is escaped by its byte.
     shows_utf8 = text_bytes.is_utf8(raw)
     return "".join(
         letter if letter.isprintable() and (letter.isascii() or shows_utf8) else escaped(letter)

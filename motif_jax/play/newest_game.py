@@ -106,6 +106,7 @@ class GifMaker:
             return ""
         try:
             return MadeGif(game.path.name, self._gif(game))
+        # Renderers, engines and rewards of users raise anything; a line then names the game.
         except Exception as error:
             return problem(game, error)
 

@@ -72,6 +72,7 @@ class RatingReward:
         reward = self.load(spec)
         exponent = self.count_exponent(spec)
         description = reward.description or self.section.kind
+        # It reads more than the text, so that each observation is rated by itself.
         if reward.in_step is not None:
             return EpisodeRater(
                 _observation_lookup(reward), exponent, tuple(reward.fields), description

@@ -200,6 +200,7 @@ def agent_of(config: ReplayConfig, plan: dict[str, Any]) -> tuple[str | None, st
     none.
     """
     checkpoint = config.agent.checkpoint
+    # '' goes without an agent; None takes the one that the evaluation played.
     if config.agent.dir is not None or plan.get("checkpoint") is None:
         allowed = "None without an agent, whose checkpoint it is: give config.agent.dir"
         checks.require_key(
@@ -270,6 +271,7 @@ def _game_of_row(evaluation: str, plan: dict[str, Any], row: dict[str, Any]) -> 
         seed=row["seed"],
         actions=evaluation_files.decode_actions(row["actions"]),
         origin=f"episode {index} of {evaluation}",
+        # Only when it is filmed: this plays the game to record it.
         load=lambda: recorded(plan, row, evaluation),
     )
 

@@ -110,6 +110,7 @@ def _numbers(watched: WatchedStep, totals: RewardTotals, label_of: LabelOf) -> T
     if choice is not None:
         if choice.value is not None:
             table.add_row("value estimate", f"{choice.value:.3f}")
+        # As text: a string such as '[/a]' would be markup.
         table.add_row("next action", Text(label_of(choice.action)))
     return table
 

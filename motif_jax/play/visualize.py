@@ -68,6 +68,7 @@ class _Episodes:
     def show(self) -> None:
         for index in range(self._config.episodes):
             player = self._player(index)
+            # Without a source: a viewer may leave early, and `record` then makes the film again.
             self._keep(index, player.title, player.show(self._console))
             if player.playback.quit:
                 return

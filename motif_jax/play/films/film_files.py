@@ -60,6 +60,7 @@ class Films:
         self._movies = 0
 
     def _digest(self, source: Any) -> str:
+        # Other forms or settings of them make the film again.
         text = json.dumps([source, asdict(self._forms)], sort_keys=True, default=str)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -263,6 +263,7 @@ def _palette(film: Film, steps: list[int]) -> Any:
         ]
         entries += picture_colours[:free]
     palette = Image.new("P", (1, 1))
+    # A palette has 256 entries of three bytes.
     padding = [0] * (768 - 3 * len(entries))
     palette.putpalette([value for entry in entries for value in entry] + padding)
     return palette
