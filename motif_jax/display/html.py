@@ -45,6 +45,7 @@ def number_cell(value: float | None, form: str) -> TableCell:
     """
     if value is None:
         return TableCell("")
+    # The page sorts by the number in `data-value`; scripts take 'inf' for none.
     if not math.isfinite(value):
         return TableCell("–", -1e300)
     return TableCell(format(value, form), float(value))

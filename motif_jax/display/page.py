@@ -83,6 +83,7 @@ def _cell(cell: Any) -> str:
     note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
     text = escape(cell.text) or "&nbsp;"
     if cell.link:
+        # As an address: '#', '?' or '%' in a folder's name would lead elsewhere.
         text = f'<a href="{quote(os.fsencode(cell.link))}">{text}</a>'
     return f"<td{attributes}>{text}{note}</td>"
 
@@ -214,6 +215,7 @@ def _replace_plots(folder: Path, drawn: Mapping[str, Plot]) -> None:
     last_folder = folder / _LAST_PLOTS
     for left_by_a_kill in (next_folder, last_folder):
         shutil.rmtree(left_by_a_kill, ignore_errors=True)
+    # Without the mark the folder is the user's, and nothing in it is removed.
     if plots_folder.exists() and not (plots_folder / _MADE_HERE).exists():
         write_plots(plots_folder, drawn)
         return
@@ -223,6 +225,7 @@ def _replace_plots(folder: Path, drawn: Mapping[str, Plot]) -> None:
         (next_folder / _MADE_HERE).touch()
         write_plots(next_folder, drawn)
     if plots_folder.exists():
+        # Renamed and not removed: a kill between the renames leaves no folder, and never a part.
         plots_folder.rename(last_folder)
     if drawn:
         next_folder.rename(plots_folder)

@@ -106,6 +106,8 @@ def terminal(
     if caption:
         table.caption = Text(_lines(caption))
 
+    # Widths of our own: rich may shrink a column below the width that it is asked to keep, and then
+    # cuts the last column off.
     widths, largest = _bounds(header, rows, text_first)
     borders = 3 * len(header) + 1
     spare = Console().width - borders - sum(widths)

@@ -119,6 +119,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     not hold.
     """
     config = read_section(CompareConfig, config_tree)
+    # All is read and computed before the folder is opened: a refusal leaves it as it was.
     data = ComparisonData(config.title, measure=with_unit(measure(config.measure)))
     scores = _read_folders(data, config)
     if config.published is not None:
@@ -222,6 +223,7 @@ def _published_score(method: str, path: Path, config: CompareConfig) -> RunScore
     """The mean of a published tool's episodes; which games they were, its files do not say."""
     if path.suffix == ".npy":
         returns = glam_results.read_returns(path)
+        # BabyAI-Text pays success alone.
         numbers_by_key = {"return": returns, "success": (returns > 0).astype(float)}
     else:
         log = evaluation_logs.read(path)

@@ -174,6 +174,7 @@ def _add_aggregates(result: Comparison, library: Any, metrics: Any) -> None:
     scores = result.scores
     median_name = "median of task means"
     median = metrics.aggregate_median
+    # rliable's median is one of task means: of one task that is the mean of its runs.
     if len(scores.tasks) == 1:
         median_name = "median"
         median = np.median
@@ -214,6 +215,7 @@ def _add_contrasts(result: Comparison, library: Any, metrics: Any, seed: int) ->
 
     pairs = list(combinations(scores.by_method, 2))
     names = [f"{first},{other}" for first, other in pairs]
+    # rliable calls `contrasts` with both arrays of a pair.
     values_of_pair = {
         name: (scores.by_method[first], scores.by_method[other])
         for name, (first, other) in zip(names, pairs, strict=True)

@@ -208,6 +208,7 @@ def judge_run(data: RunData) -> list[Verdict]:
     if data.episodes:
         traced = recorded(data.episodes) or not data.reward_reads
         verdicts.append(judge_training(data.episodes) if traced else Verdict(_NOT_TRACED, ""))
+    # The first evaluation is the agent's.
     name, *others = data.evaluations or [""]
     for other in others:
         verdicts.append(

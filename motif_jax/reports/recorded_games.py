@@ -27,6 +27,7 @@ def read_recorded(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     for path in sorted((Path(folder) / rerecording.FOLDER).glob("step-*.json")):
         match = rerecording.STEM.fullmatch(path.stem)
         if match is not None:
+            # By environment and episode, which the rows of the training have, too.
             stems[int(match[2]), int(match[3])] = path.stem
     if not stems:
         return []

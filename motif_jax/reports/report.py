@@ -128,6 +128,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
 
 def _exit_code(config: ReportConfig, data: RunData) -> int | None:
     """1 if `config.first_must_lead` and the first evaluation does not lead, which is printed."""
+    # Without the warning of `headline`, which says nothing of who leads.
     _, kind = compared(data)
     if not config.first_must_lead or kind == "good":
         return None

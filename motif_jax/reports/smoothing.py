@@ -109,6 +109,7 @@ def smooth(curve: Curve, stretches: int = 60, band: bool = True, rate: bool = Fa
         bound = np.empty(0) if band else None
         return Smoothed(curve.x, curve.y, bound, bound, np.ones(n, np.int64))
 
+    # Two at least: one value has no band.
     least = min(n, max(2, min(LEAST, n // 5))) if band else 1
     stretches = max(1, min(stretches, len(np.unique(curve.x))))
     edges = joined_stretches([curve], float(curve.x[-1]), stretches, least)
@@ -158,6 +159,7 @@ def learning_curve(
     stretches = [_stretch_of(curve, edges) for curve in curves]
     estimates = []
     for number in range(len(edges) - 1):
+        # A seed counts once, however many episodes it ended in the stretch.
         means = [
             curve.y[stretch == number].mean()
             for curve, stretch in zip(curves, stretches, strict=True)

@@ -195,6 +195,7 @@ def excess(
     if averaged is None:
         averaged = is_averaged({"first": runs, "other": other_runs}, key)
     mean = np.mean if averaged else interquartile_mean
+    # A seed that one side lacks would decide the difference.
     paired_seeds = sorted(runs.keys() & other_runs.keys())
     first = np.array([runs[seed][key] for seed in paired_seeds or sorted(runs)])
     other = np.array([other_runs[seed][key] for seed in paired_seeds or sorted(other_runs)])
