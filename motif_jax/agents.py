@@ -145,6 +145,7 @@ class Agent:
                     "agent.make_env() shows what it reads"
                 )
             array = np.asarray(observations[name])
+            # Every field has to say the same, one environment or several.
             alone = array.shape == field.shape
             kinds.add(alone)
             if len(kinds) > 1 or not (alone or array.shape[1:] == field.shape):
@@ -243,6 +244,7 @@ def play(
         if number < minimum:
             raise UserError(f"{name}={number}: must be at least {minimum}")
     _, setup = _open(folder, checkpoint, environment, trust)
+    # Here, as a worker would fail at its first episode only.
     unknown = sorted(set(keep_fields) - set(setup.spec.observation))
     if unknown:
         fields = ", ".join(sorted(setup.spec.observation))

@@ -129,6 +129,7 @@ class TextAgent:
         if not candidates:
             return []
         history = self._checked(dialogue)
+        # A text with a reward is the agent's.
         rewards = (*history.rewards, 0.0)
         dialogues = [
             self._checked(history._replace(texts=(*history.texts, text), rewards=rewards))
@@ -141,6 +142,7 @@ class TextAgent:
             is_candidate = values.action == candidate_action
             advantage = float(values.advantage[is_candidate].sum())
             log_prob = float(values.log_prob[is_candidate].sum())
+            # NaN has no place in an order: any text could come out first.
             if math.isnan(advantage):
                 raise UserError(
                     f"{self.folder}: the value of {_shown(text)} is not a number, so that no text is the best"

@@ -124,6 +124,7 @@ def write_language_agent(
     (`in_turns`).
     """
     settings = network.model.config
+    # transformers and vLLM read plain weights: low-rank additions are added to theirs.
     merged, _ = network.adaptation.merged_params(params, {})
     for name in folders.TOKENIZER_FILES:
         if (source / name).is_file():
@@ -139,6 +140,7 @@ def write_language_agent(
         exported.write_tensors(
             folder / named[name], {"heads": {name: params["heads"][name]}}, about
         )
+    # Generation would go on after an action: none has more tokens.
     longest = max(map(len, Tokenizer.read(folder).encode(network.spec.action_names)), default=1)
     generation = {"do_sample": False, "max_new_tokens": longest}
     exported.write(folder, settings, merged, generation, _language_card(network, learned, in_turns))
@@ -206,6 +208,7 @@ def write_text_agent(folder: Path, agent: SavedAgent) -> None:
         settings = dataclasses.replace(settings, start_id=marks.state_start)
     saved: Any = agent.tokenizer
     saved.save(folder)
+    # Dialogues are tokenised utterance by utterance; the file makes transformers do the same.
     exported.split_at_special_tokens(folder / exported.TOKENIZER)
     if template is None:
         texts = _delimiter_texts(agent)
@@ -216,6 +219,7 @@ def write_text_agent(folder: Path, agent: SavedAgent) -> None:
     else:
         # `save` wrote the template; a beginning-of-text token comes from it alone.
         exported.write_tokenizer_config(folder, settings, named=template.special_tokens)
+    # The policy is the model; all that transformers cannot read goes into a file of its own.
     policy = design.roles.trunk_of[POLICY]
     if design.qs:
         others = {name: trunk for name, trunk in agent.params["trunks"].items() if name != policy}

@@ -59,6 +59,7 @@ def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent, seed: in
         return None
 
     def find_ending(ending: str) -> tuple[str, np.ndarray]:
+        # As in "_module_functions.value.value_head_op.0.weight".
         for short_name, entry in entries.items():
             if short_name.endswith(ending):
                 return entry

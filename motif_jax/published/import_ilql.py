@@ -122,6 +122,7 @@ def method_of(config: ImportIlqlConfig, design: Any) -> str:
 
 
 def _require_fit(config: ImportIlqlConfig, agent: Any, params: Any) -> None:
+    # Of shapes alone: nothing of the file's size is drawn.
     fresh = jax.eval_shape(agent.init, jax.random.key(0))
     expected = jax.tree.map(lambda leaf: leaf.shape, fresh)
     actual = jax.tree.map(lambda leaf: leaf.shape, params)

@@ -63,6 +63,7 @@ def _write(config: ImportTorchConfig, workdir: Path, begin: Begin) -> None:
     else:
         params, match = torch_import.agent(checkpoint, network_of(config.agent), config.names)
         labels, classifier = _labels_and_classifier(config.agent, checkpoint)
+    # Here the folder is first written: all that the file may be refused for lies before.
     begin()
     sizes = {name: list(array.shape) for name, array in checkpoint.tensors}
     for name, foreign in match.names.items():

@@ -81,6 +81,7 @@ class ImportStage(Generic[C]):
     def run(self, config_tree: ConfigDict, workdir: Path) -> None:
         config = read_section(self.section, config_tree)
         with FolderLock(workdir):
+            # Again, under the lock: another process may have made the same import since `check`.
             if self._is_done(config_tree, workdir):
                 print(f"{workdir} holds this import of {config.file} already")
                 return
@@ -163,6 +164,7 @@ def _write_dialogues(config: ImportDialoguesConfig, workdir: Path, begin: Begin)
     if KINDS[Path(config.path).suffix] == "wordle_games":
         words = config.words or wordle_games.word_list(config.path)
         if Path(words).is_file():
+            # Absolute: trainings read it from other folders.
             words = str(Path(words).resolve())
         # Training and evaluation play with the words that the games were played with.
         about["config"] = {"task": "wordle", "wordle": {"words": words}, "compat": {}}

@@ -230,6 +230,8 @@ def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tup
     # `to_torch` takes arrays; of these only the shapes are needed, and bools take least memory.
     empty = jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract)
     shapes = {name: array.shape for name, array in layout.to_torch(empty).items()}
+    # Tensors of one shape are told apart by their order: by names alone, weights of a residual
+    # encoder would go into other layers.
     shapes = {name: shapes[name] for name in sorted(shapes, key=published_agent_order)}
     checkpoint = _with_27_status_numbers(checkpoint, shapes)
     match = _match(checkpoint, shapes, names)

@@ -73,6 +73,7 @@ def _meta(published: Mapping[str, Any]) -> dict[str, Any]:
     if "start" in published:
         meta["start"] = len(published["start"][1])
     elif meta.get("kind") in ("adversarial", "suboptimal"):
+        # The state before the third guess, or before the first.
         state = "s_2" if "s_2" in published else "s_0"
         meta["start"] = len(published[state][1])
     return meta
