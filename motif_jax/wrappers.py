@@ -344,6 +344,7 @@ def _text_source(setup: EvalSetup, space: gymnasium.Space) -> str | Callable[...
         # Refused where the call does not trust it: a file of data names it.
         entry_points.load(captions.KEY, text)
     size = setup.options.get("text_bytes", REWARD_TEXT_BYTES)
+    # The wrapper cuts to this size by itself; a training may have cut its texts shorter.
     if size == REWARD_TEXT_BYTES:
         return text
     caption = captions.make(text)

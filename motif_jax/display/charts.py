@@ -138,6 +138,7 @@ def picture(plot: Plot, alone: bool = False) -> Figure:
     columns = 2 if max(name_lengths, default=0) < _LONGEST_LABEL // 2 else 1
     legend_rows = math.ceil(len(name_lengths) / columns)
     height = 1.0 + 0.38 * len(plot.intervals) if plot.intervals else 2.8
+    # The legend stands above the axes, which keep their height.
     figure, axes = new_figure(plot.x_label, plot.y_label, height + 0.2 * legend_rows)
 
     for number, line in enumerate(lines):

@@ -142,6 +142,7 @@ def _bounds(
     largest = []
     for column, (name, *cells) in enumerate(zip(header, *rows, strict=True)):
         lines = [line for cell in cells for line in cell.split("\n")]
+        # With `text_first` the first column wraps, else all others do.
         wraps = (column == 0) == text_first
         words = name.split()
         if wraps:

@@ -81,7 +81,7 @@ class AgentPolicy:
         self, observation: Mapping[str, np.ndarray], first: np.ndarray, state: Any
     ) -> tuple[np.ndarray, np.ndarray, Any]:
         """See `policies.BatchPolicy.act`."""
-        # Prompts are cut to the longest of the batch before they are sent.
+        # A language agent's prompts are cut to the longest of the batch before they are sent.
         fields = self._network.cropped({name: observation[name] for name in self._network.fields})
         outputs, values, state = self.apply(self.params, fields, first, state)
         return np.asarray(outputs), np.asarray(values), state

@@ -106,7 +106,7 @@ class _LanePool:
         return range(middle) if number == 0 else range(middle, len(self.lanes))
 
     def _lanes_of(self, worker: int, lanes: Sequence[int]) -> list[int]:
-        # Neighbours go to different workers, so that each worker has lanes of both halves.
+        # Neighbours go to different workers, so that all workers step a part of each half.
         return [lane for lane in lanes if lane % self._workers == worker]
 
     def send(self, half: int, steps: Sequence[int], starts: Sequence[int]) -> None:

@@ -369,6 +369,7 @@ def _options_of_agent(
     if entry_points.is_entry_point(shaping.get("text") or ""):
         # A function takes nothing out of the observation, and need not be trusted any more.
         shaping["text"] = ""
+    # What shapes observations as in the training, all else as it is played.
     trained = registry.spec(trained_on, **others, **shaping)
     if name == trained_on:
         allowed = f"such that {name} has the fields and actions with which {folder} was trained"

@@ -180,6 +180,7 @@ def view(
         rows = picture.plain.count("\n")
     compact = height < rows + _FULL_HEIGHT
 
+    # From above: title, screen, text, and numbers in a panel or in a line.
     parts: list = [] if compact else [Text(printable(title), style="bold", no_wrap=True)]
     if picture is not None:
         parts.append(picture)

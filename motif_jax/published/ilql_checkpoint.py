@@ -60,6 +60,7 @@ def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
         raise UserError("has no tensor named model.*")
     params: dict[str, Any] = {}
     q_names = [name for name in _TARGETS if transformers_parts.part(tensors, _HEADS[name])]
+    # Which heads there are, and of how many outputs, tells what Q is of.
     if q_names:
         learned = q_names if has_only_policy else ["v", *q_names]
         params["heads"] = {name: _head(tensors, _HEADS[name]) for name in learned}

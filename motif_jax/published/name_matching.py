@@ -82,6 +82,7 @@ def match(
         if foreign in names.values():
             raise ValueError(f"{foreign} is chosen for two layers, of which {neutral} is one")
         names[neutral] = foreign
+    # The layers for which no tensor was chosen, by shape.
     layers = defaultdict(list)
     for neutral, shape in shapes_of_layers.items():
         if neutral not in names:

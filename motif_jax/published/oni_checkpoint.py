@@ -80,6 +80,7 @@ def _holds_nothing(attributes: Any) -> bool:
     if isinstance(attributes, np.ndarray):
         return not attributes.size
     if isinstance(attributes, dict):
+        # Attributes are called by identifiers; other keys may be texts with labels of another form.
         are_names = all(isinstance(key, str) and key.isidentifier() for key in attributes)
         return are_names and all(map(_holds_nothing, attributes.values()))
     if isinstance(attributes, tuple):

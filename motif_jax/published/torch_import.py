@@ -248,6 +248,7 @@ def published_agent_order(name: str) -> tuple[int, int, str, int, bool, bool]:
     # The heads come after both trunks.
     first = layout.TRUNKS.index(trunk[0]) if trunk else len(layout.TRUNKS)
     index = AGENT_ORDER.index(module) if module in AGENT_ORDER else len(AGENT_ORDER)
+    # Of a core's layer the file has both weights, then both biases.
     return first, index, module, int(number or 1), kind == "bias", part == "hidden"
 
 

@@ -63,6 +63,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     evaluations = folders_of(config.evaluations)
     finished = (evaluation_files.SUMMARY, "a finished evaluation")
     players = ("step-*.html", "a folder with players (step-*.html) made by replay")
+    # Key -> the file by which its folders are known, and what they are in words.
     needed_files = {"replays": players, "evaluations": finished, "yardsticks": finished}
     for key, (pattern, allowed) in needed_files.items():
         folders = folders_of(checks.dotted(config, key))

@@ -48,6 +48,7 @@ def _font(size: int) -> Any:
     return ImageFont.truetype(_font_file(), size)
 
 
+# A screen repeats few cells: each is drawn once.
 @lru_cache(maxsize=4096)
 def _tile(character: int, color: int, size: int) -> np.ndarray:
     """One cell of the screen, uint8 [height, width, 3]."""
@@ -147,6 +148,7 @@ def draw_bars(draw: Any, rewards: np.ndarray, step: int, width: int, top: int) -
     rewards = np.nan_to_num(rewards.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     high = max(float(rewards.max()), 1e-9)
     low = min(0.0, float(rewards.min()))
+    # The height of 0, between the lowest reward and the highest.
     zero = top + _BAR_HEIGHT - 6 - (0 - low) / (high - low) * (_BAR_HEIGHT - 12)
 
     def x_of(row: int) -> float:
