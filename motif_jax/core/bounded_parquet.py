@@ -45,6 +45,7 @@ def read(path: str | os.PathLike[str], columns: Sequence[str]) -> pa.Table:
     free = capacity.available_memory()
     for batch in _encoded(path, columns):
         size += _size(batch)
+        # Twice, since all pieces are still there while the table is made of them.
         capacity.require(f"{path}: what it holds", 2 * size, free)
         pieces.append(batch)
     if pieces:
@@ -65,6 +66,8 @@ def _encoded(path: str | os.PathLike[str], columns: Sequence[str]) -> Iterator[p
     leaf_numbers = [
         number for number, leaf in enumerate(leaves) if leaf.path.split(".")[0] in columns
     ]
+    # Before anything is read: a group's rows must fit at the size that they have decoded. A
+    # repeated number takes next to nothing encoded.
     free = capacity.available_memory()
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -105,6 +108,8 @@ def _size(batch: pa.RecordBatch) -> int:
 def _bytes(column: Any) -> int:
     """Memory of a column that stores every text, also repeated ones."""
     if pa.types.is_dictionary(column.type):
+        # Each row's text counts, also a repeated one, in 64 bits: a small file may describe
+        # gigabytes.
         lengths = pc.binary_length(column.dictionary).fill_null(0).to_numpy()
         indices = column.indices.drop_null().to_numpy()
         return _ENTRY * len(column) + int(lengths[indices].sum(dtype=np.int64))

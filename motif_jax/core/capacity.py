@@ -43,6 +43,8 @@ def available_memory(root: Path = Path("/")) -> int | None:
     free = _fields(root / "proc/meminfo").get("MemAvailable")
     if free is None:
         return None
+    # The machine's own limit, then those of the control groups, as Slurm and containers set them;
+    # the tightest counts.
     limits = [free * 1024]
     for group in _groups(root):
         ceiling = _number(group / "memory.max")

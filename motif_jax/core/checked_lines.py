@@ -19,6 +19,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json, regular_file
 from motif_jax.core.locks import lock
 
+# Of a line: bytes 0 to 7 are the checksum, 9 to 40 the key, from 42 on the object; blanks between.
 _KEY = slice(9, 41)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -51,6 +52,8 @@ def read_lines(
             if end is not None and begin >= end:
                 return
             begin += len(line)
+            # The key is looked at before the checksum, which costs more. latin-1 decodes what a
+            # damaged line has in its place.
             is_wanted = wanted is None or line[_KEY].decode("latin-1") in wanted
             if not is_wanted:
                 continue
@@ -75,6 +78,8 @@ class LineWriter(contextlib.AbstractContextManager["LineWriter"]):
         except OSError as error:
             raise _unwritable(path, error) from None
         try:
+            # The lock comes before a look at the end of the file, which another writer would still
+            # move.
             if not lock(self._descriptor, path):
                 raise BlockingIOError
         except BaseException:
@@ -116,11 +121,14 @@ class LineWriter(contextlib.AbstractContextManager["LineWriter"]):
         data = b"".join(encode_line(key, value) for key, value in records)
         if not data:
             return
+        # Ends the torn line, which fails its checksum alone and takes no new line with it.
         if self._torn:
             data = b"\n" + data
         view = memoryview(data)
         try:
             while view:
+                # The system may write only a part, as where the disk is nearly full; until the rest
+                # follows the file ends within a line.
                 view = view[os.write(self._descriptor, view) :]
                 self._torn = True
             self._torn = False

@@ -23,6 +23,7 @@ def pack(item: Any, copy: bool = True) -> Any:
     """
     leaves = jax.tree.leaves(item)
     if leaves and all(isinstance(leaf, np.ndarray | np.generic | jax.Array) for leaf in leaves):
+        # Gathering is collective: all hosts pack, also those that write nothing.
         arrays = jax.device_get(jax.tree.map(_gathered, item))
         return jax.tree.map(np.array if copy else np.asarray, arrays)
     # Bytes in an array: Orbax stores arrays and rejects a tree of one string.
@@ -40,6 +41,7 @@ def unpack(loaded: Any, item: Any) -> Any:
     """Reverses `pack` on an item that Orbax has loaded; `item` is its entry in the abstract
     tree.
     """
+    # A tree whose one name is `JSON` was made of plain data.
     if item is ANY and set(loaded) != {JSON}:
         return jax.tree.map(np.asarray, loaded)
     return json.loads(np.asarray(loaded[JSON]).tobytes()) if isinstance(item, str) else loaded

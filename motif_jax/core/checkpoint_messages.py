@@ -24,6 +24,8 @@ def warn_once(line: str) -> None:
 
 def write_error(error: BaseException, folder: Path) -> str:
     """Why a write failed, in a few words: Orbax's error of a full disk has pages."""
+    # Errors that were raised in Orbax's compiled parts have no errno, only the system's words for
+    # it.
     number = next((number for number in NO_ROOM if os.strerror(number) in str(error)), None)
     if number is None:
         return first_line(error)

@@ -77,6 +77,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         self._checkpointer: Any = None
         if not read_only:
             self._folder.mkdir(parents=True, exist_ok=True)
+            # What a killed save has left, whole or in part: none of it has its number yet.
             staged = (self._folder / _STAGING).glob("[0-9]*")
             self._remove_leftovers([*staged, *self._folder.glob("*.orbax-checkpoint-tmp*")])
         self._thread = ThreadPoolExecutor(1, "checkpoints")
@@ -146,6 +147,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 
     def _finish(self, response: Any, step: int) -> None:
         """Adds the digests when all is written, and gives the checkpoint its number."""
+        # In the background thread; `wait` raises its errors in the caller's.
         response.result()
         self._damages[step] = None
         staged = self._folder / _STAGING / str(step)

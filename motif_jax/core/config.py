@@ -23,6 +23,7 @@ def unknown_variant(variant: str | None, allowed: Iterable[str]) -> ValueError:
 
 def available_cores() -> int:
     """The number of CPU cores that this process may use."""
+    # Slurm or a container may leave the process fewer cores than the machine has.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -31,6 +32,7 @@ def has_gpu() -> bool:
     platforms = os.environ.get("JAX_PLATFORMS", "")
     may_use = platforms == "" or "cuda" in platforms or "gpu" in platforms
     is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    # The plugin may be installed on a machine without a GPU, so the devices are looked for, too.
     has_plugin = any(importlib.util.find_spec(name) is not None for name in _GPU_PLUGINS)
     return may_use and not is_hidden and has_plugin and any(Path("/dev").glob("nvidia[0-9]*"))
 

@@ -46,6 +46,7 @@ def of_tensors(text: str, tensors: Mapping[str, np.ndarray]) -> str:
     digest = hashlib.blake2b(text.encode(), digest_size=16)
     for name in sorted(tensors):
         array = tensors[name]
+        # The same bytes in another shape or dtype are other numbers.
         digest.update(f"\n{name} {array.dtype} {array.shape}\n".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
@@ -75,6 +76,7 @@ def seal(folder: Path) -> None:
         sync(path)
         if path.is_file():
             digests[path.relative_to(folder).as_posix()] = of_file(path)
+    # The last file of all: a folder without it is not whole.
     atomic_write_json(folder / FILE, {_ALGORITHM: digests})
 
 
@@ -100,4 +102,5 @@ def damage(folder: Path, part: str = "") -> str | None:
                 return f"{name} is not as it was written"
         except (OSError, ValueError) as error:  # ValueError: no file can have this name
             return f"{name} cannot be read: {getattr(error, 'strerror', error)}"
+    # An empty list would vouch for everything.
     return None if digests else f"{FILE} is damaged"

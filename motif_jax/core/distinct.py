@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 BLOCK_ROWS = 1 << 16
+# Factors of the hash. They are odd, so that a product loses no bit of its word.
 _WORDS = np.random.default_rng(20231107).integers(0, 2**63, 1 << 10, np.uint64) | np.uint64(1)
 
 
@@ -31,10 +32,13 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     of each row in them.
     """
     blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, len(rows), BLOCK_ROWS)]
+    # Block by block: temporaries of all rows would take several times the memory of a large
+    # dataset.
     hashes = np.empty(len(rows), np.uint64)
     for block in blocks:
         hashes[block] = hash_rows(rows[block])
     table, ids = _by_first(rows, hashes)
+    # Every row is compared with its representative, since two rows may share a hash.
     if not all(np.array_equal(table[ids[block]], rows[block]) for block in blocks):
         return _by_first(rows, rows)  # two hashes collided
     return table, ids

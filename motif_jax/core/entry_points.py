@@ -18,6 +18,7 @@ from typing import Any
 
 from motif_jax.core.errors import UserError
 
+# In a text, 'module:Class' may not be the end of a path with a colon, such as 'runs/a.b:c'.
 _FORM = re.compile(r"(?<![\w./])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _MODULE = re.compile(r"[A-Za-z_][\w.]*")
 # The trusted names, with commas between them; in the environment, so that child processes have
@@ -47,6 +48,7 @@ def named(values: Any, key: str = "") -> set[str]:
         elif isinstance(value, str):
             # in 'gym:module:ID' the module is named
             names.update(_FORM.findall(value.removeprefix("gym:")))
+            # These are modules without a class, which register environments when they are imported.
             if key == "modules":
                 names.update(_MODULE.findall(value))
     return names
@@ -77,6 +79,7 @@ def load(key: str, name: str) -> Any:
     """Imports the trusted 'module:Class' that a config's `key` or data give. Raises UserError: not
     trusted, or not there.
     """
+    # A trusted module stands for all its classes.
     _require(key, name, not _trusted().isdisjoint((name, name.partition(":")[0])))
     return load_packaged(key, name)
 
@@ -85,6 +88,7 @@ def load_module(key: str, name: str) -> ModuleType:
     """Imports a trusted module, or that of a trusted class, for what it registers; raises as
     `load`.
     """
+    # To trust a class is to run its whole module, so the module alone may be imported, too.
     _require(key, name, name in {trusted.partition(":")[0] for trusted in _trusted()})
     return _imported(key, name, name)
 
@@ -160,6 +164,7 @@ class Registry:
         self.check(name)
         if name in self.parts:
             return load_packaged(self.key, self.parts[name])
+        # The user's own: it has to be trusted before it is imported, and to fit after that.
         part = load(self.key, name)
         if self.base:
             base = load_packaged(self.key, self.base)

@@ -14,6 +14,8 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str) -> None:
+        # Quoted values and errors of libraries may have several lines, or escape sequences that a
+        # terminal obeys.
         super().__init__(printable(" ".join(message.split())))
 
 
@@ -42,4 +44,6 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None and id(error) not in visited:
         visited.add(id(error))
         yield error
+        # The context counts although `from None` hides it: behind a file that seems damaged lies
+        # the MemoryError that `launch` looks for.
         error = error.__cause__ or error.__context__

@@ -60,12 +60,14 @@ def regular_file(path: str, flags: int) -> int:
     try:
         descriptor = os.open(path, flags, 0o666)
     except OSError as error:
+        # ELOOP: a link, by O_NOFOLLOW. ENXIO: a FIFO to write into that nobody reads.
         if error.errno not in (errno.ELOOP, errno.ENXIO):
             raise
     else:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return descriptor
         os.close(descriptor)
+        # Reading opens a folder, too; `open` itself would refuse it by this error.
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     raise UserError(
@@ -78,6 +80,7 @@ def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray
     array.
     """
     try:
+        # numpy would wait for the other end of a FIFO.
         if os.path.exists(path) and not os.path.isfile(path):
             raise ValueError("not a regular file")
         array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
@@ -97,9 +100,11 @@ def new_array(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...]) 
     would end the process.
     """
     with naming(path):
+        # numpy opens the file by its name, and would write through a link.
         open(path, "ab", opener=regular_file).close()
         array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
         with open(path, "r+b", opener=regular_file) as file:
+            # The new file is one hole: it takes its room on the disk now, not as it is filled.
             size = os.fstat(file.fileno()).st_size
             try:
                 os.posix_fallocate(file.fileno(), 0, size)
@@ -126,6 +131,7 @@ def system_error(error: BaseException, folder: str | os.PathLike[str]) -> str | 
         path = Path(full.filename or folder).absolute()
         free = ""
         if full.errno == errno.ENOSPC:
+            # The file, or even its folder, may not exist.
             existing = next(parent for parent in (path, *path.parents) if parent.is_dir())
             free = f" ({shutil.disk_usage(existing).free / 1e6:,.1f} MB are free there)"
         return (
@@ -162,6 +168,7 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    # A name of its own for each writer, in a form that `remove_temporaries` knows.
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with naming(path):
@@ -263,6 +270,7 @@ def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> I
     if path.exists():
         try:
             with open(path, "rb", opener=regular_file) as file:
+                # After the last line end there is nothing, or what a kill has torn.
                 lines = file.read().split(b"\n")[:-1]
             for number, line in enumerate(lines, start=1):  # noqa: B007 - reported below
                 text = line.decode()
@@ -292,6 +300,7 @@ def read_json_lines(
             try:
                 row = parse_json(line, dict)
                 for key in whole_numbers:
+                    # By the exact type: True is an int for `isinstance`.
                     if type(row.get(key)) is not int:
                         raise ValueError(f"{key} is not a whole number")
             except ValueError as error:
@@ -341,8 +350,10 @@ def replaced_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     yield part
+    # Contents first: a machine that dies after the moves must not leave names of empty files.
     for path in (*part.rglob("*"), part):
         sync(path)
+    # A rename cannot replace a folder that is not empty, so there are two moves.
     if target.exists():
         os.replace(target, replaced)
     os.replace(part, target)
@@ -353,6 +364,7 @@ def replaced_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
 def remove_replaced(target: Path) -> None:
     """Removes what `replaced_folder` has replaced, which a kill may have left beside `target`."""
     if target.exists():
+        # Without `target` it is the only copy left, which the next writer moves back.
         shutil.rmtree(target.with_name(f"{target.name}.replaced"), ignore_errors=True)
 
 

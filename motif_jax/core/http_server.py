@@ -70,6 +70,7 @@ async def serve(
         if key and not hmac.compare_digest(authorization, f"Bearer {key}".encode()):
             message = "the request has no key, or another one"
             return web.json_response({"error": {"message": message, "code": 401}}, status=401)
+        # A client that sends its body slowly, or never, must not hold memory for long.
         async with asyncio.timeout(_BODY_SECONDS):
             body = await request.read()
         start = loop.time()

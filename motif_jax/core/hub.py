@@ -18,6 +18,7 @@ _FORM = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([^/@]+))?(?:/(.+))?")
 MODEL_FILES = ("*.json", "*.safetensors", "chat_template.jinja")
 # Files of rewards and agents: `*` matches folders, too.
 _FILES = (*MODEL_FILES, "*.jsonl", "*.npy", "checkpoints/*", "*/checkpoints/*")
+# Left out where a pattern above would take them, as `checkpoints/*` does.
 _CODE = ("*.py", "*.pkl", "*.pickle", "*.bin", "*.pt", "*.pth")
 _REWARD = "reward.safetensors"  # of export_reward
 
@@ -40,6 +41,7 @@ def local(path: Any, key: str = "", previous: Any = None) -> Any:
     subject = f"config.{key}={path}" if key else path
     form = _FORM.fullmatch(path)
     inside = Path((form and form.group(3)) or "")
+    # No path may lead out of the local copy.
     if form is None or inside.is_absolute() or ".." in inside.parts:
         raise UserError(f"{subject}: must be hf://OWNER/NAME[@REVISION][/PATH]")
     name, revision, subpath = form.groups()

@@ -52,6 +52,8 @@ def check(
     path = workdir / FILE
     if not path.exists():
         has_config = (workdir / "config.json").exists()
+        # It was not imported here: a run of another stage, or a dataset from elsewhere, which has
+        # no config.json.
         if is_complete or has_config:
             stage = read_config(workdir).get("stage") if has_config else "unknown origin"
             raise UserError(f"--workdir={workdir} holds a run of {stage}: choose another --workdir")
@@ -61,6 +63,7 @@ def check(
         raise UserError(
             f"--workdir={workdir} belongs to {recorded.get('stage')}, this is {config['stage']}: choose another --workdir"
         )
+    # What a killed import has left is made again, and may then be of another origin.
     if not is_complete:
         return False
     origin = _origin(config, files)

@@ -81,6 +81,8 @@ class Interruption:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        # Only a person hurries, by a second Ctrl-C. Slurm sends SIGTERM after SIGUSR1 while the
+        # save is still under way.
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.requested = True
@@ -93,6 +95,7 @@ class Interruption:
         closed what was open.
         """
         if self.signal_name == signal.SIGINT.name:
+            # `motif_jax.launch` says in one line that it was interrupted.
             raise KeyboardInterrupt
         raise SystemExit(128 + signal.Signals[self.signal_name])
 
@@ -102,6 +105,7 @@ def deaf_processes(*signals: signal.Signals) -> Iterator[None]:
     """Blocks SIGINT, which reaches the whole group, and `signals` in processes started inside: the
     parent decides.
     """
+    # A child inherits the mask of the thread that starts it, also across `exec`.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *signals})
     try:
         yield

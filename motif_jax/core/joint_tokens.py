@@ -87,6 +87,8 @@ def split(
     if not candidates:
         raise UserError("there are no candidates to choose between")
     common = [common_length(prompt_tokens, tokens) for tokens in texts_tokens]
+    # One prompt for all candidates, so that a model runs it once; the rest of it goes before each
+    # candidate's own tokens.
     shared = min(common)
     if prompt_tokens and shared == 0:
         name = candidates[common.index(0)]

@@ -35,6 +35,8 @@ def lock(
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
+        # Such a lock is the open file's, not the process's: a forked child that has it holds it,
+        # too.
         fcntl.flock(file, kind | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
@@ -71,6 +73,7 @@ def FolderLock(
         try:
             folder.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(
+                # Not emptied yet: until the lock is had, the file names its holder.
                 open(folder / name, "a+", encoding="utf-8", opener=regular_file)
             )
         except OSError as error:
@@ -97,6 +100,8 @@ def FolderLock(
         file.flush()
         yield
         with contextlib.suppress(OSError):
+            # Another folder of this name, with a lock file of its own, may have been made
+            # meanwhile.
             if os.path.samestat(os.stat(folder / name), os.fstat(file.fileno())):
                 return
         raise UserError(f"{folder} was removed {GONE}")

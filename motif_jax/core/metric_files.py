@@ -32,6 +32,7 @@ def best_row(rows: Sequence[Mapping[str, Any]], name: str) -> int:
     one.
     """
     numbers = np.array([row[name] for row in rows], float)
+    # argmin would take NaN for the smallest.
     return int(np.argmin(np.where(np.isnan(numbers), np.inf, numbers)))
 
 
@@ -48,6 +49,7 @@ def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, Curve]:
     for name in xs:
         x = np.array(xs[name])
         y = np.array(ys[name])
+        # Several episodes may end at one step, and keep the order in which they ended.
         order = np.argsort(x, kind="stable")
         curves[name] = Curve(x[order], y[order])
     return curves

@@ -60,6 +60,7 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
         path = folder / FILE_NAME
         if path.exists():
             rows = read_metrics(folder) if resume_step is not None else ()
+            # The resumed run writes later rows again, which would then stand there twice.
             lines = (json_line(row) for row in rows if row["step"] <= resume_step)
             atomic_write_text(path, "".join(lines))
         self._path = path
@@ -86,6 +87,7 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
         self._events.add(int(step), finite)
         with naming(self._path):
             self._file.write(json_line(row))
+            # Each row at once: a page or a person follows the file while the training runs.
             self._file.flush()
         if self._wandb is not None:
             self._wandb.log({k: v for k, v in row.items() if k != "time"}, step=int(step))
@@ -118,6 +120,7 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
     def close(self) -> None:
         if self._file.closed:
             return
+        # Each is closed even where another cannot write its last part, as on a full disk.
         with contextlib.ExitStack() as stack:
             if self._wandb is not None:
                 stack.callback(self._wandb.finish)
@@ -140,6 +143,7 @@ class _Events:
         self._path = folder / f"{name}.{number}"
         self._writer = RecordWriter(str(self._path))
         self._flush_at = 0.0
+        # TensorBoard expects the format's version in the first event of a file.
         self._write(file_version="brain.Event:2")
         if purge_step is not None:
             start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
@@ -207,6 +211,7 @@ def _start_wandb(folder: Path, options: Mapping[str, Any]) -> Any:
         atomic_write_text(id_file, secrets.token_hex(4))
     name = id_file.read_text(encoding="utf-8")
     try:
+        # With the id of the first start W&B continues its curves.
         return wandb.init(dir=str(folder), id=name, resume="allow", **options)
     except wandb.Error as error:
         raise UserError(

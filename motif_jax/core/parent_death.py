@@ -31,9 +31,11 @@ def end_with_parent(lifeline: int) -> None:
     library = ctypes.CDLL(None)
     library.signal.restype = ctypes.c_void_p
     library.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    # SIGALRM ends the process. A mask is inherited, so both signals are let through here.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM, GRACE_SIGNAL})
     library.signal(GRACE_SIGNAL, ctypes.cast(library.alarm, ctypes.c_void_p))
+    # Who is told and by which signal, before O_ASYNC turns it on.
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETSIG, GRACE_SIGNAL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)

@@ -92,6 +92,7 @@ class Progress:
         if self._live is not None:
             self._live.update(Text(self.line()), refresh=True)
             self._live.stop()
+        # Unless the newest plain line says the same.
         elif self._last_plain_line != (self._done, self._fields):
             print(self.line(), file=self._stream, flush=True)
 
@@ -102,6 +103,7 @@ class Progress:
         # time is measured from the first unit on: programs are compiled before
         if done != self._initial:
             self._history.append((now, done))
+        # Two entries stay, however old they are: a unit may take longer than the window.
         while len(self._history) > 2 and now - self._history[1][0] > _WINDOW_SECONDS:
             self._history.popleft()
         self.show(**fields)
@@ -141,6 +143,7 @@ class Progress:
         parts = [f"{self._description}  {self._done:,} / {self._total:,} {self._unit}  {share}"]
         elapsed = time.monotonic() - self._started if self._started else 0.0
         rate = self.rate()
+        # All came at once: the rate is that of the whole time.
         if not rate and self._done >= self._total and elapsed:
             rate = (self._done - self._initial) / elapsed
         if rate > 0:

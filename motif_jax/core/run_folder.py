@@ -72,6 +72,7 @@ def git_revision() -> str:
     # an installed package may lie below another project's repository
     if not (source / ".git").exists():
         return "unknown"
+    # Without tags there is only the hash to describe the revision by; `--dirty` marks edited trees.
     command = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
     try:
         result = subprocess.run(
@@ -186,6 +187,7 @@ def check_identity(
     if not (Path(workdir) / CONFIG).exists():
         return
     stored = read_config(workdir)
+    # The stage comes first: a wrong --workdir would compare the keys of two commands.
     if stored.get("stage") != config.get("stage"):
         raise UserError(
             f"--workdir={workdir} holds a run of {stored.get('stage')}, this is {config.get('stage')}: "
@@ -210,6 +212,8 @@ def keep_earlier(workdir: str | Path, config: Any, earlier: Mapping[str, Any]) -
     if not (Path(workdir) / CONFIG).exists():
         return ()
     stored = read_config(workdir)
+    # A key that config.json lacks is younger than the run. Compared as it stands, it would refuse
+    # every run from before.
     absent = absent_keys(stored, earlier)
     for key in absent:
         config.update_from_flattened_dict({key: earlier[key]})
@@ -232,11 +236,14 @@ def prepare(
     as `check_identity`.
     """
     folder = Path(workdir)
+    # Before anything is written: another run in this folder stays as it is.
     check_identity(folder, config, identity, free)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--workdir={workdir} cannot be made: {error}") from None
+    # What a killed start has left half written, here and in the folders that fill while a run
+    # continues.
     remove_temporaries(folder)
     for name in _FOLDERS:
         remove_temporaries(folder / name)
@@ -252,6 +259,7 @@ def opened(
     free: Iterable[str] = (),
 ) -> Iterator[None]:
     """Calls `prepare` and locks the folder until the block ends."""
+    # The lock comes first, so that of two starts at once the second compares a whole config.
     with FolderLock(workdir):
         prepare(workdir, config, identity, free)
         yield
@@ -268,6 +276,7 @@ def stored_folder(folder: str | Path, path: str) -> Path | None:
     if not path:
         return None
     run = Path(folder).resolve()
+    # Beside the run and above it, nearest first: a project may have been moved as a whole.
     bases = [run, *run.parents]
     start = started_in(folder)
     if start.resolve() in bases:

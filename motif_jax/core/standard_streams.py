@@ -27,6 +27,7 @@ class _LastingFile(io.FileIO):
         except OSError as error:
             if error.errno not in _NO_READER:
                 raise
+            # As if all had been written: the buffer above would try the rest again.
             return memoryview(data).nbytes
 
 
@@ -47,6 +48,7 @@ def _lasting(stream: io.TextIOWrapper) -> TextIO:
     if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         return stream
     stream.flush()
+    # The descriptor belongs to the old stream, which stays open.
     file = _LastingFile(stream.fileno(), "w", closefd=False)
     return io.TextIOWrapper(
         io.BufferedWriter(file),

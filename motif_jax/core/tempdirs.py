@@ -35,6 +35,7 @@ def hold(folder: Path) -> int | None:
         descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
         return None
+    # A file without a link was removed after it was opened here: its lock protects nothing.
     if locks.lock(descriptor, f"TMPDIR={folder.parent}") and os.fstat(descriptor).st_nlink:
         return descriptor
     os.close(descriptor)
@@ -50,11 +51,13 @@ def remove_abandoned() -> None:
 
 
 def _is_own(folder: Path) -> bool:
+    # Not through a link: in a shared TMPDIR anybody may make one of this name.
     status = folder.lstat()
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
 def _is_just_being_made(folder: Path) -> bool:
+    # Another process has no lock file yet between its `mkdtemp` and its `hold`.
     age = time.time() - folder.stat().st_mtime
     return not (folder / _LOCK).exists() and age < _YOUNG_SECONDS
 
@@ -71,6 +74,8 @@ def process_folder(process: int) -> Path:
     """The folder of the process with this id: a forked child makes its own."""
     remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=_prefix()))
+    # The descriptor stays open without a variable: the lock ends with this process, however it
+    # ends.
     while hold(folder) is None:  # removed by another process before it was locked
         folder = Path(tempfile.mkdtemp(prefix=_prefix()))
     # After multiprocessing has removed its own folder, which may lie inside; not in forked
@@ -87,6 +92,8 @@ def remove_own() -> None:
 @contextlib.contextmanager
 def own_folders() -> Iterator[str]:
     """Makes `tempfile` create folders inside the folder of this process, and yields that folder."""
+    # The module's global decides: nle makes a game's folder through `tempfile` and takes no place
+    # for it.
     previous = tempfile.tempdir
     folder = process_folder(os.getpid())
     tempfile.tempdir = str(folder)

@@ -49,6 +49,7 @@ def cut(data: bytes, size: int) -> bytes:
     while end > max(0, size - 3) and data[end] & _FIRST_TWO_BITS == _CONTINUATION:
         end -= 1
     is_inside = data[end] & _FIRST_TWO_BITS == _CONTINUATION
+    # Four continuations in a row are no UTF-8: there any place will do.
     return data[:size] if is_inside else data[:end]
 
 

@@ -62,6 +62,7 @@ def without_pieces(backend: Tokenizer, texts: Collection[str]) -> Tokenizer:
     model = values["model"]
     unknown = model.get("unk_token")
     special = {token["content"] for token in values["added_tokens"] if token["special"]}
+    # The unknown token keeps its name: it stands for whatever no other piece spells.
     hidden = {*texts, *special} - {unknown}
     if model.get("unk_id") is not None:
         hidden.discard(model["vocab"][model["unk_id"]][0])
@@ -80,6 +81,7 @@ def without_pieces(backend: Tokenizer, texts: Collection[str]) -> Tokenizer:
             for piece, score in model["vocab"]
         ]
     if "merges" in model:
+        # A merge with a piece that the table lacks could not be loaded.
         model["merges"] = [
             merge for merge in model["merges"] if not hidden & _pieces_of(merge, model)
         ]
@@ -95,6 +97,7 @@ def _renamed(piece: str) -> str:
 
 def _pieces_of(merge: str | list[str], model: Mapping[str, Any]) -> set[str]:
     """The two pieces of a merge of byte pairs, and the piece that they become."""
+    # Older files write a merge as "a b", newer ones as ["a", "b"].
     first, second = merge.split(" ") if isinstance(merge, str) else merge
     prefix = model.get("continuing_subword_prefix") or ""
     return {first, second, first + second.removeprefix(prefix)}
