@@ -71,6 +71,7 @@ def compile_together(lowered: Sequence[Any]) -> None:
     same programs.
     """
     threads = min(len(lowered), os.cpu_count() or 1)
+    # Threads suffice: XLA's compiler runs outside Python's lock.
     with concurrent.futures.ThreadPoolExecutor(max(1, threads)) as pool:
         compilations = [pool.submit(program.compile) for program in lowered]
         for compilation in compilations:

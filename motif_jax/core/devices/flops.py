@@ -48,7 +48,9 @@ def _products(jaxpr: Any, differentiated: Sequence[bool]) -> Iterator[tuple[floa
     for equation, depends in _equations(jaxpr, differentiated):
         operations = _operations(equation)
         if operations:
+            # The first two inputs of a product are its factors.
             yield operations, depends[:2].count(True)
+        # A scan says how often it runs. A `while` does not: its body counts once.
         repeats = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
         programs = _programs(equation, depends)
         if equation.primitive.name == "cond":
@@ -141,6 +143,7 @@ def _operations(equation: Any) -> float:
         (contracted, _), _ = equation.params["dimension_numbers"]
         return 2.0 * result * math.prod(shapes[0][axis] for axis in contracted)
     if equation.primitive.name == "conv_general_dilated":
+        # Each number of the result sums over the kernel's entries for one output feature.
         features = equation.params["dimension_numbers"].rhs_spec[0]
         return 2.0 * result * math.prod(shapes[1]) / shapes[1][features]
     return 0.0

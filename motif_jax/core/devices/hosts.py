@@ -124,8 +124,11 @@ class Hosts:
     def gather(self, value: Any) -> list[Any]:
         """The JSON-able values of all hosts, by index."""
         if self.count == 1:
+            # As several hosts would get it: tuples become lists.
             return [json.loads(json.dumps(value))]
         data = np.frombuffer(zlib.compress(json.dumps(value).encode()), np.uint8)
+        # A collective call needs equal shapes on all hosts: first the lengths, then messages padded
+        # to the longest.
         sizes = multihost_utils.process_allgather(np.int32(len(data))).tolist()
         next_power_of_two = 1 << (max(sizes) - 1).bit_length()
         padded_size = max(_SMALLEST_MESSAGE, next_power_of_two)
@@ -152,6 +155,8 @@ class Hosts:
         message = None
         value = None
         if self.is_first:
+            # Only what the user can put right is passed on. Any other error ends this process, and
+            # the other hosts miss its heartbeats.
             try:
                 value = work()
             except UserError as error:
@@ -180,6 +185,7 @@ class Hosts:
         devices.
         """
         plain = run_folder.as_plain(config)
+        # The one value that differs from host to host.
         plain["hosts"].pop("index")
         configs = self.gather(plain)
         for number, other in enumerate(configs):
@@ -201,6 +207,7 @@ class Hosts:
         reports = self.gather(
             [f"{folder.absolute()} on {socket.gethostname()}", appears(path, seconds)]
         )
+        # All have answered, so nobody looks for the file any more.
         if self.is_first:
             path.unlink()
         names = [f"host {number} ({location})" for number, (location, _) in enumerate(reports)]

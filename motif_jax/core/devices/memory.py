@@ -26,6 +26,8 @@ def keep_freed_memory() -> bool:
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
+    # Large blocks come from the heap instead of mmap, the heap never shrinks, and all threads share
+    # one.
     options = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, _NEVER), (_M_ARENA_MAX, 1))
     return all(mallopt(name, value) == 1 for name, value in options)
 

@@ -62,6 +62,8 @@ class Meters:
         """Returns the sums since the last `read`, and resets them."""
         with self._lock:
             now = time.perf_counter()
+            # A block that still runs gives its time so far, and begins anew for the next reading.
+            # Else a wait of minutes would stand in one row.
             for block, (name, start) in self._running.items():
                 self._add(name, now - start)
                 self._running[block] = (name, now)

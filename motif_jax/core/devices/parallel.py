@@ -56,6 +56,8 @@ class DataParallel:
         The core's results must be equal on all devices (reduce over `AXIS`): one device's are kept.
         With `donate_state` the state passed in is gone after the call.
         """
+        # The only pmap of the package. With `out_axes=None` values that differ between devices come
+        # back without an error, as those of one of them.
         program = jax.pmap(
             core,
             axis_name=AXIS,
@@ -74,6 +76,7 @@ class DataParallel:
             tree = jax.tree.map(
                 lambda leaf: jnp.array(leaf) if isinstance(leaf, np.ndarray) else leaf, tree
             )
+        # A program that takes the state as a donation must not overwrite arrays of the caller.
         return jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec()), may_alias=False)
 
     def replicate_freeing(self, trees: list[Any]) -> Any:
@@ -81,6 +84,8 @@ class DataParallel:
         by one.
         """
         leaves, structure = jax.tree.flatten(trees.pop())
+        # Turned around, since `pop` takes from the end: each host array goes once its copy is
+        # placed.
         leaves.reverse()
         replicated: list[Any] = []
         while leaves:
@@ -89,6 +94,7 @@ class DataParallel:
 
     def acting(self, tree: Any) -> Any:
         """One device's copy of a replicated tree, for acting."""
+        # No copy: a later update that takes the state as a donation frees these arrays, too.
         return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
 
     def put_batch(self, tree: Any, batch_axis: Any) -> Any:

@@ -84,6 +84,7 @@ def split_bytes(tree: Any, sizes: Mapping[str, int]) -> int:
     total = 0
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         spec = spec_of(path_names(path), leaf.shape, sizes)
+        # Axes that are not in the spec hold copies.
         parts = math.prod(sizes[axis] for axis in spec if axis is not None)
         total += math.prod(leaf.shape) * leaf.dtype.itemsize // parts
     return total

@@ -37,6 +37,7 @@ class Services:
                 self._failed.append((name, error))
                 self.stopping.set()
 
+        # A daemon, so that a thread that does not end in time cannot keep the process.
         thread = threading.Thread(target=loop, name=name, daemon=True)
         self._threads.append(thread)
         thread.start()

@@ -103,6 +103,7 @@ class Sharded(DataParallel):
     ) -> Callable[[Any, Any], Any]:
         """As `DataParallel.wrap`; the returned state is split as the one passed in."""
 
+        # How a state is split is known with the first one. Each way has a program of its own.
         @functools.cache
         def compiled(structure: Any, shardings: tuple[NamedSharding, ...]) -> Any:
             return self.program(core, jax.tree.unflatten(structure, shardings), donate_state)
@@ -125,10 +126,12 @@ class Sharded(DataParallel):
             # One part, the whole batch: reductions over `AXIS` do nothing.
             results = jax.vmap(core, (None, 0), axis_name=AXIS)(state, batch)
             results = jax.tree.map(lambda leaf: leaf[0], results)
+            # A core that evaluates returns no state.
             state_structure: Any = jax.tree.structure(shardings)
             if not isinstance(results, tuple) or jax.tree.structure(results[0]) != state_structure:
                 return results
             new_state, *outputs = results
+            # Split as it came in: so it can take the donated memory, and be the next call's state.
             new_state = jax.lax.with_sharding_constraint(new_state, shardings)
             # Losses and metrics are small, so every process gets all of them.
             everywhere = NamedSharding(self.mesh, PartitionSpec())
@@ -158,6 +161,7 @@ class Sharded(DataParallel):
         """The mesh of this process's devices alone."""
         if self._hosts == 1:
             return self.mesh
+        # `check_config` keeps fsdp x tensor within a host, so hosts divide the axis `data` alone.
         data = self._sizes["data"] // self._hosts
         return mesh_of({**self._sizes, "data": data}, self.local_devices)
 
@@ -174,6 +178,7 @@ class Sharded(DataParallel):
             return tree
 
         def on_own_mesh(leaf: jax.Array) -> jax.Array:
+            # Along `data` devices hold copies, so the parts of one host make the whole tree.
             sharding = NamedSharding(self._own_mesh, leaf.sharding.spec)  # type: ignore[attr-defined]
             parts = [shard.data for shard in leaf.addressable_shards]
             return jax.make_array_from_single_device_arrays(leaf.shape, sharding, parts)

@@ -47,6 +47,7 @@ def make_train_step(
       optimizer: of one member.
       axis_name: mapped axis over which the gradient is summed.
     """
+    # The loss is a sum over members, so each member's gradient is that of its own loss.
     gradient_of = jax.value_and_grad(loss, has_aux=True)
     update = optimizer.update if members == 1 else jax.vmap(optimizer.update)
 
@@ -55,6 +56,7 @@ def make_train_step(
         if axis_name:
             gradient = jax.lax.psum(gradient, axis_name)
         updates, opt_state = update(gradient, state.opt_state, state.params)
+        # Before the optimiser's clip, and of all members together.
         metrics["gradient_norm"] = optax.tree.norm(gradient)
         return EnsembleState(optax.apply_updates(state.params, updates), opt_state), metrics
 

@@ -106,6 +106,8 @@ def run(
             make()
 
     with hosts.locked(workdir):
+        # Preparations may take minutes, as tokens of a large file do: a request stops them, too.
+        # The trainer has an `Interruption` of its own.
         with Interruption() as stop:
             if hosts.count > 1:
                 hosts.require_alike(plain_config)

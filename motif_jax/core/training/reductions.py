@@ -38,6 +38,7 @@ def mean(x: Array, valid: Array, axis_name: str | None = None) -> Array:
     """
     chex.assert_equal_shape([x, valid])
     count = total(valid.astype(jnp.float32), axis_name)
+    # `where` in place of a product, since NaN times 0 is NaN.
     return total(jnp.where(valid, x, 0.0), axis_name) / jnp.maximum(count, 1.0)
 
 
@@ -50,6 +51,7 @@ def mean_and_std(x: Array, valid: Array, axis_name: str | None = None) -> tuple[
     """
     center = mean(x, valid, axis_name)
     count = total(valid.astype(jnp.float32), axis_name)
+    # A second pass over `x`: the difference of two large sums would lose its digits in float32.
     squares = total(jnp.where(valid, jnp.square(x - center), 0.0), axis_name)
     return center, jnp.sqrt(squares / jnp.maximum(count - 1.0, 1.0))
 

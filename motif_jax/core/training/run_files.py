@@ -87,6 +87,7 @@ class RunFiles(contextlib.ExitStack):
         if newest is None:
             return None
         checkpoints, number, stored = newest
+        # Before the arrays are read, which may take long.
         _refuse_other_data(self._workdir, stored["digests"], self._task.digests, self._task.source)
         items = checkpoints.restore(number, {**self._task.items(state), "curve": JSON})
         rows = items.pop("curve")["rows"]
@@ -97,6 +98,7 @@ class RunFiles(contextlib.ExitStack):
                 f"{self._workdir} stands at step {position.step:,} after {position.epoch} evaluations: it was not "
                 f"written with {self._task.steps_per_epoch:,} steps between two evaluations"
             )
+        # A kill after an evaluation's checkpoint has left the task's files without that evaluation.
         self._write(rows)
         return state._replace(**items), position
 
@@ -135,6 +137,8 @@ class RunFiles(contextlib.ExitStack):
         is_best = best_row(
             position.rows, self._task.criterion
         ) == position.epoch and not math.isnan(score)
+        # `Checkpoints` would keep the newest of equals. Where it removes any, only those that were
+        # the best so far have a metric.
         metrics = {self._criterion: score} if self._keep is None or is_best else {}
         self._evaluations.save(position.epoch, items, metrics=metrics)
         self._saved_at = time.monotonic()

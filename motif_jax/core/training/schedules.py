@@ -49,6 +49,7 @@ def add_steps(count: Array, steps: Array) -> Array:
 
 def share_done(count: Array, total: int) -> Array:
     """A count from `add_steps` as a share of `total` steps: float32 scalar."""
+    # The host divides in float64. float32 would round a count above 2^24 before it is divided.
     return count[0] * np.float32((1 << _UNIT_BITS) / total) + count[1] * np.float32(1 / total)
 
 
@@ -66,6 +67,7 @@ def learning_rate(optimizer: Optimizer, count: Any, share: Any) -> Array:
     if optimizer.schedule == "constant":
         remaining = jnp.ones_like(remaining)
     elif optimizer.schedule == "cosine":
+        # Equals (1 + cos(pi * share)) / 2.
         remaining = jnp.square(jnp.sin(0.5 * jnp.pi * remaining))
     final = optimizer.final_fraction
     rate = optimizer.learning_rate * (final + (1.0 - final) * remaining)
@@ -130,6 +132,7 @@ def make_optimizer(
 
     scale = optax.GradientTransformationExtraArgs(init, update)
     adam = optax.scale_by_adam(optimizer.b1, optimizer.b2, optimizer.eps)
+    # After Adam's scaling and before the rate, so that the decay passes by the moments.
     if decays is not None and isinstance(optimizer, DecayingOptimizer) and optimizer.weight_decay:
         return optax.chain(
             clip, adam, optax.add_decayed_weights(optimizer.weight_decay, decays), scale

@@ -51,6 +51,7 @@ class TrainingPosition:
 
     def learning_rate(self, schedule: Callable[[int], Any]) -> float:
         """The learning rate of the last step; NaN before the first."""
+        # Schedules count the steps taken before.
         return float(schedule(self.step - 1)) if self.step else math.nan
 
     def add(self, parts: Mapping[str, Any]) -> None:
@@ -202,6 +203,8 @@ class Task(Protocol):
 
 def key_of(seed: int, name: str) -> jax.Array:
     """The key of a run's draws for purpose `name`."""
+    # Without 64-bit types jax takes the low 32 bits of a seed. Taken here, the key is the same with
+    # them.
     return jax.random.key(seeds.derive(seed, name) % 2**32)
 
 
@@ -227,5 +230,7 @@ def smaller_steps(optimizer: Optimizer) -> str:
 
 def epoch_order(seed: int, epoch: int, rows: np.ndarray, batch_size: int) -> np.ndarray:
     """Shuffles `rows` [N] by seed and epoch: int64 [steps, batch_size], -1 fills the last batch."""
+    # By the epoch's number, not by a generator that runs on, so that a resumed run needs no state
+    # of it.
     order = rows[seeds.rng(seed, "epoch", epoch).permutation(rows.size)]
     return np.pad(order, (0, -rows.size % batch_size), constant_values=-1).reshape(-1, batch_size)

@@ -54,6 +54,7 @@ class TaskUse:
         leaves, structure = jax.tree.flatten(batches)
         key = structure, tuple(leaf.shape[1:] for leaf in leaves)
         if key not in self._flops_by_shape:
+            # The loss takes one micro-batch: without the axes of the chunk and of micro-batches.
             shapes = [jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype) for leaf in leaves]
             arguments = (shapes_of(state), shapes_of(shared), jax.tree.unflatten(structure, shapes))
             # The gradient flows to the parameters alone.

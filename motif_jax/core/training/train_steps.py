@@ -40,15 +40,19 @@ def make_train_steps(
     def guarded(carry: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:
         may_apply = carry.skips_left >= 0
         state, metrics, finite = guarded_step(carry.state, carry.shared, batch, may_apply)
+        # Once below zero it stays there, since `may_apply` is false from then on.
         skips_left = carry.skips_left - (~finite & may_apply).astype(jnp.int32)
         return Carry(state, skips_left, carry.shared), {**metrics, FINITE: finite}
 
     def train(carry: Carry, batches: Any) -> tuple[Carry, dict[str, jax.Array]]:
+        # A step by itself needs no loop, in which XLA is slow on a CPU (`OfflineTrainer`).
         if jax.tree.leaves(batches)[0].shape[0] == 1:
             carry, metrics = guarded(carry, jax.tree.map(lambda leaf: leaf[0], batches))
             return carry, jax.tree.map(lambda number: number[None], metrics)
 
         def body(inner: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:
+            # The shared arrays do not change, so the loop reads them from outside instead of
+            # carrying them.
             new, metrics = guarded(inner._replace(shared=carry.shared), batch)
             return new._replace(shared=None), metrics
 

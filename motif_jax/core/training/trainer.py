@@ -100,6 +100,8 @@ class OfflineTrainer:
         """
         first_steps = self.task.first_chunks()
         lower = getattr(self.train, "lower", None)
+        # Split models and several CPU devices run through a Python function, which cannot be
+        # lowered.
         if len(first_steps) < 2 or lower is None:
             return
         lowered = []
@@ -152,12 +154,15 @@ class OfflineTrainer:
                 workdir, task, settings.keep, settings.save_every_seconds, settings.config
             ) as files,
         ):
+            # Also in a resumed run, whose checkpoint is read by the shapes of a fresh state.
             state = task.init_state()
             state, position = files.restore(shapes_of(state)) or (state, TrainingPosition())
             profiler = Profiler(workdir, **settings.profile if hosts.is_first else {})
             with contextlib.ExitStack() as stack:
                 metrics = None
                 if hosts.is_first:
+                    # Before the first evaluation nothing was saved: rows of such a start are
+                    # dropped.
                     resumed_step = position.step if position.rows else None
                     metrics = stack.enter_context(
                         MetricsWriter(workdir, resumed_step, settings.wandb)

@@ -76,6 +76,7 @@ class TrainingLoop:
             if not self._one_epoch():
                 return False
             self._evaluate_and_save()
+            # The evaluation was saved just now, so nothing is lost.
             if self.position.step < steps and self.hosts.any(self.stop.requested):
                 return False
         self.files.write_summary(self.position, use_best=self.trainer.settings.patience > 0)
@@ -100,6 +101,7 @@ class TrainingLoop:
             # which dropout depends.
             done_in_chunk = (step - epoch_start) % task.chunk_steps
             chunk_start = step - done_in_chunk
+            # A profile counts chunks, not steps.
             self.profiler.step(step // task.chunk_steps)
             count = min(task.chunk_steps, epoch_end - chunk_start)
             chunk = task.batches_for(self.carry.state, self.carry.shared, chunk_start, count)
@@ -111,12 +113,15 @@ class TrainingLoop:
             started = sum(len(metrics[FINITE]) for metrics in call_metrics)
             self.use.add(self.carry.state, self.carry.shared, batches, started)
             step += started
+            # The newest chunk is under way; the one before it is read meanwhile.
             if len(self.waiting) > 1:
                 self._read()
             # At the end of an epoch the evaluation is saved instead.
             if step < epoch_end:
                 # The first host's clock decides whether to save.
                 due = self.hosts.is_first and self.files.save_is_due()
+                # One collective call for both questions. All hosts get the same answers at the same
+                # chunk.
                 requests = [int(self.stop.requested), int(due)]
                 stops, saves = self.hosts.sum(requests)
                 if stops or saves:
@@ -137,6 +142,7 @@ class TrainingLoop:
     def _evaluate_and_save(self) -> None:
         start = time.monotonic()
         position = self.position
+        # Before the evaluation, whose time is not that of steps.
         use = self.use.read()
         evaluation = self.trainer.task.evaluate(self.carry.state, self.carry.shared, position)
         row = {"epoch": len(position.rows), "step": position.step, **evaluation.row}
