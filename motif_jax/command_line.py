@@ -166,6 +166,7 @@ def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
     for key in keys:
         path, _, name = key.rpartition(".")
         holder = dotted(config, path) if path else config
+        # The field, not its value: its `Key` says whether None is allowed.
         field = dict(holder.items(preserve_field_references=True))[name]
         needs_value = isinstance(field, schema.Field) and not field.key.optional
         if needs_value or not isinstance(field, FieldReference):
@@ -182,6 +183,7 @@ def check_config_file(arguments: Sequence[str]) -> str | None:
     stage = None
     for value in config_files(arguments).values():
         path = value.partition(":")[0]
+        # The config without flags: what it has is what a flag may set.
         config = read_config_file(value)
         stage = config.get("stage")
         keys = list(flat(config.to_dict()))
@@ -214,6 +216,7 @@ def check_chosen(arguments: Sequence[str], config: ConfigDict) -> None:
         section, key = flag.groups()
         choice, sections = _CHOICES[section]
         name = config[section].get(choice)
+        # Parts from outside the package may read any key.
         if name in sections.parts and key not in schema.section_keys(sections.load(name)):
             fail(f"{argument}: has no effect with {section}.{choice}={name}, which has no such key")
 
@@ -259,12 +262,15 @@ def _check_extent(argument: str, key: str, config: ConfigDict) -> None:
         fail(
             f"{argument}: there is no {name[len(key) :]} in {key}; --print_config shows what there is"
         )
+    # A section given as a literal would take the place of all its keys, unknown ones and wrong
+    # types included.
     if isinstance(value, ConfigDict):
         example = f"--config.{name}.{next(iter(flat(value.to_dict())), 'KEY')}"
         fail(
             f"{argument}: {name} is a section: give its keys, such as {example}; --print_config shows them"
         )
     key_value = dotted(config, key)
+    # A part of a tuple or a dictionary, as in `key[0]`, which only a list takes.
     if name != key and not isinstance(key_value, ConfigDict | list):
         fail(
             f"{argument}: a part of a value cannot be given: give all of it, as --config.{key}={key_value}"
@@ -311,7 +317,9 @@ def readable(error: Exception) -> str:
     """The first line of an error of absl, ml_collections or a config file, in this program's
     words.
     """
+    # str() puts the message of a KeyError into quotes.
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    # Some of absl's errors have a second line of advice, or this prefix in front.
     text = text.split("\n")[0].removeprefix("ERROR:: ")
     unknown = re.search(r"[Uu]nknown command line flag '([^']*)'", text)
     if unknown:

@@ -94,8 +94,12 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
         if _CONFIG.value is None:
             command_line.fail("--config is missing: --config=configs/STAGE.py, see --help")
         command_line.set_none(_CONFIG.value, cleared)
+        # What the command's own config names needs no --config.trust.
         entry_points.trust(entry_points.named(_CONFIG.value.to_dict()))
+        # The config was read: from here on argv is the whole command again, for a run's
+        # versions.json.
         sys.argv = arguments
+        # `stage` is a key like any other, so a flag may have set it.
         set_stage = _CONFIG.value.get("stage")
         if set_stage != stage:
             command_line.fail(
@@ -160,6 +164,8 @@ def localise(config: ConfigDict, workdir: Path | None) -> None:
     from motif_jax.core import hub
 
     names = {key: value for key, value in flat(config.to_dict()).items() if hub.is_named(value)}
+    # The commit that a resumed run's files came from, so that it does not move with the hub's
+    # branch.
     previous: dict[str, Any] = {}
     if names and workdir is not None and (workdir / "config.json").is_file():
         with contextlib.suppress(ValueError, AttributeError):  # the stage reports the damaged file
@@ -249,6 +255,7 @@ def _run_stage(stage: ModuleType, config: ConfigDict, workdir: Path | None) -> i
 
 
 def _fail_for_memory(message: str, config: ConfigDict) -> NoReturn:
+    # The process ends without Python's clean-up, which would write what is buffered.
     sys.stdout.flush()
     memory_limit.leave(f"error: {memory_limit.explained(message, flat(config.to_dict()))}", 2)
 

@@ -209,6 +209,7 @@ def section_class(declared: type[T]) -> type[T]:
     """
     keys = dict(getattr(declared, "_keys", {}))
     annotations = typing.get_type_hints(declared)
+    # The class's own fields: `get_type_hints` has inherited ones, too.
     for name in vars(declared).get("__annotations__", {}):
         value = vars(declared).get(name)
         if isinstance(value, Key):
@@ -231,6 +232,7 @@ def section_keys(cls: Any, /, **defaults: Any) -> dict[str, Any]:
     keys: dict[str, Any] = dict(cls._keys)
     for name, default in defaults.items():
         key = keys[name]
+        # The type and whether None is allowed may follow from the old default, and stay.
         keys[name] = dataclasses.replace(
             key, default=default, type=key.value_type, allow_none=key.optional
         )
@@ -256,6 +258,7 @@ def read_section(cls: type[T], config: ConfigDict | Mapping[str, Any], /, **over
         nested = _section_class_of(annotations[name])
         if nested is not None and isinstance(value, Mapping):
             value = read_section(nested, value)
+        # JSON has lists where configs have tuples.
         fields[name] = tuple(value) if isinstance(value, list) else value
     return cls(**fields, **overrides)
 
