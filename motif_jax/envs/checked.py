@@ -30,6 +30,7 @@ class CheckedEnvironment:
         self._name = name
         self._environment = environment
         self.spec = environment.spec
+        # Only these can hold NaN or infinity. The list is made once, as every step is checked.
         self._float_fields = [
             field
             for field, array in self.spec.observation.items()

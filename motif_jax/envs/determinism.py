@@ -44,6 +44,7 @@ def require(name: str, options: Mapping[str, Any], use: str) -> None:
         return
     with (
         contextlib.closing(registry.make(name, **options)) as first,
+        # Pictures may draw from the game's generator, so that to look changes the game.
         contextlib.closing(_with_pictures(name, options)) as second,
     ):
         for seed in _SEEDS:

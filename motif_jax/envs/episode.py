@@ -29,6 +29,7 @@ def fixed_actions(actions: np.ndarray) -> Choose:
     """A policy that plays `actions` ([n, ...], see `EnvironmentSpec.action`) in order, then raises
     StopIteration.
     """
+    # As Python's numbers: `check_action` takes no float32 of numpy.
     remaining = iter(actions.tolist())
     return lambda _: next(remaining)
 

@@ -57,6 +57,8 @@ class RegisteredEnv(gymnasium.Env):
         """Raises ValueError where the first observation of an episode is not drawn like this."""
         modes = []
         if self._renderer is not None:
+            # What is drawn is known only from a frame: some renderers give characters, some
+            # pictures, some both.
             self._environment.reset(0, self._arrays)
             frame = self._renderer.frame(self._arrays)
             if frame.chars.size:
@@ -71,11 +73,13 @@ class RegisteredEnv(gymnasium.Env):
 
     def limit(self, max_episode_steps: int) -> None:
         """Makes the environment again with this step limit."""
+        # An environment takes its limit when it is made.
         self._environment.close()
         self._options["max_episode_steps"] = max_episode_steps
         self._environment = registry.make(self._name, **self._options)
 
     def _observation(self) -> dict[str, np.ndarray]:
+        # Copies, since the environment writes its next observation into the same arrays.
         return {name: self._arrays[name].copy() for name in self._fields}
 
     def reset(

@@ -71,6 +71,7 @@ class Recall(Environment):
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         self.spec.check_action(action)
+        # Observation 0 shows the cue, 1 to `delay` are blank, the next one asks.
         is_question = self._steps == self._delay + 1
         reward = 1.0 if is_question and action == self._cue else 0.0
         self._steps += 1
@@ -82,6 +83,7 @@ class Recall(Environment):
         return reward, TRUNCATED if self._steps >= self._limit else RUNNING
 
     def episode_info(self) -> dict[str, float]:
+        # The only reward is 1, so the return is also the success.
         return {"return": self._return, "length": float(self._steps), "success": self._return}
 
     def _write(self, out: Mapping[str, np.ndarray]) -> None:

@@ -75,6 +75,7 @@ class Recording:
                 spec.check_action(action)
             if type(content["seed"]) is not int or content["seed"] < 0:
                 raise ValueError("seed is not a whole number")
+            # Raises where it is no mapping.
             dict(content["info"])
             return cls(**content | {"actions": spec.action_array(content["actions"])})
         except (AttributeError, TypeError, ValueError) as error:
@@ -85,6 +86,8 @@ class Digest:
     """A running hash over an episode's rewards, ends and default observation fields."""
 
     def __init__(self, task: str, options: Mapping[str, Any]) -> None:
+        # Without optional fields: whoever plays an episode again may ask for others, and the order
+        # of fields must not count.
         self._names = tuple(sorted(registry.spec(task, **_playable(options)).observation))
         self._hash = hashlib.blake2b(digest_size=16)
 
@@ -94,6 +97,7 @@ class Digest:
         """
         for name in self._names:
             self._hash.update(observation[name].tobytes())
+        # `repr` writes a float with all its bits.
         self._hash.update(f"{reward!r} {end}".encode())
 
     def hexdigest(self) -> str:

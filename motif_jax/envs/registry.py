@@ -185,6 +185,7 @@ def make(name: str, **options: Any) -> Environment:
     """Makes the environment. Raises TypeError: its class lacks an option."""
     last_text = options.pop(LAST_TEXT, None)
     environment = _load(name)(name, **options)
+    # Environments of the package are held to their contract by tests, others at every step.
     if is_gym(name) or entry_points.is_entry_point(name):
         environment = CheckedEnvironment(name, environment)
     if last_text is not None:

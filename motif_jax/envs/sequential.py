@@ -17,6 +17,7 @@ class SingleEnvironments:
         self._environments = list(environments)
         self.spec = self._environments[0].spec
         self.count = len(self._environments)
+        # Each environment writes into its own row; `observe` copies all rows of a field at once.
         self._newest = empty_observation(self.spec, (self.count,))
         self._rows = [row(self._newest, column) for column in range(self.count)]
 

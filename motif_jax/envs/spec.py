@@ -117,17 +117,20 @@ class EnvironmentSpec:
     action_size: int = 0
 
     def __post_init__(self) -> None:
+        # Fields with a meaning are fields of the observation.
         for name in (self.text_field, self.count_field, self.mask_field):
             if name is not None and name not in self.observation:
                 raise ValueError(
                     f"{name!r} is not among the observation fields {sorted(self.observation)}"
                 )
+        # The expert's field is one of those that are observed on request.
         expert = self.expert_field
         if expert is not None and expert not in self.optional_fields:
             raise ValueError(
                 f"{expert!r} is not among the optional fields {sorted(self.optional_fields)}"
             )
 
+        # Actions are numbered or real numbers; what belongs to numbers needs the first.
         if min(self.num_actions, self.action_size) != 0 or self.num_actions == self.action_size:
             raise ValueError("one of num_actions and action_size must be above 0, and the other 0")
         numbered = (self.mask_field, self.expert_field, self.action_names, self.action_keys)
@@ -178,6 +181,7 @@ class EnvironmentSpec:
         """
         has_actions = (self.num_actions, self.action) == (trained.num_actions, trained.action)
         has_actions = has_actions and self.mask_field == trained.mask_field
+        # More fields than the agent was trained with do no harm: it does not read them.
         has_fields = trained.observation.items() <= self.observation.items()
         return has_actions and has_fields
 

@@ -26,6 +26,7 @@ class Bot:
         try:
             action = int(self._bot.replan(played))
         except Exception:
+            # Its plans end in failed assertions where somebody else has moved what they need.
             self._bot = None
             return NO_ANSWER
         return action if action < self._num_actions else NO_ANSWER

@@ -236,6 +236,7 @@ class BabyAIText:
         self._tokenizer = chosen.prompt_tokenizer()
         self._exchange: Exchange | None = None
         if chosen.change in EXCHANGED:
+            # Without a change, as it would exchange its own again; its prompt is tokenised here.
             unchanged = dict(options, change="", tokenizer="")
             self._exchange = Exchange(chosen.change, BabyAIText(name, **unchanged))
 
@@ -348,6 +349,7 @@ class BabyAIText:
             if self._tokenizer is not None:
                 self._tokenizer.write(prompt, out)
         if "bot_action" in fields:
+            # The bot follows what is played, so it is asked at every step.
             out["bot_action"][...] = self._bot.action(played)
         if fields & {"grid", "lit", "pose"}:
             levels().draw(self._world, fields, out)

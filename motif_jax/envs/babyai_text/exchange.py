@@ -24,6 +24,7 @@ class Exchange:
     def __init__(self, change: str, other: Any) -> None:
         self.prompts = change == OTHER_EPISODE
         self.other = other
+        # The other episode writes its observations here; only its texts are shown.
         self._unread = empty_observation(other.spec)
 
     def begin(self, seed: int, goal: str) -> None:
@@ -51,5 +52,7 @@ class Exchange:
             self._reset()
 
     def _reset(self) -> None:
+        # A function of the episode's seed, so that the exchanged episode is the same when it is
+        # played again.
         self.other.reset(seeds.derive(self._seed, "exchanged", self._number), self._unread)
         self._number += 1

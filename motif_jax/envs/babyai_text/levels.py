@@ -49,6 +49,8 @@ class LocalLevel(RoomGridLevel):
         text.
         """
         while True:
+            # Not `super()`: the level's own `_gen_grid` has called `gen_mission`, and so this
+            # function.
             RoomGrid._gen_grid(self, self.width, self.height)
             instruction = attempt()
             mission = instruction.surface(self)
@@ -245,6 +247,7 @@ def distractors_of(level: LevelRecipe) -> tuple[str, int] | None:
         entry: Any = registered.entry_point
         if isinstance(entry, str):
             entry = gymnasium.envs.registration.load_env_creator(entry)
+        # gymnasium's registration may set the option for this name.
         options = {**registered.kwargs, **options}
         classes = (entry,)
 

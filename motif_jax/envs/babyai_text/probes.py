@@ -85,6 +85,7 @@ def _probe(entry: Any, number: int, path: str | os.PathLike[str], remedy: str) -
 
 
 def _is_valid(entry: Any) -> bool:
+    # `right` may be left out.
     if not isinstance(entry, dict) or set(entry) - {"right"} != set(_KEYS):
         return False
     if not _are_texts([entry["name"], entry["goal"], entry.get("right", "")]):

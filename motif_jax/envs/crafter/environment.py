@@ -144,6 +144,7 @@ class Crafter(Environment):
         self._limit = max_episode_steps
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        # The package's old generator of numpy takes 32 bits.
         self.game.begin(seed % _SEEDS)
         self._return = 0.0
         self._counts = collections.Counter[bytes]()
@@ -185,6 +186,7 @@ class Crafter(Environment):
             out["condition"][...] = player.sleeping, game.world.daylight
         if _FRAME in self.spec.observation:
             out[_FRAME][...] = game.picture(_FRAME_SIDE)
+        # Counted as it is shown: of two texts with the same beginning the second is not new.
         data = cut(encode(text), TEXT_BYTES)
         self._counts[data] += 1
         out["text"][...] = padded(data, TEXT_BYTES)
@@ -202,6 +204,7 @@ class Crafter(Environment):
         left = column - COLUMNS // 2
         top = row - ROWS // 2
         cells = np.zeros((COLUMNS, ROWS), np.uint8)
+        # At the edge of the world the rest stays 0.
         inside = world[max(left, 0) : left + COLUMNS, max(top, 0) : top + ROWS]
         first_column = max(-left, 0)
         first_row = max(-top, 0)

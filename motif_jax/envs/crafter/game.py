@@ -39,14 +39,18 @@ class CrafterGame(crafter.Env):
 
     def __init__(self, area: Sequence[int]) -> None:
         width, height = area
+        # Length 0: the package sets no limit, as the environment has its own.
         super().__init__(area=(width, height), length=0, seed=0)
         self.world = self._world
         self.begin(0)
 
     def begin(self, seed: int) -> None:
         """Starts the episode of `seed`, below 2^32."""
+        # As the package's `reset`, with this episode's seed, ordered chunks and fast noise, and
+        # without a picture.
         self._picture_seed = seed
         self.world.reset(seed=seed)
+        # The reset makes sets, and nothing lies in them yet.
         self.world._chunks = collections.defaultdict(OrderedObjects)
         self._step = 0
         self._update_time()

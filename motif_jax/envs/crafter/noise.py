@@ -56,6 +56,8 @@ class Noise:
         """The noise, in about -1 to 1, at points of these coordinates, float64 [N] each: float64
         [N].
         """
+        # The cell of the stretched lattice that holds each point, and the point relative to its
+        # corner.
         stretch = (x + y + z) * _STRETCH
         cells = [np.floor(axis + stretch).astype(np.int64) for axis in (x, y, z)]
         squish = sum(cells) * _SQUISH
@@ -71,6 +73,8 @@ class Noise:
                 [cell[near] + step for cell, step in zip(cells, neighbour, strict=True)]
             )
             attenuation = attenuation[near]
+            # A lattice point adds (2 - d^2)^4 times the product of its gradient with the way to the
+            # point.
             attenuation *= attenuation
             values[near] += (
                 attenuation * attenuation * (gx * dx[near] + gy * dy[near] + gz * dz[near])

@@ -81,6 +81,7 @@ def of_function(function: Any, name: str) -> Caption:
     function = function() if isinstance(function, type) else function
     if not callable(function):
         raise _refusal(name)
+    # Their signatures say nothing of what they take: the observation, as `itemgetter("text")` does.
     if isinstance(function, operator.itemgetter | operator.attrgetter | operator.methodcaller):
         return lambda step: function(step.observation)
     try:
@@ -206,6 +207,8 @@ def _count_by_order(parameters: Sequence[inspect.Parameter]) -> int | None:
     needed = [parameter for parameter in required if parameter in positional]
     if len(needed) > len(_BY_ORDER):
         return None
+    # A function with one required argument, as in `def tell(obs, memory={}, a=1, b=2)`, takes the
+    # observation alone.
     takes_four = takes_several or (len(positional) >= len(_BY_ORDER) and len(needed) != 1)
     if takes_four:
         return len(_BY_ORDER)

@@ -107,10 +107,12 @@ class GymTask:
         self._caption = captions.make(text) if text else None
         self._text_bytes = options.get("text_bytes", REWARD_TEXT_BYTES)
         all_leaves = list(leaves(self._env.observation_space, self._text_bytes))
+        # Fields that serve as the text or as the mask are not observed a second time.
         used = {_field_of(text or ""), _field_of(options.get("action_mask") or "")}
         self._name = name
         self._leaves = [leaf for leaf in all_leaves if leaf.name not in used]
         space = self._env.observation_space
+        # Of a Tuple too many parts are no misfit of a leaf, so their number is compared apart.
         self._parts = len(space.spaces) if isinstance(space, gymnasium.spaces.Tuple) else None
         self.spoke = False  # whether any step had a text, even an empty one
         self._limit = math.inf if limit is None else limit
@@ -146,6 +148,7 @@ class GymTask:
             ) from error
         self._steps += 1
         self._return += float(reward)
+        # Before the caption is made, which may tell of the end.
         truncated = bool(truncated) or self._steps >= self._limit
         step = captions.CaptionedStep(
             observation, info, self._env, env_action, float(reward), bool(terminated), truncated
@@ -208,10 +211,13 @@ class GymTask:
 
     def _keep_numbers(self, info: Mapping[str, Any]) -> None:
         """Keeps the newest value of the first numbers of an episode's `info`, for its row."""
+        # Environments that reset themselves keep an episode's last numbers in `final_info`.
         for name, value in {**info, **(info.get("final_info") or {})}.items():
             if not isinstance(value, _NUMBERS) or not math.isfinite(value):
                 continue
             measure = _measure(str(name))
+            # Numbers that came first stay: a row must not grow with every name that `info` may
+            # have.
             if measure in self._numbers or len(self._numbers) < _MAX_NUMBERS:
                 self._numbers[measure] = float(value)
 
@@ -247,6 +253,7 @@ def _spec_of(maker: making.GymMaker, reading: _Reading) -> EnvironmentSpec:
     )
     if unknown := [field for field in reading.fields if field != FRAME]:
         raise UserError(f"config.{_KEY}={maker.name}: it cannot show {', '.join(unknown)}")
+    # A spec needs a real environment, whose spaces are known only when it is made.
     env = maker.make(FRAME in reading.fields)
     try:
         return _described(env, maker, reading)
@@ -363,6 +370,8 @@ def check(name: str, options: Mapping[str, Any]) -> None:
     out = spec.empty_observation(task.spec)
     choose = episode.random_actions(task.spec, seed=0)
     try:
+        # The largest seed that is ever given: a generator that takes fewer bits fails here, not in
+        # a run.
         environment.reset(SEEDS - 1, out)
         for _ in range(_PROBED_STEPS):
             _, end = environment.step(choose(out), out)

@@ -58,6 +58,7 @@ class GymMaker:
                 is_module, _MODULES, module, "modules, such as a.b, with commas between: no classes"
             )
             entry_points.load_module(_MODULES, module)
+        # A misspelt wrapper is refused before anything is made.
         wrappers = [(name, _load_wrapper(name)) for name in checks.listed(self.wrappers)]
         environment = self._make_bare(pictures)
         try:

@@ -84,6 +84,8 @@ class Leaf:
             return ""
         if array.shape != space.shape:
             return f"has shape {list(array.shape)}, its space {list(space.shape)}"
+        # Floats take any number, and equal dtypes are copied as they are. Others numpy would cut or
+        # wrap without an error.
         if dtype.kind == "f" or array.dtype == dtype:
             return ""
         if array.dtype.kind not in "iub":

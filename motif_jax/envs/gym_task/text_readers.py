@@ -111,6 +111,7 @@ class BatchReader:
             if not observations:
                 return {}
             empty = create_empty_array(self._space, len(observations))
+            # The function of a batch gets the observations as the vector itself would stack them.
             texts = self._of_batch(concatenate(self._space, observations, empty))
             return dict(zip(steps, texts, strict=True))
         texts_by_column = {}

@@ -106,6 +106,7 @@ class MiniGridEvents(Environment):
         self.spec.check_action(action)
         world = self._world
         column, row = map(int, world.front_pos)
+        # An action changes no cell but the one in front of the agent, so only its code is renewed.
         before = self._cell(column, row)
         _, reward, terminated, _, _ = world.step(action)
         after = self._cell(column, row)
@@ -118,6 +119,7 @@ class MiniGridEvents(Environment):
         self._write(caption(action, before, after, moved), out)
         if terminated:
             return float(reward), TERMINATED
+        # minigrid's own flag is not asked, since this limit is at most its own.
         return float(reward), TRUNCATED if world.step_count >= self._limit else RUNNING
 
     def episode_info(self) -> dict[str, float]:

@@ -101,6 +101,7 @@ class MiniHackGame(Game):
         self._goal = LevelRule(level.event, engine.buffers, engine.more[INTERNAL])
         super().__init__(task, engine, min(max_steps, level.max_steps), compat)
         self._keys = dict(enumerate(level.keys))
+        # The empty text is part of every message: all questions stay open.
         self.open_questions = (b"",) if level.asks else Game.open_questions
         self.press = self._play
 
@@ -131,6 +132,7 @@ class MiniHackGame(Game):
         direction = self._direction_of_door()
         if letter is None or direction is None:
             return
+        # The last key is the "y" that answers whether to unlock the door.
         for key in (levels.APPLY, letter, direction, levels.NORTH_WEST):
             self._send(key)
         self.dismiss()
@@ -141,6 +143,7 @@ class MiniHackGame(Game):
             self.dismiss()
             if self._direction_of_door() is None:
                 break
+        # The step is judged from here on, so what the unlocking took does not count for it.
         self.status = b.read_status(self._now_memory)
 
     def _letter_of_key(self) -> int | None:

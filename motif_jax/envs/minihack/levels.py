@@ -69,6 +69,7 @@ class MiniHackLevel:
 
 def _fixed(make: Callable[..., str], *arguments: object, **options: Any) -> Callable[[int], str]:
     """The same description for every episode; the engine draws its random parts."""
+    # Made on first use: the table of levels reads no file.
     description = functools.cache(functools.partial(make, *arguments, **options))
     return lambda seed: description()
 

@@ -20,6 +20,7 @@ def describe(
     """The level of the episode `seed`; `doors` are 'closed', 'locked' or 'open', `wall` is '|', or
     'L' for lava.
     """
+    # As many rooms at least as at most: each level has this number.
     world = MultiRoomEnv(rooms, rooms, room_size, width=_WIDTH, height=_HEIGHT)
     world.reset(seed=seeds.derive(seed, "map") % _SEEDS)
     rows, above, positions = _rows(world.grid, wall)

@@ -23,6 +23,7 @@ PAD_ROWS = 8
 BLANK_GLYPH = 2359
 
 _STATUS_BYTES = NUM_STATUS * 8
+# After the status numbers: three int32 flags of prompts, and 4 bytes that nobody writes.
 GLYPHS_AT = _STATUS_BYTES + 16
 _GLYPHS = MAP_SHAPE[0] * MAP_SHAPE[1]
 VIEW_BYTES = (GLYPHS_AT + 2 * _GLYPHS + 63) // 64 * 64
@@ -30,6 +31,8 @@ _PROGRAM_NUMBERS = 6
 
 # Reads (x, y, score, time, dungeon, dungeon level, condition, waits for key or line, waits for
 # space) from a view.
+# The format skips the status numbers between. The flags are read as two int64, of which only zero
+# or not counts: the first pair, and the last with the 4 free bytes.
 read_status = struct.Struct(f"<2q{7 * 8}xq{10 * 8}xq{2 * 8}x3q{8}x2q").unpack_from
 # Their indices.
 NOW_X, NOW_Y, NOW_SCORE, NOW_TIME, NOW_DUNGEON, NOW_LEVEL, NOW_CONDITION = range(7)

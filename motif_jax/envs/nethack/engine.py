@@ -81,10 +81,13 @@ class NetHackEngine:
         self._game.set_initial_seeds(core, disp, False)
         # The game's start time, which sets the price of worthless glass in shops.
         birthday = 1 + core % (1 << 30)
+        # The engine sets the start time by the clock as it starts, so it is replaced after that.
         if self.library is None:
             self._reset()
             set_long(self._game.dlpath, _BIRTHDAY, birthday)
         else:
+            # The old game ends while its variables are its own; the new one finds them as after
+            # loading.
             self._end()
             self.library.restore()
             self._reset()

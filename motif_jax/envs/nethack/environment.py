@@ -45,6 +45,7 @@ class NetHackEnvironment:
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         result = self.game.advance(action)
         self._group.observe(_group_of_one(out))
+        # After the observation, which still shows the game that is quit here.
         if result[1]:
             self.game.quit_ended()
         return result

@@ -39,6 +39,7 @@ class ExtendedGame(Game):
     ) -> None:
         self._as_published = compat.get("oni_extended_steps", False)
         super().__init__(task, engine, max_steps, compat)
+        # The agent's keys go through `_play`; prompts and automatic keys are sent by `_send` alone.
         self.press = self._play
         if not self._as_published:
             self._send = self._send_and_look
@@ -52,6 +53,8 @@ class ExtendedGame(Game):
         self._send(key)
         if key == actions.CAST and not self._ask():
             self._name_spell()
+        # The prompts come first, then the skill, which they may have told of. An open question puts
+        # it off.
         if any(self._misc):
             self.dismiss()
         elif self._as_published:
@@ -74,6 +77,7 @@ class ExtendedGame(Game):
         step(actions.ENHANCE)
         step(actions.FIRST_CHOICE)
         self.dismiss()
+        # The automatic keys have replaced the message by which the rule sees the stairs.
         if actions.STAIRS_SENTENCE in shown and not self._as_published:
             message[:] = shown
         self.skill_waits = False
@@ -97,6 +101,7 @@ class ExtendedGame(Game):
 
     def act(self, action: int) -> None:
         if self._as_published:
+            # The record is still that of the step before.
             self._kills += self.record[KILL]
         super().act(action)
 

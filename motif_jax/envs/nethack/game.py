@@ -132,6 +132,7 @@ class Game:
         self._engine.start(core_seed, display_seed)
         self._clear()
         self._rule.reset()
+        # No step was played yet, so the view before it is the present one.
         self._before_memory[:] = self._now_memory
         self.status = b.read_status(self._now_memory)
         self._look_up(self._message_bytes())[0] = 1
@@ -235,6 +236,7 @@ class Game:
 
         self.length = length = self.length + 1
         is_last_step = length >= self._max_steps
+        # Nearly all steps of a staircase task end here without a call of its rule.
         if record[2] or self._always_judge:
             reward, success = self._judge(now, before, record[2], is_last_step, is_over, in_play)
             self.total += reward
@@ -247,6 +249,7 @@ class Game:
 
     def _look_up(self, message: bytes) -> list:
         """Makes `message` (256 bytes) the newest; returns its `record`."""
+        # What a message says is read once in an episode; each further sight only counts.
         record = self._records.get(message)
         if record is None:
             record = self._describe(message)
@@ -265,6 +268,7 @@ class Game:
 
     def _finish(self, success: bool, limit: bool, over: bool) -> int:
         self._solved = self._solved or success
+        # A game that has ended is not truncated, also on the last step allowed.
         if over:
             end = TERMINATED
             reason = END_DEATH
@@ -294,6 +298,7 @@ class Game:
         self.dismiss(leave_questions=False)
 
     def _numbers(self, end: int, newest: b.View) -> dict[str, float]:
+        # As published: depth, gold, level and explored cells are those before the newest step.
         before = self.buffers.before
         status = before.status
         current = (status[status_line.DUNGEON], status[status_line.DUNGEON_LEVEL])

@@ -85,6 +85,7 @@ class NetHackGroup:
         rewards = [0.0] * self.count
         ends = [RUNNING] * self.count
         games = self.games
+        # All games' views before the step, in one copy.
         self._before[:] = self._now
         for column in columns:
             games[column].act(actions[column])
@@ -101,6 +102,7 @@ class NetHackGroup:
             y = status[1]
             cells, outside = cache[y * 80 + x] or windows.make(x, y)
             gathered[...] = cells
+            # In memory the cells beside a row's end are those of the next row.
             if outside is not None:
                 gathered[:, :, outside] = 0
             counts[column] = game.record[0] if self._counting else 1

@@ -57,6 +57,8 @@ def data_library() -> bytes:
         folder = Path(name)
         changed = source.replace(_DUNGEON_START, _DUNGEON_START + _FIRST_LEVEL, 1)
         (folder / "dungeon.pdf").write_text(changed, encoding="latin-1")
+        # The dungeon with one level more, and the quest's texts as installed, in an archive of
+        # their own.
         _run("dgn_comp", "dungeon.pdf", folder=folder)
         _run("dlb", "xf", str(Path(HACKDIR, _DATA)), "quest.dat", folder=folder)
         _run("dlb", "cf", _DATA, "dungeon", "quest.dat", folder=folder)

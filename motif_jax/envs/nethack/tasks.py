@@ -106,6 +106,7 @@ class ScoreRule(TaskRule):
         is_over: bool,
         in_play: bool,
     ) -> StepResult:
+        # As published: a step outside normal play, as into a death, changes no score.
         reward = float(now[b.NOW_SCORE] - before[b.NOW_SCORE]) if in_play else 0.0
         if now[b.NOW_TIME] == before[b.NOW_TIME]:
             reward += FROZEN_PENALTY
