@@ -51,6 +51,7 @@ def _by_first(rows: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarra
     axis = 0 if keys.ndim > 1 else None
     _, first, ids = np.unique(keys, axis=axis, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
+    # `unique` numbers the keys by their values, `rank` renumbers them by first occurrence.
     rank = np.empty_like(order)
     rank[order] = np.arange(order.size)
     return np.asarray(rows[first[order]]), rank[ids.reshape(-1)].astype(np.int32)

@@ -48,6 +48,7 @@ def tokens_of(encoding: Encoding, closed: bool = True, opening: int = 0) -> list
     stop = len(tokens)
     while not closed and stop > opening and is_added[stop - 1]:
         stop -= 1
+    # A chat template writes the beginning of a text itself, and the tokenizer adds it again.
     is_double = len(tokens) > 1 and tokens[0] == tokens[1] and is_added[0] == 1
     return tokens[1:stop] if is_double else tokens[:stop]
 

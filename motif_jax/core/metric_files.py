@@ -42,6 +42,7 @@ def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, Curve]:
     ys: dict[str, array] = {}
     for row in rows:
         for name, value in row.items():
+            # Texts and lists of a row are no curve; null is a number that was not finite.
             if name not in ("step", "time") and isinstance(value, int | float | None):
                 xs.setdefault(name, array("d")).append(row["step"])
                 ys.setdefault(name, array("d")).append(np.nan if value is None else value)

@@ -43,6 +43,7 @@ class Profiler:
         """Call before step `number`; starts or stops the trace when its time has come."""
         if self._start is None:
             return
+        # A resumed run begins at a high number, and compiles in its first steps like any other.
         self._first = number if self._first is None else self._first
         done = number - self._first
         self._updates = done + 1
@@ -50,6 +51,7 @@ class Profiler:
             self._folder.mkdir(parents=True, exist_ok=True)
             jax.profiler.start_trace(str(self._folder))
             self._recording = True
+        # A step of the caller may be several, so the end is not met exactly.
         elif self._recording and done >= self._start + self._steps:
             self.close()
 

@@ -105,6 +105,7 @@ def differences(
     Configs are nested dictionaries; the keys `options` and `environment.kwargs` may hold a
     dictionary or its JSON text.
     """
+    # A flag gives JSON as a text, Python a dictionary: both are the same value.
     old = flat(_with_parsed_texts(old))
     new = flat(_with_parsed_texts(new))
     free = set(free)

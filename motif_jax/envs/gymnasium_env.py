@@ -93,6 +93,7 @@ class RegisteredEnv(gymnasium.Env):
     def step(
         self, action: Any
     ) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, float]]:
+        # As Python's numbers: spaces sample numpy's, and `check_action` takes no float32.
         played = np.asarray(action).tolist() if self.environment_spec.action_size else int(action)
         reward, end = self._environment.step(played, self._arrays)
         info = self._environment.episode_info()

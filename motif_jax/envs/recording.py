@@ -58,6 +58,7 @@ class Recording:
         is not trusted.
         """
         content = read_json(path, _REMEDY)
+        # A refusal of a class then says that this file names it.
         entry_points.note_source(path, content)
         has_format = content.pop("format", None) == FORMAT
         names = {field.name for field in dataclasses.fields(cls)}
@@ -68,6 +69,7 @@ class Recording:
             if limit is not None and (type(limit) is not int or limit < 1):
                 raise ValueError("max_episode_steps is not a whole number")
             try:
+                # Imports the environment's class, where the user trusts it.
                 spec = registry.spec(content["task"], **_playable(content["options"]))
             except UserError as error:
                 raise UserError(f"{path} cannot be played: {error}") from None

@@ -73,6 +73,7 @@ def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
     if is_gym(name):
         keys += _GYM_KEYS
     else:
+        # Refused elsewhere, where nothing would read them.
         for key, default in _GYM_KEYS.items():
             value = environment.get(key)
             allowed = f"left at {default!r}: {name} is not one of gymnasium's (gym:ID)"

@@ -71,6 +71,7 @@ def runs(tree: Mapping[str, Any]) -> dict[tuple[int, int], Any]:
         match = _STACK.fullmatch(name)
         if match:
             stacks[int(match[1]), int(match[2])] = part
+    # By their numbers: as names, 'blocks_10_12' would come before 'blocks_2_10'.
     return dict(sorted(stacks.items()))
 
 
@@ -102,6 +103,7 @@ def _stack_blocks(tree: dict[str, Any]) -> dict[str, Any]:
         else:
             families.setdefault((prefix, suffix), {})[int(match[1])] = subtree
     for (prefix, suffix), blocks in families.items():
+        # The same leaf of all blocks of a run becomes one leaf [blocks, ...].
         for start, stop in _equal_runs(blocks):
             subtrees = [blocks[number] for number in range(start, stop)]
             result[f"{prefix}blocks_{start}_{stop}{suffix}"] = jax.tree.map(_stack, *subtrees)

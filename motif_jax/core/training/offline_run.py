@@ -63,6 +63,7 @@ def devices_of(config: DatasetConfig) -> DataParallel:
     """The devices that train, with split parameters where `config.sharding` asks for it."""
     devices = sharding.training_devices(config.num_devices)
     sizes = mesh_sizes(config)
+    # Nothing is split: each device holds the whole state.
     if sizes["data"] == len(devices):
         return DataParallel(devices)
     return sharding.Sharded(sizes, devices)
@@ -127,6 +128,8 @@ def run(
         settings = TrainerSettings.of(config, plain_config)
         if not OfflineTrainer(task, task.parallel, settings).run(workdir):
             return EXIT_CODE
+        # Here every step was taken. A stop or a kill in `finish` costs only it: the same command
+        # writes the result again.
         result = offline_run.finish() if offline_run.finish is not None else None
         if result:
             hosts.say(f"written: {result}" if isinstance(result, Path) else result)

@@ -93,6 +93,8 @@ class RunFiles(contextlib.ExitStack):
         rows = items.pop("curve")["rows"]
         position = TrainingPosition(stored["step"], rows, stored["sums"], stored["skipped"])
         computed = self._position_item(position)
+        # Both follow from the steps and the number of evaluations, unless an epoch has another
+        # length now.
         if any(computed[key] != stored[key] for key in ("epoch", "step_in_epoch")):
             raise UserError(
                 f"{self._workdir} stands at step {position.step:,} after {position.epoch} evaluations: it was not "
@@ -152,6 +154,7 @@ class RunFiles(contextlib.ExitStack):
         """Writes summary.json: the last evaluation, the best one, and which of them is the
         default.
         """
+        # The summary names evaluations, so they have to be saved before it.
         self._evaluations.wait()
         if not self._hosts.is_first:
             return
@@ -198,11 +201,13 @@ def prepared(
     # The files that bind the folder to its run go last: after a kill in between, the next start
     # removes the rest.
     binding = [workdir / name for name in (run_folder.VERSIONS, run_folder.CONFIG)]
+    # As the start before has written them: `prepare` writes this start's values over them.
     contents = {path: path.read_bytes() for path in binding if path.exists()}
     run_folder.prepare(workdir, config, identity, free=free)
     try:
         yield
     except UserError:
+        # Something was learned: the folder stays, and describes the start that learned it.
         if any((workdir / name).exists() for name in (CHECKPOINTS, RESUME)):
             for path, content in contents.items():
                 atomic_write_bytes(path, content)
@@ -260,6 +265,7 @@ def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) ->
     existing = [folder for folder in folders if folder.is_dir()]
     with contextlib.ExitStack() as stack:
         opened = [
+            # The refusal must leave everything as it is.
             stack.enter_context(Checkpoints(folder, keep=None, read_only=True))
             for folder in existing
         ]
@@ -277,6 +283,7 @@ def _refuse_other_data(
     """
     devices_before = before.get(DEVICES)
     devices_now = now.get(DEVICES)
+    # Before the other digests, since another number of devices has a remedy of its own.
     if None not in (devices_before, devices_now) and devices_before != devices_now:
         raise UserError(
             f"{workdir} was trained on {devices_before} devices, config.num_devices gives {devices_now} here, and each has its own dropout: let the "
@@ -300,6 +307,7 @@ def _newest(
     """
     candidates: list[tuple[Checkpoints, int, dict[str, Any]]] = []
     for checkpoints in folders:
+        # The other folder may still have an intact one.
         latest = checkpoints.latest(all_damaged_is_none=True)
         if latest is not None:
             stored = checkpoints.restore(latest, {POSITION: JSON})[POSITION]

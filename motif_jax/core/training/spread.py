@@ -70,6 +70,7 @@ def over_devices(tree: Any, axis: str) -> Any:
     def reduce(leaf: Any) -> Any:
         if not _is_spread(leaf):
             return jax.lax.psum(leaf, axis)
+        # Divided only in `named`, since devices may have unequal numbers of entries.
         total, entries = jax.lax.psum((leaf.total, leaf.entries), axis)
         minimum = jax.lax.pmin(leaf.minimum, axis)
         maximum = jax.lax.pmax(leaf.maximum, axis)
@@ -84,6 +85,8 @@ def named(spreads: Mapping[str, Spread]) -> dict[str, jax.Array]:
     """
     metrics: dict[str, jax.Array] = {}
     for name, numbers in spreads.items():
+        # An empty spread has infinities, by which the guard would take the step for one that is not
+        # finite.
         is_empty = numbers.entries == 0
         mean = numbers.total / jnp.maximum(numbers.entries, 1.0)
         metrics[f"{name}_mean"] = jnp.where(is_empty, 0.0, mean)

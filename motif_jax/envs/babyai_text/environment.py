@@ -122,6 +122,7 @@ def make_spec(name: str, *, fields: Iterable[str] = (), **options: Any) -> Envir
         optional_fields=optional,
         quirks=(FRENCH_GOAL, NO_FIRST_OBSERVATION, FIXED_KIND),
         section=SECTION,
+        # Only where each environment of a run draws one kind for all its episodes.
         keeps_place=bool((chosen.compat or {}).get(FIXED_KIND))
         and bool(level.kinds)
         and not chosen.kind,
@@ -219,6 +220,7 @@ class BabyAIText:
         assert level is not None
         self._level = level
         self._kind: str | None = chosen.kind or None
+        # As published: the kind is drawn once, by the environment's place in the run.
         if self._kind is None and place is not None:
             self._kind = self._draw_kind(place)
         self.language = chosen.language or level.language
@@ -263,6 +265,7 @@ class BabyAIText:
             self.goal = missions.in_french(mission, self._as_published)
         if self._exchange is not None:
             self._exchange.begin(seed, self.goal)
+            # Another mission replaces the goal alone; whole prompts are exchanged in `prompt`.
             self.goal = self.goal if self._exchange.prompts else self._exchange.other.goal
 
         sentences = self._clauses(observation)
@@ -288,8 +291,10 @@ class BabyAIText:
         if self._exchange is not None:
             self._exchange.add(played, name)
         self._write(observation["image"], sentences, out, played)
+        # Before the limit, since success on the last step counts.
         if terminated:
             return float(reward), TERMINATED
+        # The level's own limit is in `truncated`.
         at_limit = self._max_steps is not None and self._steps >= self._max_steps
         return float(reward), TRUNCATED if truncated or at_limit else RUNNING
 

@@ -61,6 +61,7 @@ class LocalLevel(RoomGridLevel):
         """Places the agent and returns the distractors with `extra` objects; sets `_reachable`."""
         self.place_agent()
         objects = self.add_distractors(num_distractors=self._distractors + extra, all_unique=False)
+        # Without an exception: the fork draws the mission, too, before it gives a drawn level up.
         self._reachable = self.check_objs_reachable(raise_exc=False)
         return objects
 
@@ -108,6 +109,7 @@ class MixedLocal(LocalLevel):
         self.kind = kind
         self._doors = doors
         self._names_door = names_door
+        # A locked door needs a second room behind it.
         super().__init__(num_cols=2 if kind == "open" else 1, **options)
 
     def gen_mission(self) -> None:
@@ -271,6 +273,8 @@ def lit(world: RoomGridLevel) -> np.ndarray:
     forward = world.dir_vec
     right = world.right_vec
     size = world.agent_view_size
+    # The view's first cell in the world: as far ahead as it reaches, and half of its width to the
+    # left.
     corner = world.agent_pos + forward * (size - 1) - right * (size // 2)
     cells = np.zeros((world.width, world.height), bool)
     for column, row in np.argwhere(visible):

@@ -37,6 +37,7 @@ def in_french(mission: str, published: bool = False) -> str:
         if thing is None:
             raise ValueError(f"no object is named by the mission {mission!r}")
         return f"aller à {'une' if 'a' in mission else 'la'} {_noun(thing)}"
+    # From the outside in: each side of "then" and of "after you" may join two tasks by "and".
     if ", then " in mission:
         before, after = mission.split(", then ", 1)
         return f"{in_french(before)}, puis {in_french(after)}"
@@ -54,6 +55,7 @@ def _task(task: str, past: bool) -> str:
     for verb, forms in _VERBS.items():
         if task.startswith(verb + " "):
             things = [_thing(thing) for thing in task.removeprefix(verb + " ").split(" next to ")]
+            # French elides "à côté de une" to "à côté d'une".
             return f"{forms[past]} {' à côté de '.join(things)}".replace("de une", "d'une")
     raise ValueError(f"the mission {task!r} is not one of minigrid's")
 

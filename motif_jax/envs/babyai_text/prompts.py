@@ -79,6 +79,7 @@ class Window:
         ]
         for number, clauses in enumerate(self._observations):
             parts += [changed(observed(number, clauses)), action_prefix(number)]
+            # After the newest observation the prompt ends where its action begins.
             if number < len(self._actions):
                 parts.append(self._actions[number])
         return "".join(parts)
@@ -169,6 +170,7 @@ class PromptTokens:
         texts = [
             self._encode(prompt + action, self._special, closed=False) for action in self._actions
         ]
+        # Where its tokens part from those with an action, the action's begin.
         alone = self._encode(prompt, self._special, closed=False)
         joint = joint_tokens.split(prompt, self._actions, alone, texts)
         self._fill(prompt, joint.prompt, out[TOKENS])

@@ -92,6 +92,7 @@ def _wall_distance(cells: list, step: tuple[int, int]) -> int:
         if not (0 <= column < VIEW and 0 <= row < VIEW):
             return 0
         kind = cells[column][row][0]
+        # The codes below are unseen and empty cells.
         if kind > _EMPTY:
             return distance if kind == _WALL else 0
 

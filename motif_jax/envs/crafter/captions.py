@@ -101,9 +101,11 @@ def before_step(action: str, game: CrafterGame) -> Before:
     """The state of a game before it plays `action`, a name of the package."""
     player = game.player
     verb, _, name = action.partition("_")
+    # A move turns the player first, so it is about the cell of its direction.
     across, down = _DIRECTIONS[name] if verb == "move" else player.facing
     column, row = _position(player)
     material, thing = game.world[column + across, row + down]
+    # As far as the package looks for a table or a furnace.
     utilities, _ = game.world.nearby(player.pos, 1)
     return Before(
         inventory=dict(player.inventory),
@@ -226,11 +228,13 @@ def _health(before: Before, player: Any) -> Iterator[str]:
         yield "A zombie hits you."
         if player.sleeping:
             yield "You are attacked in your sleep."
+    # An arrow that hits is removed from the cell before the player's.
     if any(
         arrow.removed and tuple(arrow.pos + arrow.facing) == _position(player) for arrow in arrows
     ):
         lost -= _ARROW_DAMAGE
         yield "An arrow hits you."
+    # What the blows leave of the loss comes from hunger, thirst or tiredness.
     if lost > 0:
         yield from (LOSS_BY_NEED[need] for need in NEEDS if player.inventory[need] == 0)
     if player.health > before.inventory["health"]:

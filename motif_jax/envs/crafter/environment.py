@@ -154,6 +154,7 @@ class Crafter(Environment):
         self.spec.check_action(action)
         game = self.game
         name = constants.actions[action]
+        # A caption compares the states before and after the step.
         before = before_step(name, game)
         reward = game.play(action)
         self._return += reward
@@ -178,6 +179,7 @@ class Crafter(Environment):
         if "picture" in self.spec.observation:
             out["picture"][...] = game.picture(_PICTURE_SIDE)
         else:
+            # [COLUMNS, ROWS] numbers become [COLUMNS, ROWS, CHANNELS], then one row.
             out["view"][...] = _ONE_HOT[self._cells()].reshape(-1)
             out["inventory"][...] = (
                 np.array(list(player.inventory.values()), np.float32) / _MAX_OF_AN_ITEM
@@ -197,6 +199,7 @@ class Crafter(Environment):
         middle.
         """
         world = self.game.semantic
+        # The package has one number for all plants; its picture shows whether one is ripe.
         for thing in self.game.world.objects:
             if isinstance(thing, objects.Plant) and thing.ripe:
                 world[tuple(thing.pos)] = _RIPE

@@ -73,6 +73,7 @@ class Gatherer:
             if rng.random() < self.random_share:
                 return int(rng.integers(spec.num_actions))
             cells = observation["view"].reshape(COLUMNS, ROWS, CHANNELS).argmax(-1)
+            # The environment divides them by 9.
             numbers = (observation["inventory"] * 9).round().astype(int).tolist()
             inventory = dict(zip(constants.items, numbers, strict=True))
             facing = _FACINGS[int(observation["facing"].argmax())]
@@ -169,6 +170,7 @@ def _errand(cells: np.ndarray, wanted: list[int], facing: tuple[int, int]) -> in
             first = first_steps.get(cell, direction)
             first_steps[neighbour] = first
             if int(cells[neighbour]) in wanted:
+                # A move towards what stands in the way only turns the player to it.
                 is_in_reach = cell == _PLAYER and direction == facing
                 return _ACTION["do"] if is_in_reach else _MOVES[first]
             if _is_free(cells, neighbour):

@@ -111,6 +111,7 @@ class ActionTable:
         self.names: tuple[str, ...] = ()
         self._first = 0
         self._values: list[Any] | None = None
+        # The environment's own numbers are played, without a table.
         if isinstance(space, gymnasium.spaces.Discrete):
             self.count = int(space.n)
             if self.count > _MAX_NUMBERED:
@@ -122,6 +123,8 @@ class ActionTable:
 
         factors = _factors(space, bins)
         self.count = math.prod(len(values) for values in factors)
+        # Counted before they are made: five numbers of 100 values each have ten billion
+        # combinations.
         if self.count > MAX_ACTIONS:
             remedy = "; use fewer action_bins" if bins > _LEAST_BINS else ""
             raise UnsupportedActionsError(
@@ -232,6 +235,7 @@ class ActionMask:
             raise self._refusal(f"its shape is {list(mask.shape)}, not [{self._count}]")
         if not ((mask == 0) | (mask == 1)).all():
             raise self._refusal("it has numbers besides 0 and 1")
+        # Nobody acts after the end, where some environments allow nothing.
         has_ended = step.terminated or step.truncated
         if not has_ended and not mask.any():
             raise self._refusal("it allows no action, although the episode goes on")

@@ -150,6 +150,7 @@ class GymTask:
         self._return += float(reward)
         # Before the caption is made, which may tell of the end.
         truncated = bool(truncated) or self._steps >= self._limit
+        # All that a caption may ask for, also what an agent does not observe.
         step = captions.CaptionedStep(
             observation, info, self._env, env_action, float(reward), bool(terminated), truncated
         )
@@ -242,6 +243,7 @@ class _Reading:
     fields: tuple[str, ...]
 
 
+# Kept, since every look at a spec would make an environment.
 @functools.lru_cache(maxsize=64)
 def _spec_of(maker: making.GymMaker, reading: _Reading) -> EnvironmentSpec:
     size = reading.text_bytes
@@ -287,6 +289,7 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
             f"config.{_KEY}={name}: a field of its observation must not be called {min(clash)}"
         )
     if text:
+        # Refuses a source of another form, or a function that is not there.
         captions.make(text)
         observation |= {
             TEXT: ArraySpec((reading.text_bytes,), "uint8"),

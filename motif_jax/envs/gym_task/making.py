@@ -80,6 +80,7 @@ class GymMaker:
             return gymnasium.make(registered, disable_env_checker=True, **drawing, **kwargs)
         except Exception as error:
             message = _in_one_line(error)
+            # With arguments of the user's they are the likely fault, unless the name is unknown.
             if kwargs and not isinstance(error, gymnasium.error.UnregisteredEnv):
                 raise UserError(
                     f"config.{_KWARGS}={self.kwargs}: gymnasium cannot make {self.name} with these arguments "

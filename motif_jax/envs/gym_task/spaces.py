@@ -141,10 +141,12 @@ def _box(space: gymnasium.spaces.Box) -> tuple:
     if arrange is not None:
         return ArraySpec(arrange(np.empty(shape, np.uint8)).shape, "uint8"), arrange, True
     if space.dtype == np.uint8:
+        # Bytes that are no picture, such as a console's memory, are scaled by their greatest value.
         scale = np.float32(1 / max(1, int(space.high.max(initial=1))))
         return ArraySpec(shape, "float32"), lambda value: np.asarray(value, np.float32) * scale
     if kind == "b":
         return ArraySpec(shape, "uint8"), np.asarray
+    # Whole numbers stay whole where int32 holds them.
     low = space.low.min(initial=0)
     high = space.high.max(initial=0)
     fits_int32 = kind in "iu" and low >= _INT32.min and high <= _INT32.max
@@ -162,11 +164,14 @@ def _arrangement(shape: tuple[int, ...]) -> Callable[[Any], np.ndarray] | None:
         return lambda picture: np.moveaxis(np.asarray(picture), 0, -1)
     if len(shape) == 3:
         return np.asarray
+    # [height, width]: one channel is added.
     if len(shape) == 2 and min(shape) >= _LEAST_SIDE:
         return lambda picture: np.asarray(picture)[..., None]
+    # [pictures, height, width, colours]: a channel for each colour of each picture.
     if len(shape) == 4 and shape[-1] <= _MAX_COLOURS and min(shape[1:3]) >= _LEAST_SIDE:
         height, width = shape[1:3]
         return lambda pictures: np.moveaxis(np.asarray(pictures), 0, 2).reshape(height, width, -1)
+    # [pictures, colours, height, width], likewise.
     if len(shape) == 4 and shape[1] <= _MAX_COLOURS and min(shape[2:]) >= _LEAST_SIDE:
         height, width = shape[2:]
         return lambda pictures: np.moveaxis(np.asarray(pictures), (0, 1), (2, 3)).reshape(

@@ -141,6 +141,7 @@ def info_of(infos: Mapping[str, Any], column: int) -> dict[str, Any]:
             continue
         if mask is not None and not mask[column]:
             continue
+        # Nested infos have masks of their own.
         info[name] = info_of(values, column) if isinstance(values, Mapping) else values[column]
     return info
 

@@ -95,6 +95,7 @@ class MiniGridEvents(Environment):
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         self._world.reset(seed=seed)
+        # The whole grid once an episode; steps renew single cells.
         self._codes = view.padded(self._world.grid.encode())
         self._return = 0.0
         self._success = 0.0

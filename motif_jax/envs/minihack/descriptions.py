@@ -115,6 +115,7 @@ def room(
 def key_room(size: int, closet: int, lit: bool = True) -> str:
     """A room with a key and a closet with the stairs behind a locked door."""
     text = from_file("key_and_door_tmp").replace("RS", str(size)).replace("SS", str(closet))
+    # Of the room and of the closet: 'lit' stands in the file for nothing else.
     return text if lit else text.replace("lit", "unlit")
 
 

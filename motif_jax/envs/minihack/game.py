@@ -109,6 +109,7 @@ class MiniHackGame(Game):
         return self._goal
 
     def start(self, seed: int) -> None:
+        # Before the game: it reads the level as it starts. An equal description is compiled once.
         self._level_engine.load(self._level.describe(seed))
         super().start(seed)
 
@@ -120,6 +121,7 @@ class MiniHackGame(Game):
         self._goal.key = key
         if key == levels.APPLY and self._level.unlocks:
             self._unlock()
+            # The game may have ended meanwhile.
             if self._ask():
                 return
         self._send(key)

@@ -113,6 +113,7 @@ def _multi_rooms() -> Iterator[tuple[str, MiniHackLevel]]:
         many = 3 * number // 2
         few = number // 2
         kinds: dict[str, dict[str, Any]] = {"": {}, "-Lava": lava}
+        # MiniHack has these up to six rooms.
         if number < 10:
             kinds |= {
                 "-Locked": {"doors": "locked"},

@@ -77,6 +77,7 @@ class GameMemory:
         self.tty_colors = inside[1].view(np.int8)
         words = np.frombuffer(self.views, np.int32).reshape(count, -1)
         self.status = words[:, : 2 * NUM_STATUS : 2]
+        # Bytes from game to game, from row to row, and from cell to cell.
         steps = (VIEW_BYTES, 2 * MAP_SHAPE[1], 2)
         self.glyphs = np.ndarray((count, *MAP_SHAPE), np.int16, self.views, GLYPHS_AT, steps)
 

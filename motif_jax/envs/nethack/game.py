@@ -196,6 +196,8 @@ class Game:
             key = self._keys[action]
         except KeyError:
             raise ValueError(f"action {action} is not one of 0 .. {len(self._keys) - 1}") from None
+        # The newest message asks what to eat: "yes" takes the first thing offered, any other action
+        # cancels the question.
         if (answer := self.record[1]) is not None:
             key = answer if action == YES_ACTION else actions.SPACE
         self.press(key)
@@ -217,6 +219,7 @@ class Game:
         self.status = now
         if now[6] & HALLUCINATION:
             self._hallucinated += 1
+        # Another level: the view before the step has what was seen of the one that the hero left.
         if now[5] != before[5] or now[4] != before[4]:
             self._leave_level()
 

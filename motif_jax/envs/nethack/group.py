@@ -89,6 +89,7 @@ class NetHackGroup:
         self._before[:] = self._now
         for column in columns:
             games[column].act(actions[column])
+        # All engines have stepped: the rules read each game's memory with their code in the caches.
         for column in columns:
             rewards[column], ends[column] = games[column].judge()
         return rewards, ends

@@ -75,6 +75,7 @@ def make_spec(
         num_actions=len(keys),
         text_field="message",
         count_field="message_count",
+        # As published: the message of an episode's last observation is not paid.
         last_text=False,
         episode_fields=EPISODE_FIELDS,
         family="nethack",

@@ -128,6 +128,7 @@ class _Game:
         """The next step of the plan or of a new one; without a plan a search for hidden things."""
         hunts = self._errand.hunts and not self._peace
         if not self._plan or (hunts and level_map.monsters):
+            # Monsters move, so a hunt is planned anew at each step.
             self._plan = self._new_plan(level_map, hero, hunts)
             self._goal = level_map.chars[self._plan[-1][1]] if self._plan else 0
         if self._plan:
