@@ -202,6 +202,7 @@ class TrainingLoop:
         ]
 
         applied = np.flatnonzero(finite[:end])
+        # Steps after `end` were started, but the device has not applied them: they do not count.
         position.skipped += end - len(applied)
         if len(applied):
             applied_metrics = {name: values[applied] for name, values in metrics.items()}

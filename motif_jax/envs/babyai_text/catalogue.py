@@ -51,6 +51,7 @@ def _sequence(second: str, *orders: str) -> LevelRecipe:
 
 
 def _go_to(rooms: tuple[int, int], doors_open: bool) -> LevelRecipe:
+    # One mission of one kind: to go to an object.
     options = {"num_rows": rooms[0], "num_cols": rooms[1], "doors_open": doors_open}
     return LevelRecipe(
         "ColoredLevel", {**options, "instr_kinds": ("action",), "action_kinds": ("goto",)}

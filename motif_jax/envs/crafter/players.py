@@ -77,6 +77,7 @@ class Gatherer:
             numbers = (observation["inventory"] * 9).round().astype(int).tolist()
             inventory = dict(zip(constants.items, numbers, strict=True))
             facing = _FACINGS[int(observation["facing"].argmax())]
+            # First what can be made here and now, then the way to the nearest useful thing.
             action = _handiwork(cells, inventory, facing)
             if action is None:
                 action = _errand(cells, _wanted(inventory), facing)

@@ -89,6 +89,8 @@ class Game:
     def __init__(
         self, task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]
     ) -> None:
+        # What a step calls and reads is looked up once, here: after an engine's step this code is
+        # cold in the caches, and each look-up costs.
         self._engine = engine
         self._ask = engine.done
         self.press = self._send = engine.step

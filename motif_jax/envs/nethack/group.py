@@ -49,6 +49,7 @@ class NetHackGroup:
         memory = engines[0].buffers.memory
         self.games = [self.new_game(name, engine, max_episode_steps, quirks) for engine in engines]
         self._counting = not quirks.get("message_count_off", False)
+        # Flat views of whole arrays, which are cheaper to copy than numpy's rows.
         self._now = memoryview(memory.views)
         self._before = memoryview(memory.before)
         self._messages = memory.messages.reshape(-1).data

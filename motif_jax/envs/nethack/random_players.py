@@ -60,6 +60,7 @@ class Habit:
         block = 0
         while True:
             uniform = seeds.rng(seed, "habit", block).random((2, _BLOCK))
+            # The inverse of the cumulative probabilities at uniform numbers.
             drawn = np.searchsorted(bounds, uniform[0], side="right").tolist()
             repeats = (uniform[1] < self.repeat).tolist()
             if block == 0:
