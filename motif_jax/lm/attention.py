@@ -49,6 +49,7 @@ class Keys(NamedTuple):
 
     def of_queries(self, start: int, stop: int, length: int) -> Keys:
         """What the queries from `start` up to the one before `stop`, of `length`, look at."""
+        # One row of bias for all queries, such as a mask of padding, stays one.
         bias = self.bias if self.bias.shape[3] == 1 else self.bias[:, :, :, start:stop]
         if not self.causal:
             return self._replace(bias=bias)
@@ -80,6 +81,7 @@ def attend(
     bounds = [(0, length)] if drop is not None else query_blocks(length)
     in_one_pass = drop is None and attends_in_one_pass(length)
     if in_one_pass:
+        # Once for all blocks of queries: the copy of the keys is the cost of one pass.
         segments = [_joined(segments, branches)]
     blocks = []
     for start, stop in bounds:
@@ -159,13 +161,17 @@ def _attend_in_one_pass(query: jax.Array, segment: Keys, scale: float) -> jax.Ar
     matrices = batch * branches * groups
     shared_heads = heads // groups
     grouped = query.reshape(batch, branches, length, groups, shared_heads, width)
+    # [B, N, G, H / G, S, D], then [M, H / G * S, D]: XLA fuses what follows a product only where
+    # both have the same axes.
     by_group = grouped.transpose(0, 1, 3, 4, 2, 5)
     queries = by_group.reshape(matrices, shared_heads * length, width)
     keys = segment.keys.reshape(matrices, count, width)
     values = segment.values.reshape(matrices, count, width)
     scores = products.einsum_float32("mqd,mkd->mqk", queries, keys) * scale
     scores += _bias_of_matrices(segment.bias, (batch, branches, groups), (shared_heads, length))
+    # The softmax does not change with what is subtracted, so no gradient goes through it.
     greatest = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True, initial=-jnp.inf))
+    # Rounded to the dtype before they are summed, so that the divisor is the sum of the factors.
     weights = jnp.exp(scores - greatest).astype(query.dtype)
     normaliser = weights.sum(axis=-1, keepdims=True, dtype=jnp.float32)
     attended = _divided(products.einsum("mqk,mkd->mqd", weights, values), normaliser)
@@ -179,6 +185,7 @@ def _bias_of_matrices(
     of the sizes (B, N, G) and (H / G, S).
     """
     batch, branches, heads, length, keys = bias.shape
+    # A bias that is the same for all heads stays one, and is not written out for each.
     groups = (matrices[2], queries[0]) if heads > 1 else (1, 1)
     split = bias.reshape(batch, branches, *groups, length, keys)
     if split.shape[:3] != (1, 1, 1):
@@ -199,6 +206,7 @@ def _attend(
     grouped = query.reshape(batch, branches, length, groups, heads // groups, width)
     grouped = grouped.transpose(0, 3, 1, 4, 2, 5)  # heads of a row first: [B, G, N, H / G, S, D]
     scores = [_scores(grouped, segment, scale) for segment in segments]
+    # One softmax over all segments: the greatest score of any, and below the sum of all weights.
     greatest = functools.reduce(
         jnp.maximum, [part.max(axis=-1, keepdims=True, initial=-jnp.inf) for part in scores]
     )
@@ -209,9 +217,11 @@ def _attend(
     )
     if drop is not None:
         ends = np.cumsum([part.shape[-1] for part in weights])
+        # One draw over the joined keys, so that its numbers do not depend on the segments' bounds.
         weights = jnp.split(drop(jnp.concatenate(weights, axis=-1)), ends[:-1], axis=-1)
     total = jnp.zeros(grouped.shape, query.dtype)
     for part, segment in zip(weights, segments, strict=True):
+        # Shared keys [B, G, K, D] lack the letter n: all continuations are rows of one product.
         total += products.einsum(f"bgnhsk,{_letters(segment)}->bgnhsd", part, segment.values)
     # The sums are divided and not the weights, of which there are many more.
     attended = _divided(total, normaliser)
@@ -273,6 +283,7 @@ def rotation(positions: jax.Array, rotary: Rotary, width: int) -> Rotation:
     frequencies = rotary_frequencies(rotary, width)
 
     def of_row(row: jax.Array) -> Rotation:
+        # In float32, whatever the dtype of the layers: bfloat16 holds whole numbers only up to 256.
         angles = row[:, None].astype(jnp.float32) * frequencies
         return Rotation(jnp.sin(angles), jnp.cos(angles))
 
@@ -317,6 +328,7 @@ def rotary_frequencies(rotary: Rotary, width: int) -> jax.Array:
         return frequencies / rotary.factor
     if rotary.kind == "llama3":
         # Long waves are stretched, short ones kept, those in between interpolated.
+        # How often each frequency turns within the length that the model was first trained with.
         turns = rotary.original_length * frequencies / (2 * jnp.pi)
         low = rotary.low_frequency_factor
         high = rotary.high_frequency_factor
@@ -342,8 +354,10 @@ def relative_buckets(
         offset = jnp.where(relative > 0, buckets, 0)
         relative = jnp.abs(relative)
     else:
+        # A decoder's later keys are hidden by its mask, so that their bucket is of no account.
         relative = jnp.maximum(-relative, 0)
     exact = buckets // 2
+    # At least 1, since near keys have the exact bucket and need only a finite logarithm.
     ratio = jnp.maximum(relative, 1).astype(jnp.float32) / exact
     far = exact + (jnp.log(ratio) / jnp.log(distance / exact) * (buckets - exact)).astype(jnp.int32)
     return offset + jnp.where(relative < exact, relative, jnp.minimum(far, buckets - 1))

@@ -93,11 +93,14 @@ class BlockLoop:
         keys = []
         for segment in self._segments():
             body = self._body(segment, context, relative)
+            # Keys that no block changes are sliced by the loop. The cache is its carry: as an input
+            # and an output of each turn it would be copied whole.
             fixed = jax.tree.map(
                 lambda leaf, at=segment: leaf[at.first : at.last], (prefix, encoded)
             )
             (x, own_keys), fresh = jax.lax.scan(body, (x, own_keys), (segment.layers, fixed))
             keys.append(fresh)
+        # Without a cache each turn puts out its own keys, which the loop stacks by layer.
         return x, _joined(keys) if own_keys is None else own_keys
 
     def encoded_keys(self, states: jax.Array) -> KeyValues:
@@ -137,9 +140,12 @@ class BlockLoop:
         def body(carry: tuple[jax.Array, Any], part: Any) -> tuple[tuple[jax.Array, Any], Any]:
             x, cache = carry
             layer, (prefix, encoded) = part
+            # No cache: a prompt, or continuations that no later call goes on with.
             if cache is None:
                 x, fresh = computed(x, layer, prefix, None, encoded)
                 return (x, None), fresh
+            # The layer's keys [B, N, G, K, D] out of the cache of all; `_written` puts back only
+            # the new slots.
             index = segment.first + layer[0]
             layer_keys = jax.tree.map(
                 lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), cache
@@ -156,6 +162,8 @@ class BlockLoop:
         """Calls the block as that of a layer, a slice of `Segment.layers`."""
         index, params, values = layer
         with contextlib.ExitStack() as entered:
+            # In the block, which is applied by itself, paths begin at its layers: the replacements
+            # around the loop, by whole paths, match none of them.
             for replacement, layer_values in zip(linear.active(), values, strict=True):
                 entered.enter_context(linear.computed_by(replacement.layer, layer_values))
             if self.key is not None:
@@ -167,6 +175,8 @@ class BlockLoop:
     def _segments(self) -> list[Segment]:
         """The blocks in segments; where all are equal, there is one."""
         params = block_stack.runs(self.params)
+        # Additions may cover some of the blocks ('decoder/block_0/*'). A segment ends where any
+        # stack ends, so that all blocks of a segment have the same leaves.
         values = [self._values(replacement.values) for replacement in linear.active()]
         ends = {end for bounds in params for end in bounds}
         ends |= {
@@ -193,6 +203,8 @@ class BlockLoop:
         """
         stacks: dict[str, dict[tuple[int, int], Any]] = {}
         for path, value in block_stack.stacked(values).items():
+            # 'decoder/blocks_0_2/attention/query': the stack, the run of blocks, and the layer in
+            # its block.
             stack, _, inside = path.partition("/")
             name, _, rest = inside.partition("/")
             if stack == self.path:
@@ -225,6 +237,7 @@ def _written(
     """
 
     def put(all_layers: jax.Array, one: jax.Array) -> jax.Array:
+        # Slots are the last axis but one, of a layer's cache [B, N, G, K, D] and of all layers'.
         fresh = jax.lax.dynamic_slice_in_dim(one, slot, length, axis=-2)
         return jax.lax.dynamic_update_slice(all_layers, fresh[None], (index, 0, 0, 0, slot, 0))
 

@@ -104,10 +104,13 @@ class Block(nn.Module):
             attended, keys = self.attention(x, context, prefix, own_keys)
             x = self.attention_norm(x + self.drop(attended))
             return self.feed_forward_norm(x + self.drop(self.feed_forward(x))), keys
+        # The others have the norm before the layer (pre-norm). Gemma 3 has one more, before the
+        # sum.
         attended, keys = self.attention(self.attention_norm(x), context, prefix, own_keys)
         if self.config.output_norms:
             attended = self.attention_output_norm(attended)
         x += self.drop(attended)
+        # Only a T5's decoder; its cross-attention reads the keys that `encoded_keys` made once.
         if encoded is not None:
             assert context.cross_bias is not None
             attended = self.cross_attention.attend_to_encoder(
@@ -146,6 +149,8 @@ class Stack(nn.Module):
         if self.remat:
             policy = None if self.remat is True else self.remat
             block_class = nn.remat(Block, policy=policy)
+        # Declared where a loop runs them, too: flax makes parameters by them, which are stacked
+        # afterwards.
         self.blocks = [
             block_class(**self._block_fields, name=f"block_{i}") for i in range(self.layers)
         ]
@@ -153,6 +158,7 @@ class Stack(nn.Module):
             start = nn.initializers.normal(self.config.width**-0.5)
             shape = (self.config.relative_buckets, self.config.heads)
             self.relative_bias = self.param("relative_bias", start, shape)
+        # RoBERTa's blocks end with a norm, so that its stack has none.
         if self.config.architecture != "roberta":
             self.final_norm = _norm(self.config, "final_norm")
 
@@ -175,6 +181,7 @@ class Stack(nn.Module):
         encoded: LayerKeys | None = None,
     ) -> tuple[States, LayerKeys]:
         """Runs all blocks; see `Attention` for the arguments, here of all layers."""
+        # T5's layers share one table of biases, which transformers keeps in the first block.
         relative = self._relative(x.shape[2], context) if self.config.architecture == "t5" else None
         context = self._with_positions(context)
         x = self.drop_embeddings(x)
@@ -195,11 +202,14 @@ class Stack(nn.Module):
         earlier: tuple[Any, Any, Any],
     ) -> tuple[jax.Array, tuple[KeyValues, ...]]:
         """Runs the blocks; `earlier` are prefix, own and encoded keys, tuples over the layers."""
+        # Added before the blocks, which share the sum; the loop adds it in its body.
         if relative is not None:
             context = context._replace(bias=context.bias + relative)
         keys = []
         for layer, block in enumerate(self.blocks):
             parts = (None if part is None else part[layer] for part in earlier)
+            # A plain bool, so that each block's program has its own reach alone, and no choice
+            # between two.
             is_local = bool(self.config.local_layers) and self.config.local_layers[layer]
             x, fresh = block(x, context.of_layer(is_local), *parts)
             keys.append(fresh)
@@ -207,9 +217,12 @@ class Stack(nn.Module):
 
     def _loop(self) -> BlockLoop | None:
         """The loop over the blocks; None where their parameters are not stacked."""
+        # While parameters are made there are none here yet, and the blocks run one by one.
         params = self.variables.get("params", {})
         if not block_stack.runs(params):
             return None
+        # Outside this module's tree (`parent=None`): the loop applies it to the slices of each
+        # turn.
         block = Block(**self._block_fields, parent=None)
         assert self.scope is not None
         key = None if self.deterministic else self.scope.rngs["dropout"]
@@ -222,17 +235,20 @@ class Stack(nn.Module):
         config = self.config
         if config.rotary is None:
             return context
+        # Once for all layers: a CPU would compute the sines again in every one.
         angles = rotation(context.positions, config.rotary, config.head_width)
         context = context._replace(rotation=angles)
         if config.window is None:
             return context
         assert context.key_positions is not None
+        # A sum of biases is a mask as well: what either hides has at most `MASKED`.
         bias = context.bias + window_bias(context.positions, context.key_positions, config.window)
         prefix_bias = context.prefix_bias
         if prefix_bias is not None:
             assert context.prefix_positions is not None
             prefix_keys = context.prefix_positions[:, None]
             prefix_bias = prefix_bias + window_bias(context.positions, prefix_keys, config.window)
+        # Gemma 3's layers with a window turn by frequencies of their own.
         if config.local_rotary is not None:
             angles = rotation(context.positions, config.local_rotary, config.head_width)
         return context._replace(local=Reach(bias, prefix_bias, angles))
@@ -241,9 +257,11 @@ class Stack(nn.Module):
         """T5's bias of relative positions, float32 [1, 1, H, S, K]."""
         config = self.config
         key = jnp.arange(context.bias.shape[-1])
+        # Places and not positions: padding on either side of a row shifts queries and keys alike.
         query = jnp.arange(length) + (0 if context.slot is None else context.slot)
         sizes = (config.relative_buckets, config.relative_distance, self.both_ways)
         table = self.relative_bias.astype(jnp.float32)
+        # [S, K, H] of the table's rows becomes [1, 1, H, S, K].
         return jnp.moveaxis(table[relative_buckets(query, key, *sizes)], -1, 0)[None, None]
 
     def encoded_keys(self, states: jax.Array) -> LayerKeys:

@@ -19,6 +19,7 @@ from motif_jax.nets.layers import add_bias
 
 ACTIVATIONS = {
     "relu": jax.nn.relu,
+    # By the error function, as PyTorch's GELU; "gelu_new" is GPT-2's approximation by tanh.
     "gelu": lambda x: jax.nn.gelu(x, approximate=False),
     "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
     "silu": jax.nn.silu,
@@ -92,6 +93,7 @@ class Context(NamedTuple):
             return self
         reach = Reach(self.bias, self.prefix_bias, self.rotation)
         if isinstance(is_local, bool):
+            # Blocks one by one: the choice is made while the program is traced.
             reach = self.local if is_local else reach
         else:
             reach = jax.tree.map(
@@ -110,7 +112,9 @@ class RMSNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        # A fresh norm multiplies by 1, offset included.
         weight = self.param("scale", nn.initializers.constant(1.0 - self.offset), (x.shape[-1],))
+        # Squares are summed over the width, which bfloat16 would round at each step.
         wide = x.astype(jnp.float32)
         normed = wide * jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + self.epsilon)
         return (normed * (weight.astype(jnp.float32) + self.offset)).astype(x.dtype)
@@ -123,6 +127,8 @@ class LayerNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        # The variance by squared deviations: as E[x^2] - E[x]^2 it loses digits where the mean is
+        # large.
         norm = nn.LayerNorm(
             epsilon=self.epsilon, use_fast_variance=False, dtype=jnp.float32, name="norm"
         )
@@ -139,6 +145,8 @@ class Linear(nn.Dense):
 
     float32_result: bool = False
 
+    # A method of its own, since replacements multiply by other kernels with it (`lora`,
+    # `quantised`).
     def product(self, x: jax.Array, kernel: jax.Array) -> jax.Array:
         """`x` [..., in] @ `kernel` [in, out], multiplied in the layer's dtype."""
         x = x.astype(self.dtype)
@@ -183,6 +191,7 @@ def projection(
     """
     init = nn.initializers.normal(config.initializer)
     if config.architecture == "t5":
+        # The factor of a variance; `initializer` is that of a standard deviation.
         scale = config.initializer**2 / (config.head_width if name == "query" else 1)
         init = nn.initializers.variance_scaling(scale, "fan_in", "normal")
     return Linear(
@@ -223,6 +232,8 @@ class FeedForward(nn.Module):
             projection(config, config.feed_forward, self.bias, "activated", self.dtype)(x)
         )
         if config.gated:
+            # A gated linear unit (Shazeer 2020): the product of two projections, the first one
+            # activated.
             hidden *= projection(config, config.feed_forward, self.bias, "factor", self.dtype)(x)
         hidden = nn.Dropout(config.dropout.inner, deterministic=self.deterministic)(hidden)
         return projection(config, config.width, self.bias, "down", self.dtype)(hidden)
@@ -266,13 +277,17 @@ class Attention(nn.Module):
         keys = self.key(x).reshape(shape)
         values = self.value(x).reshape(shape)
         if self.config.query_key_norm:
+            # Before the rotation, as in Qwen3 and Gemma 3: the weights are of each dimension, which
+            # a rotation mixes.
             keys = self.key_norm(keys)
+        # [..., K, G, D] becomes [..., G, K, D], see `attention.Keys`.
         return KeyValues(keys.swapaxes(-2, -3), values.swapaxes(-2, -3))
 
     def attend_to_encoder(self, x: jax.Array, encoded: KeyValues, bias: jax.Array) -> jax.Array:
         """Attends to the keys and values of an encoder's states, [B, G, K, D]; returns
         [B, N, S, D].
         """
+        # Neither rotated nor with T5's relative bias: cross-attention has no positions.
         return self._attend(self._query(x), [Keys(*encoded, bias)])
 
     def __call__(
@@ -291,20 +306,26 @@ class Attention(nn.Module):
         query = self._query(x)
         fresh = self.keys_of(x)
         if context.rotation is not None:
+            # Keys are cached rotated, so that a cache needs no positions for them. `rotate` takes
+            # heads after tokens, hence the two swaps.
             query = rotate(query, context.rotation)
             keys = rotate(fresh.keys.swapaxes(2, 3), context.rotation)
             fresh = fresh._replace(keys=keys.swapaxes(2, 3))
         if own_keys is not None:
             assert context.slot is not None
+            # The call's keys join the cache before the queries look at it: a token sees itself.
             start = (0, 0, 0, context.slot, 0)
             put = jax.lax.dynamic_update_slice
             fresh = jax.tree.map(
                 lambda old, new: put(old, new.astype(old.dtype), start), own_keys, fresh
             )
+        # In a cache free slots follow the call's keys, so that blocks of queries cannot leave them
+        # out.
         causal = own_keys is None and not self.both_ways
         segments = [Keys(*fresh, context.bias, causal)]
         if prefix is not None:
             assert context.prefix_bias is not None
+            # In front: `Keys.causal` is of the last segment, the call's own.
             segments.insert(0, Keys(*prefix, context.prefix_bias))
         return self._attend(query, segments), fresh
 
@@ -329,11 +350,13 @@ def own_bias(
       both_ways: tokens see later tokens too (encoders).
     """
     chex.assert_rank(valid, 3)
+    # [B, N, K] with axes for heads and queries: [B, N, 1, 1, K].
     is_token = valid[:, :, None, None, :]
     if both_ways:
         return mask_bias(jnp.broadcast_to(is_token, (*valid.shape[:2], 1, length, valid.shape[2])))
     if slot is None:
         return mask_bias(is_token & causal(length))
+    # All of the call's tokens are valid by now: of these each sees those up to itself.
     queries = slot + jnp.arange(length)
     is_earlier = jnp.arange(valid.shape[2])[None, :] <= queries[:, None]
     return mask_bias(is_token & is_earlier[None, None, None])

@@ -47,12 +47,17 @@ class LanguageNetwork(nn.Module):
 
     def setup(self) -> None:
         config = self.config
+        # T5's table starts with a standard deviation of 1: `scaled_head` divides the states before
+        # a tied head.
         table = nn.initializers.normal(1.0 if config.architecture == "t5" else config.initializer)
         self.embedding = self.param("embedding", table, (config.vocab_size, config.width))
         if config.architecture in ("gpt2", "roberta"):
+            # RoBERTa's first token has row pad_id + 1 of the table; no token uses the rows before
+            # it.
             rows = (config.max_length or 0) + self._position_offset
             self.position_embedding = self.param("position_embedding", table, (rows, config.width))
         if config.architecture == "roberta":
+            # Of BERT's kinds of segments RoBERTa has one, whose row is added to every token.
             self.type_embedding = self.param("type_embedding", table, (1, config.width))
             self.embedding_norm = LayerNorm(config.norm_epsilon)
             self.encoder = self._stack(config.layers, both_ways=True, cross=False)
@@ -108,7 +113,10 @@ class LanguageNetwork(nn.Module):
         """States [B, T, D] of an encoder, with padding on either side where `valid` is False."""
         chex.assert_equal_shape_prefix([embeddings, valid, positions], 2)
         bias = own_bias(valid[:, None], None, valid.shape[1], both_ways=True)
+        # Stacks take [B, N, T, D]: each row of an encoder is one continuation, of nothing.
         x = self._place(embeddings, positions)[:, None]
+        # No later call reads the keys of an encoder's own layers. Its decoder has those of
+        # `encoded_keys`.
         states, _ = self.encoder(x, Context(positions[:, None], bias))
         return States(states.before[:, 0], states.after[:, 0])
 
@@ -156,6 +164,7 @@ class LanguageNetwork(nn.Module):
         """Touches all parameters: logits of tokens int32 [B, T] (an encoder's states where there is
         no decoder).
         """
+        # Flax makes the parameters of what this calls: `fresh_params` runs it once, on two tokens.
         embeddings = self.embed(tokens)
         valid = jnp.ones(tokens.shape, bool)
         encoded = None
