@@ -152,6 +152,7 @@ def _continue(state: _Search, padding_log_probs: jax.Array, count: int) -> _Cont
     batch, _, size = state.logits.shape
     log_probs = jax.nn.log_softmax(state.logits.astype(jnp.float32))
     log_probs = jnp.where(state.done[..., None], padding_log_probs, log_probs)
+    # [B, K, V] becomes [B, K * V]: the best of all beams of a row together.
     totals = (state.running.scores[..., None] + log_probs).reshape(batch, -1)
     scores, index = jax.lax.top_k(totals, count)
     parents = index // size
@@ -174,7 +175,9 @@ def _finish(
       stops: bool [B, N], the continuations whose new token is a stop token.
     """
     texts = continuations.texts
+    # By transformers' rule: one that ends beyond the best K is neither finished nor continued.
     ends_now = stops & continuations.alive & (jnp.arange(stops.shape[1]) < beams)
+    # The length counts the stop token.
     by_length = jnp.where(ends_now, texts.scores / texts.length.astype(jnp.float32), IMPOSSIBLE)
     return _best(finished, texts._replace(scores=by_length))
 
@@ -182,6 +185,7 @@ def _finish(
 def _best_unstopped(continuations: _Continuations, stops: jax.Array, count: int) -> _Continuations:
     """The `count` best continuations whose new token is no stop token; `stops` as in `_finish`."""
     parents, drawn, alive, texts = continuations
+    # Of (1 + stops) K candidates at most K for each stop token end here: at least K go on.
     scores, order = jax.lax.top_k(jnp.where(stops, IMPOSSIBLE, texts.scores), count)
     return _Continuations(
         taken(parents, order, 1),
@@ -199,6 +203,8 @@ def _cannot_improve(finished: _Texts, scores: jax.Array, length: jax.Array) -> j
       length: int32 scalar, their number of tokens.
     """
     worst_finished = finished.scores[:, -1:]
+    # By its present length, as transformers without early stopping does: a longer text may still
+    # score higher, and is not waited for.
     best_running = scores[:, :1] / length.astype(jnp.float32)
     return (worst_finished > IMPOSSIBLE) & (best_running <= worst_finished)
 

@@ -15,6 +15,7 @@ from motif_jax.lm.model import Cache, EncodedPrompt
 
 def taken(leaf: jax.Array, index: jax.Array, axis: int) -> jax.Array:
     """Takes `index` int32 [B, M] along `axis` of `leaf`; axis - 1 is B."""
+    # The index broadcasts over all axes but B, at axis - 1, and N, at `axis`.
     axes_before = [1] * (axis - 1)
     axes_after = [1] * (leaf.ndim - axis - 1)
     shape = (*axes_before, *index.shape, *axes_after)
@@ -28,6 +29,7 @@ def _mapped(function: Callable[..., jax.Array], *caches: Cache) -> Cache:
     keys = over_layers(function, *(cache.keys for cache in caches))
     valid = function(*(cache.valid for cache in caches))
     written = function(*(cache.written for cache in caches))
+    # One number for all rows and continuations, which no pick or join of these changes.
     return Cache(keys, valid, caches[-1].slot, written)
 
 
@@ -45,6 +47,7 @@ def join_continuations(a: Cache, b: Cache) -> Cache:
 
 def as_prompt(cache: Cache) -> EncodedPrompt:
     """Turns each row's text into the prompt of its candidates."""
+    # A prompt has no axis N: its text is the first continuation.
     first = _mapped(lambda leaf: leaf[:, 0], cache)
     return EncodedPrompt(first.keys, first.valid, first.written)
 
@@ -53,6 +56,8 @@ def grown(cache: Cache, more: Cache) -> Cache:
     """Appends the slots of `more`, a cache of the same rows."""
 
     def put(old: jax.Array, new: jax.Array) -> jax.Array:
+        # Slots are the fourth axis of a layer's [B, N, G, K, D]; the loop's axis of layers is
+        # mapped over.
         return jax.lax.dynamic_update_slice(old, new, (0, 0, 0, cache.slot, 0))
 
     return Cache(
@@ -66,6 +71,8 @@ def grown(cache: Cache, more: Cache) -> Cache:
 def shortened(cache: Cache, keep: jax.Array) -> Cache:
     """Keeps the first `keep` int32 [B] tokens of each row."""
     count = jnp.cumsum(cache.valid, axis=2)
+    # Their keys stay, hidden: rows keep different numbers of tokens, and `slot` is one for all.
+    # `squeezed` frees the slots.
     valid = cache.valid & (count <= keep[:, None, None])
     return cache._replace(valid=valid, written=jnp.minimum(cache.written, keep[:, None]))
 
@@ -83,6 +90,7 @@ def prompts_of(prompt: EncodedPrompt, index: jax.Array) -> EncodedPrompt:
 
 def squeezed(cache: Cache, capacity: int) -> Cache:
     """Removes the padding between tokens; the result has `capacity` slots."""
+    # A stable sort: tokens come first and keep their order, padding after them.
     order = jnp.argsort(~cache.valid, axis=2, stable=True)
 
     def move(leaf: jax.Array, axis: int) -> jax.Array:
@@ -94,4 +102,5 @@ def squeezed(cache: Cache, capacity: int) -> Cache:
         return jnp.pad(moved, free_slots)
 
     keys = over_layers(lambda leaf: move(leaf, 3), cache.keys)
+    # Rows write at one slot, so it is the first that is free in all of them.
     return Cache(keys, move(cache.valid, 2), jnp.max(cache.written), cache.written)

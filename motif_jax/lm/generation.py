@@ -63,6 +63,7 @@ def write(
     """
     chex.assert_rank(logits, 3)
     shape = logits.shape[:2]
+    # A continuation's own key: what it draws does not change when others are dropped (`segments`).
     keys = key if key.ndim else jax.random.split(key, shape)
     chex.assert_shape(keys, shape)
     max_length = limits.max_new_tokens
@@ -88,6 +89,8 @@ def write(
             tokens=so_far.tokens.at[..., position].set(drawn),
             valid=so_far.valid.at[..., position].set(alive),
             log_probs=so_far.log_probs.at[..., position].set(jnp.where(alive, log_probs, 0.0)),
+            # An ended text receives `pad`, which of a GPT-2 is a stop token as well: it stays ended
+            # either way.
             ended=so_far.ended | jnp.isin(drawn, stop_tokens),
             logits=logits,
             carry=carry,
@@ -95,6 +98,7 @@ def write(
 
     def is_unfinished(loop: tuple[jax.Array, Written]) -> jax.Array:
         position, so_far = loop
+        # The loop may end before `max_length`: what it has not written stays `pad` and not valid.
         return (position < max_length) & ~so_far.ended.all()
 
     _, written = jax.lax.while_loop(is_unfinished, body, (jnp.zeros((), jnp.int32), empty))
@@ -134,6 +138,7 @@ def begin(
         start_states, cache = model.extend(params, prompt, start, jnp.ones_like(start, bool), cache)  # type: ignore[assignment]
         return prompt, cache, model.logits(params, start_states.after[:, :, 0])
 
+    # All continuations of a prompt begin with the same logits, and draw differently.
     last = last_state(states, valid).after[:, None]
     last = jnp.broadcast_to(last, (batch, branches, last.shape[-1]))
     return prompt, model.start(batch, branches, capacity), model.logits(params, last)

@@ -121,6 +121,8 @@ class LanguageModel:
             return block_stack.unstacked(params)
 
         def in_dtype(path: Sequence[Any], leaf: Any) -> Any:
+            # Once for all calls with these parameters: every step of a generation would cast them
+            # again.
             is_kernel = path[-1].key == "kernel" and block_stack.is_stacked(path)
             return leaf.astype(self.dtype) if is_kernel else leaf
 
@@ -165,6 +167,7 @@ class LanguageModel:
 
         if self.config.encoder_layers or not self.config.has_decoder:
             states = self._apply(params, embeddings, valid, positions, method="encode")
+            # RoBERTa has nothing that would continue its text.
             keys: LayerKeys = ()
             if self.config.has_decoder:
                 keys = self._apply(params, states.after, method="encoded_keys")
@@ -225,12 +228,14 @@ class LanguageModel:
             slot = None
             cache_keys = None
             count = jnp.zeros(valid.shape[:2], jnp.int32)
+            # Without a cache K = S: the slots are the call's own tokens.
             own_valid = valid
         else:
             slot = cache.slot
             cache_keys = cache.keys
             count = cache.written
             own_valid = jax.lax.dynamic_update_slice(cache.valid, valid, (0, 0, slot))
+        # A decoder goes on counting after its prompt. Beside an encoder it counts from 0.
         if prompt is not None and not self.config.encoder_layers:
             count = count + prompt.length[:, None]
         positions = count[..., None] + _counted(valid, axis=2)
@@ -244,6 +249,8 @@ class LanguageModel:
         context = Context(positions, bias, slot=slot, key_positions=key_positions)
 
         prefix_keys = None
+        # The prompt is read by cross-attention beside an encoder, else as keys before the
+        # continuations' own.
         encoded_keys = None
         if prompt is not None and self.config.encoder_layers:
             encoded_keys = prompt.keys
@@ -296,6 +303,8 @@ class LanguageModel:
         if prompt is not None:
             positions = positions + prompt.length[:, None, None]
         places = jnp.arange(tokens.shape[2])
+        # Later places are hidden as in any decoder, so that `Keys.causal` holds; of earlier ones a
+        # token sees its ancestors.
         visible = (places[:, None] >= places) & (places[:, None] < subtree_ends[..., None, :])
         context = Context(positions, mask_bias(visible)[:, :, None], key_positions=positions)
         prefix_keys = None
@@ -341,6 +350,7 @@ def _counted(valid: jax.Array, axis: int) -> jax.Array:
     """The positions int32 of tokens among the valid ones along an axis, from 0; that of padding is
     its predecessor's.
     """
+    # Padding in front of a row counts from -1 without the maximum.
     return jnp.maximum(jnp.cumsum(valid, axis=axis, dtype=jnp.int32) - 1, 0)
 
 

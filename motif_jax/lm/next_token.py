@@ -131,7 +131,7 @@ def batches(
         ]
         packs_of_batch = max(1, min(batch * _TOKENS_OF_PROMPT, tokens_of_batch) // width)
         while packs:
-            # The last batch fills up with empty packs: a program of a large model takes longer to
+            # The last batch fills up with copies: a program of a large model takes longer to
             # compile than a batch takes to run, and keeps as much memory as a quarter of the
             # weights of a small one.
             parts.append(PackBatch(width, capacity, packs[:packs_of_batch], packs_of_batch))
@@ -183,6 +183,7 @@ class NextToken:
         for alike in (True, False):
             positions = [position for position, begin in enumerate(begins) if begin is alike]
             skipped = len(self.shared) if alike else 0
+            # A row that does not begin alike is run whole, in a program without the shared keys.
             unshared = [rows[position][skipped:] for position in positions]
             for part in batches(unshared, self._batch):
                 states = self._states(part, self._shared_keys() if alike else None)
@@ -206,6 +207,7 @@ class NextToken:
         return len(row) > len(self.shared) and list(row[: len(self.shared)]) == self.shared
 
     def _shared_keys(self) -> EncodedPrompt:
+        # Run at the first use, and kept for all later calls.
         if self._prompt is None:
             tokens = jnp.asarray([self.shared], jnp.int32)
             prefill = jax.jit(
@@ -216,6 +218,7 @@ class NextToken:
 
     def _states(self, part: PackBatch, prompt: EncodedPrompt | None) -> np.ndarray:
         """States [prompts of the part, D] at the prompts' last tokens."""
+        # Copies of a pack that is there: their states are cut off below.
         spare = [part.packs[0]] * (part.size - len(part.packs))
         arrays = prompt_trees.arrays(
             [*part.packs, *spare], part.width, part.capacity, self._model.config.pad_id
@@ -244,6 +247,7 @@ class NextToken:
     ) -> jax.Array:
         """States [N, Q, D] at the last tokens of the prompts of N packs."""
         chex.assert_rank([packs.tokens, packs.last_places], 2)
+        # One row of B, since the shared beginning is one prompt: [1, N, S].
         states = self._model.extend_trees(
             params, prompt, packs.tokens[None], packs.depths[None], packs.subtree_ends[None]
         ).after[0]
@@ -253,6 +257,8 @@ class NextToken:
     def _log_probs(self, params: Any, states: jax.Array) -> jax.Array:
         """Log-probabilities float32 [R, groups] after states [R, D]."""
         logits = self._model.logits_by_token(params, states)
+        # [V, R]: the first axis is the vocabulary, see `LanguageModel.logits_by_token`.
         log_normaliser = jax.nn.logsumexp(logits, axis=0)
+        # Groups of different sizes are padded: [groups, tokens, R], of which the tokens are added.
         of_groups = jnp.where(self._groups.valid[..., None], logits[self._groups.tokens], -jnp.inf)
         return (jax.nn.logsumexp(of_groups, axis=1) - log_normaliser).T

@@ -71,11 +71,15 @@ def packed(prompts: Sequence[Tokens], width: int, capacity: int) -> list[Pack]:
     packs: list[Pack] = []
     for position in sorted(range(len(prompts)), key=lambda position: list(prompts[position])):
         prompt = prompts[position]
+        # Of all prompts before it, its neighbour in the sorted order shares most with it.
         shared = shared_length([prompts[packs[-1].positions[-1]], prompt]) if packs else 0
         if not packs or not _fits(packs[-1], len(prompt) - shared, width, capacity):
             packs.append(Pack([], [], [], []))
+            # In a new pack nothing has been run that it could share.
             shared = 0
         pack = packs[-1]
+        # The places of the shared tokens are the neighbour's, its own tokens stand behind all
+        # others.
         path = pack.paths[-1][:shared] if shared else []
         path += range(len(pack.tokens), len(pack.tokens) + len(prompt) - shared)
         pack.positions.append(position)
@@ -98,6 +102,7 @@ def arrays(packs: Sequence[Pack], width: int, capacity: int, pad: int = 0) -> Pa
     last_places = np.zeros((count, capacity), np.int32)
     for number, pack in enumerate(packs):
         tokens[number, : len(pack.tokens)] = pack.tokens
+        # The number of tokens of the pack once each prompt is added, which is where its own end.
         sizes = np.cumsum(pack.computed)
         for index, path in enumerate(pack.paths):
             depths[number, path] = np.arange(len(path))

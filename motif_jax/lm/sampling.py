@@ -57,6 +57,7 @@ def filtered(logits: jax.Array, sampling: Sampling) -> jax.Array:
     size = logits.shape[-1]
     if 0 < sampling.top_k < size:
         largest, _ = jax.lax.top_k(logits, sampling.top_k)
+        # Tokens as likely as the k-th stay, so that there may be more than k.
         threshold = largest[..., -1:]
         logits = jnp.where(logits < threshold, IMPOSSIBLE, logits)
     if sampling.top_p < 1:
@@ -80,6 +81,7 @@ def draw(key: jax.Array, logits: jax.Array, sampling: Sampling) -> tuple[jax.Arr
         tokens = jnp.argmax(logits, axis=-1)
         return tokens.astype(jnp.int32), token_log_probs(logits, tokens)
 
+    # What is drawn and its log-probability are of the same, filtered distribution.
     logits = filtered(logits, sampling)
     if key.ndim:
         chex.assert_shape(key, logits.shape[:-1])
@@ -93,5 +95,6 @@ def draw(key: jax.Array, logits: jax.Array, sampling: Sampling) -> tuple[jax.Arr
 def token_log_probs(logits: jax.Array, tokens: jax.Array) -> jax.Array:
     """Log-probabilities float32 [...] of tokens int32 [...] under logits [..., V]."""
     logits = logits.astype(jnp.float32)
+    # One token's log-softmax, without an array of all of them.
     chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
     return chosen - jax.nn.logsumexp(logits, axis=-1)

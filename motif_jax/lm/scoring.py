@@ -53,6 +53,7 @@ def score(
     shape = (len(prompt), *candidates.shape[-2:])
     candidates = jnp.broadcast_to(candidates, shape)
     candidate_valid = jnp.broadcast_to(candidate_valid, shape)
+    # Prompt and candidates are two runs of the blocks, which share the stacks.
     params = model.prepared(params)
 
     first_states, later_states = _predicting_states(
@@ -61,6 +62,7 @@ def score(
     logit, normaliser = _logits_of_tokens(model, params, first_states, later_states, candidates)
     scored = jnp.ones_like(candidate_valid)
     if starts is not None:
+        # The prompt's last tokens where another candidate has them otherwise: read, not scored.
         scored = jnp.arange(shape[-1]) >= starts[..., None]
     total = candidate_scores(
         logit,
@@ -90,9 +92,12 @@ def _predicting_states(
     token.
     """
     prompt_states, encoded_prompt = model.prefill(params, prompt, prompt_valid)
+    # A candidate's last token predicts nothing that is scored.
     inputs = candidates[..., :-1]
     valid = candidate_valid[..., :-1]
     if not model.config.encoder_layers:
+        # The prompt's last token predicts the first token, so that the candidates' own states are
+        # of the later ones.
         states, _ = model.extend(params, encoded_prompt, inputs, valid)
         return last_state(prompt_states, prompt_valid).after, states.after
     start = jnp.full((*candidates.shape[:2], 1), model.config.start_id, candidates.dtype)
@@ -117,6 +122,7 @@ def _logits_of_tokens(
     """
     # One state predicts the first tokens of all candidates: one row of logits a prompt.
     first_logits = model.logits(params, first_states)[:, None]
+    # [B, N, 1] becomes [B, 1, N], to pick from the one row [B, 1, V], and back.
     first_tokens = candidates[..., :1].swapaxes(1, 2)
     first_logit = jnp.take_along_axis(first_logits, first_tokens, axis=-1).swapaxes(1, 2)
     first_normaliser = jax.nn.logsumexp(first_logits, axis=-1, keepdims=True)
@@ -150,6 +156,8 @@ def token_log_probs(
     params = model.prepared(params)
     if model.config.encoder_layers:
         _, encoded_prompt = model.prefill(params, prompt, prompt_valid)
+        # Its decoder begins every text with the start token, so that the first token is predicted,
+        # too.
         start = jnp.full((len(text), 1), model.config.start_id, text.dtype)
         inputs = jnp.concatenate([start, text[:, :-1]], axis=1)[:, None]
         valid = jnp.concatenate([jnp.ones_like(start, bool), text_valid[:, :-1]], axis=1)[:, None]
@@ -175,6 +183,7 @@ def token_log_probs(
 def last_state(states: States, valid: jax.Array) -> States:
     """The states [B, D] of each row's last valid token, of states [B, T, D] and bool [B, T]."""
     chex.assert_rank(valid, 2)
+    # The first from the right, since padding may stand on either side.
     last = valid.shape[1] - 1 - jnp.argmax(valid[:, ::-1], axis=1)
 
     def take(leaf: jax.Array) -> jax.Array:

@@ -96,12 +96,14 @@ class Segments:
         segment_limits = Limits(segment, limits.stops)
         capacity = segments * segment
         shape = (len(tokens), branches)
+        # Stacked once for all segments: each program would do it again (`LanguageModel.prepared`).
         if self._model.looped:
             params = self._prepare(params)
         prompt, cache, logits = self._begin(
             params, tokens, valid, branches=branches, capacity=capacity
         )
         keys = key if key.ndim else jax.random.split(key, shape)
+        # What a segment needs of the one before it stays on the device; texts are collected here.
         running = _Running(prompt, cache, logits, keys, jnp.zeros(shape, bool))
 
         texts = WrittenTexts(
@@ -117,20 +119,25 @@ class Segments:
                 params, *running, limits=segment_limits, sampling=sampling, before=start
             )
             columns = slice(start, start + segment)
+            # This waits for the device. Rows beyond `rows` are copies that `_narrow` added.
             texts.tokens[rows, :, columns] = np.asarray(written.tokens)[: len(rows)]
             texts.valid[rows, :, columns] = np.asarray(written.valid)[: len(rows)]
             texts.log_probs[rows, :, columns] = np.asarray(written.log_probs)[: len(rows)]
+            # A copy, as an array of jax cannot be written to.
             ended = np.array(written.ended)[: len(rows)]
             if ends is not None:
                 ended |= _ended_by(ends, texts, rows)
             if ended.all():
                 break
+            # The added rows count as ended, so that the loop does not wait for them.
             padded_ended = jnp.asarray(_pad_ended(ended, len(written.ended)))
             running = _Running(
                 running.prompt, written.carry, written.logits, running.keys, padded_ended
             )
+            # Before the next segment, so that texts that have ended cost no more of its steps.
             running, rows = self._narrow(running, ended, rows)
 
+        # Segments of equal length may have written a few tokens more than were asked for.
         length = limits.max_new_tokens
         return WrittenTexts(
             texts.tokens[..., :length], texts.valid[..., :length], texts.log_probs[..., :length]
@@ -157,6 +164,7 @@ class Segments:
         self, running: _Running, ended: np.ndarray, rows: np.ndarray
     ) -> tuple[_Running, np.ndarray]:
         """Drops prompts whose texts have all ended, if that halves the program at least."""
+        # A prompt runs on while any of its texts does: these share its keys.
         alive = np.flatnonzero(~ended.all(axis=1))
         # The next power of two, so that few programs are compiled.
         size = 1 << (len(alive) - 1).bit_length()
