@@ -58,11 +58,15 @@ def candidate_scores(
     if by_length:
         score = score / jnp.maximum(jnp.sum(counted, axis=-1), 1)
     if pad_plus_one:
+        # The published mask gives 1 to padding, as suits a product of probabilities; a sum of
+        # logits grows by it.
         score = score + jnp.sum(~valid, axis=-1)
     is_candidate = jnp.any(valid, axis=-1)
+    # No -inf, of which a softmax over candidates that are all padding would be NaN.
     score = jnp.where(is_candidate, score, MASKED)
     if form != SCALED_PROBABILITY:
         return score
+    # p / max p of all candidates, so that the best one has 1.
     best = jnp.max(score, axis=-1, keepdims=True)
     # Computed in logarithms, so that there is a gradient where the probabilities would be rounded
     # to 0.

@@ -36,6 +36,7 @@ def write(prompts: Sequence[Prompt], template: ChatTemplate | None) -> WrittenPr
         that it refuses, or texts and turns together.
     """
     require_list(prompts, "prompts")
+    # One conversation, [{"role": ...}], is a list as well, and would be taken for several prompts.
     if any(isinstance(prompt, Mapping) for prompt in prompts):
         raise UserError(
             "prompts are the turns of one conversation: must be a list of conversations, [[...]]"

@@ -41,6 +41,7 @@ def in_chunks(function: Callable[..., Any], rows: Any, chunk: int | None) -> Any
     def join(leaf: jax.Array) -> jax.Array:
         return leaf.reshape(chunks * chunk, *leaf.shape[2:])[:count]
 
+    # `map` alone would keep each chunk's logits for the backward pass.
     results = jax.lax.map(jax.checkpoint(function), jax.tree.map(split, rows))
     return jax.tree.map(join, results)
 

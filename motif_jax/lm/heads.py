@@ -119,6 +119,7 @@ class Heads:
     def _init_head(self, config: HeadConfig, key: jax.Array) -> dict[str, Any]:
         hidden_sizes = list(config.widths)
         if config.kind == "residual":
+            # The branch goes back to the states' width, where it is added to them.
             hidden_sizes.append(self.width)
         names = [f"hidden_{number}" for number in range(len(hidden_sizes))] + ["output"]
 
@@ -137,12 +138,15 @@ class Heads:
             }
             inputs = outputs
 
+        # The same output for every state: no weights, the bias alone (a text agent's V under PPO).
         if config.constant is not None:
             layers["output"] = {
                 "kernel": jnp.zeros_like(layers["output"]["kernel"]),
                 "bias": jnp.full((config.outputs,), config.constant),
             }
         if config.kind == "residual":
+            # Of layer norms, at the identity; both keys hold the same arrays, which no step changes
+            # in place.
             norm = {"scale": jnp.ones(self.width), "bias": jnp.zeros(self.width)}
             layers |= {"first_norm": norm, "second_norm": norm}
         return layers
@@ -157,6 +161,7 @@ class Heads:
         """
         hidden = self._hidden(params, name, states, dropout)
         outputs = self._linear(params[name]["output"], hidden)
+        # A value has no axis of outputs.
         return outputs[..., 0] if self.configs[name].outputs == 1 else outputs
 
     def chosen(
@@ -173,6 +178,8 @@ class Heads:
         hidden = self._hidden(params, name, states, dropout)
         chex.assert_shape(index, hidden.shape[:-1])
         layer = params[name]["output"]
+        # [D, outputs] at [...] becomes [D, ...]: one column for each state, not outputs for all
+        # tokens.
         columns = jnp.take(layer["kernel"], index, axis=1)
         chosen = _product("...d,d...->...", hidden, columns, self.dtype)
         return chosen + jnp.take(layer["bias"], index)
@@ -183,6 +190,8 @@ class Heads:
         """The input of the output layer, float32 [..., D or the last hidden width]."""
         config = self.configs[name]
         layers = params[name]
+        # ILQL's residual heads read the states before the last norm, since they have norms of their
+        # own.
         x = getattr(states, config.state) if isinstance(states, States) else states
         chex.assert_axis_dimension(x, -1, self.width)
         x = x.astype(jnp.float32)
@@ -196,6 +205,7 @@ class Heads:
         branch = self._linear(layers["hidden_1"], branch)
         if dropout is not None and config.dropout:
             passes = jax.random.bernoulli(dropout, 1 - config.dropout, branch.shape)
+            # Inverted dropout: what passes is scaled, so that nothing changes where there is none.
             branch = jnp.where(passes, branch / (1 - config.dropout), 0.0)
         return norm(layers["second_norm"], x + branch)
 
@@ -224,6 +234,7 @@ def save(folder: str | Path, heads: Heads, params: Any) -> None:
     }
     tensor_files.save(tensors, folder / WEIGHTS)
     configs = {name: dataclasses.asdict(config) for name, config in heads.configs.items()}
+    # After the weights: `load` takes a folder without this file for one without heads.
     atomic_write_json(folder / FILE, {"width": heads.width, "heads": configs})
 
 
@@ -256,6 +267,7 @@ def load(folder: str | Path, width: int) -> tuple[Heads, Any]:
     except (TypeError, AttributeError, SafetensorError, OSError) as error:
         raise UserError(f"{folder} has heads that cannot be read: {error}") from None
     heads = Heads(width, configs)
+    # What the configs ask for, to compare the file with; nothing is drawn.
     shapes = flatten_dict(jax.eval_shape(heads.init, jax.random.key(0)), sep=".")
     for name, expected in shapes.items():
         tensor = tensors.get(name)

@@ -51,6 +51,7 @@ def logits(head: Any, table: jax.Array, states: jax.Array, epsilon: float) -> ja
     kernel = head["kernel"].astype(states.dtype)
     x = products.einsum_float32("...d,de->...e", states, kernel) + head["bias"]
     layer = {"scale": head["norm_scale"], "bias": head["norm_bias"]}
+    # The activation, then the norm, as in transformers' RobertaLMHead; the norm in float32.
     x = heads.norm(layer, jax.nn.gelu(x, approximate=False), epsilon).astype(states.dtype)
     table = table.astype(states.dtype)
     return products.einsum_float32("...d,vd->...v", x, table) + head["token_bias"]
@@ -97,10 +98,12 @@ def add(folder: Path, head: Any) -> None:
     """Adds the head to the weights in its model's folder, which transformers then opens as a masked
     language model.
     """
+    # `folder.write` has just written it: a RoBERTa fits one shard.
     tensors = load_file(folder / SINGLE)
     for name, tensor_name in _NAMES.items():
         value = np.asarray(head[name])
         tensors[tensor_name] = np.ascontiguousarray(value.T if name == "kernel" else value)
     tensor_files.save(tensors, folder / SINGLE, metadata={"format": "pt"})
     values = read_json(folder / FILE, "write the folder again")
+    # By this name transformers opens the folder with the head.
     atomic_write_json(folder / FILE, {**values, "architectures": ["RobertaForMaskedLM"]})

@@ -20,7 +20,9 @@ def tokens_of(tokenizer: Tokenizer, stops: Sequence[str]) -> tuple[int, ...]:
     """
     if not stops:
         return ()
+    # A stop with U+FFFD would match every token that is a part of a letter.
     wanted = {stop for stop in stops if _REPLACEMENT not in stop}
+    # Several tokens may decode to one text: all of them end it.
     return tuple(token for token, text in enumerate(tokenizer.all_texts) if text in wanted)
 
 

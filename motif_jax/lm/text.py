@@ -103,10 +103,12 @@ class TextModel:
         """
         config.require_decoder(self.model.config, "scores")
         prompts, special = chat_prompts.write(prompts, self.template)
+        # Everything is tokenised and checked before the first batch runs.
         names_of = prompt_length.each_prompts(prompts, candidates)
         encoded = prompt_length.encode(
             self.tokenizer, self.model.config, prompts, names_of, special
         )
+        # Of all prompts, and not of a batch: the candidates' shape is the same in all batches.
         longest = max((len(row) for rows in encoded for row in rows.candidates), default=0)
         count = max((len(rows.candidates) for rows in encoded), default=0)
         scores: dict[int, np.ndarray] = {}
@@ -123,10 +125,13 @@ class TextModel:
             flat = padded([row for options in filled for row in options], longest)
             shape = (len(filled), count, longest)
             inputs = (*rows, flat.tokens.reshape(shape), flat.valid.reshape(shape))
+            # Of a decoder alone: tokens of the prompt at the beginning of a candidate's row
+            # (`JointRows`).
             starts = np.array([_filled(options.starts, count) for options in batch], np.int32)
             totals = np.asarray(
                 self._score(self.params, *inputs, by_length=by_length, starts=starts).total
             )
+            # The rows behind are copies that fill the batch.
             _require_numbers(totals[: len(part)])
             for position, options, total in zip(positions, chosen, totals, strict=False):
                 scores[position] = total[: len(options.candidates)]
@@ -178,6 +183,7 @@ class TextModel:
         sampling = sampling or Sampling(greedy=True)
         stop_tokens = stop_texts.tokens_of(self.tokenizer, stops)
         limits = Limits(max_new_tokens, (*self.model.config.end_ids, *stop_tokens))
+        # By the prompt's index in the call, whatever batch it runs in.
         of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(
             jax.random.key(seed), jnp.arange(len(prompts))
         )
@@ -206,9 +212,12 @@ class TextModel:
             for position, row, is_token in zip(
                 positions, np.asarray(tokens), np.asarray(valid), strict=False
             ):
+                # A stop token ends a text and is not part of what is returned.
                 texts = (
                     x[y & ~np.isin(x, limits.stops)] for x, y in zip(row, is_token, strict=True)
                 )
+                # The device stops at tokens alone: a stop within one, or of several tokens, is cut
+                # off here.
                 written[position] = [
                     stop_texts.before(self.tokenizer.decode(text), stops) for text in texts
                 ]
@@ -244,6 +253,7 @@ class TextModel:
                 shown = self.tokenizer.encode(answers, special=False)
                 starts = [0] * len(shown)
                 rows = self._rows(read_prompts, 0, self.tokenizer.encode(read_prompts, special))
+                # An encoder and its decoder: the prompt and the text are two rows.
                 more = self._rows(answers, 0, shown)
             else:
                 joint = self.tokenizer.encode_joint(
@@ -251,6 +261,7 @@ class TextModel:
                 )
                 shown = [[*one.prompt, *one.candidates[0]] for one in joint]
                 starts = [len(one.prompt) for one in joint]
+                # A decoder alone reads both as one row, of which `starts` tokens are the prompt's.
                 rows = more = self._rows([both[position] for position in positions], 0, shown)
             outputs = self._token_log_probs(self.params, *rows, *more)
             log_probs = np.array(outputs[0])
@@ -277,6 +288,7 @@ class TextModel:
         for positions in self._batches(text_rows, 0):
             part = [texts[position] for position in positions]
             rows = self._rows(part, 0, [text_rows[position] for position in positions])
+            # An encoder's states where there is one: `prefill` runs that, and no decoder.
             states = np.asarray(self._states(self.params, *rows)[0].after, np.float32)
             for position, of_text, valid in zip(positions, states, rows.valid, strict=False):
                 states_of[position] = of_text[valid]
@@ -298,6 +310,7 @@ class TextModel:
         prompt_length.require_prompts(texts, encoded, settings, more)
         room = prompt_length.prompt_room(settings, more if isinstance(more, int) else max(more))
         rows = padded(encoded, bucket(max(map(len, encoded)), room), settings.pad_id)
+        # Up to a power of two, so that a short list does not compute a whole batch.
         spare = min(self._batch, 1 << (len(texts) - 1).bit_length()) - len(texts)
         return TokenRows(*(np.concatenate([x, np.repeat(x[:1], spare, axis=0)]) for x in rows))
 
@@ -363,10 +376,12 @@ def fetch(name: str | Path, key: str = "") -> Path:
           `key` of the config.
     """
     where = f"config.{key}={name}" if key else str(name)
+    # Only hf:// is surely the hub's. A bare OWNER/NAME may be a folder, which comes first.
     if hub.is_named(name):
         return gguf_folder.resolved(hub.local(name, key))
     if gguf_files.is_gguf(name):
         return gguf_folder.resolved(name)
+    # A misspelt path would be looked for on the hub.
     if Path(name).suffix == gguf_files.SUFFIX:
         raise UserError(f"{where}: there is no such file")
     if str(name) and Path(name).is_dir():

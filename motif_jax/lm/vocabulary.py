@@ -55,5 +55,6 @@ def _more_rows(table: Any, more: int, key: jax.Array, like: int | None) -> jax.A
     table = jnp.asarray(table)
     wide = table.astype(jnp.float32)
     centre = wide.mean(axis=0) if like is None else wide[like]
+    # In float32, since the mean of a large table in bfloat16 is coarse.
     fresh = centre + 0.1 * wide.std(axis=0) * jax.random.normal(key, (more, table.shape[1]))
     return jnp.concatenate([table, fresh.astype(table.dtype)])
