@@ -35,6 +35,7 @@ class BucketBatches:
         self.batch_size = batch_size
         self.lengths = lengths
         possible_lengths = range(1, longest + 1) if by_length else [longest]
+        # Ascending, and each once: neighbouring lengths have the same bucket.
         self.widths = list(dict.fromkeys(bucket(length, longest) for length in possible_lengths))
         self._order = Buckets(lengths, self.widths, batch_size, seed, group)
         self.steps_per_pass = self._order.steps_per_pass
@@ -49,6 +50,7 @@ class BucketBatches:
 
     def batches(self, first: int, count: int) -> Any:
         """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
+        # Steps of a chunk may be of two groups; the wider one's width serves both.
         rows = [self._order.rows(step) for step in range(first, first + count)]
         return self.steps([row.items for row in rows], max(row.width for row in rows), first)
 
@@ -69,6 +71,7 @@ class BucketBatches:
         # By length, so that each batch is padded to little more than its items.
         items = np.argsort(self.lengths, kind="stable")
         count = min(len(items), max_batches * size)
+        # Evenly over the sorted lengths: a sample of the short and of the long.
         items = items[np.linspace(0, len(items) - 1, count).astype(np.int64)]
         items = np.pad(items, (0, -len(items) % size), constant_values=-1)
 

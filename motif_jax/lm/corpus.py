@@ -50,6 +50,7 @@ def find(names: str, key: str = "texts") -> list[Path]:
                 f"config.{key}={name}: there is no such file or folder; give one that exists"
             )
         named_files = [path]
+        # Sorted, so that the order of the items is the same on every file system.
         if path.is_dir():
             named_files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
         if not named_files or named_files[0].suffix not in SUFFIXES:
@@ -84,6 +85,7 @@ def read(paths: list[Path], split: str) -> Iterator[Item]:
 
 
 def _read_text(path: Path, split: str) -> Iterator[Item]:
+    # A byte order mark is no letter of a text. Line ends stay as they are, also inside a paragraph.
     with open(path, encoding="utf-8-sig", newline="") as file:
         if split == "file":
             text = file.read()
@@ -119,6 +121,7 @@ def _read_parquet(path: Path) -> Iterator[Item]:
     try:
         with pq.ParquetFile(path.absolute()) as file:
             columns = file.schema_arrow.names
+            # A row's share of the file, since its compressed size is not known.
             row_size = path.stat().st_size // max(1, file.metadata.num_rows)
         if set(_DIALOGUES) <= set(columns):
             yield from _read_dialogues(bounded_parquet.batches(path, _DIALOGUES), row_size)

@@ -63,6 +63,7 @@ class ObjectiveRows(NamedTuple):
 def causal(rows: ObjectiveRows) -> TokenBatch:
     """Predicts every token except a row's first and its prompt."""
     targets = rows.tokens[:, 1:]
+    # By the place of the target: the prompt's last token predicts the first of the text.
     after_prompt = np.arange(1, rows.tokens.shape[1]) >= rows.prompt[:, None]
     weights = rows.valid[:, 1:] & after_prompt
     return TokenBatch(rows.tokens[:, :-1], rows.valid[:, :-1], targets, weights.astype(np.float32))
@@ -74,16 +75,20 @@ def masked(rows: ObjectiveRows, tokens: Tokens, rng: np.random.Generator) -> Tok
     """
     first = np.full((len(rows.tokens), 1), tokens.start, np.int32)
     targets = np.concatenate([first, rows.tokens], axis=1)
+    # A row without any token gets no start token either.
     valid = np.concatenate([rows.valid.any(axis=1, keepdims=True), rows.valid], axis=1)
 
     eligible = valid & ~np.isin(targets, (tokens.start, tokens.end, tokens.pad))
     eligible &= np.arange(targets.shape[1]) > rows.prompt[:, None]
+    # 2 is above every draw, so that these tokens are never chosen.
     draws = np.where(eligible, rng.random(targets.shape), 2.0)
+    # A short row may have no draw below 15 %; the token of its lowest is predicted then.
     lowest = draws == draws.min(axis=1, keepdims=True)
     chosen = (draws < NOISE) | (lowest & eligible)
 
     kind = rng.random(targets.shape)
     random_tokens = rng.integers(0, tokens.size, targets.shape, dtype=np.int32)
+    # Of the chosen ones .8 are masked, .1 stay as they are (from .8 to .9), .1 are another token.
     inputs = np.where(chosen & (kind < 0.8), np.int32(tokens.mask), targets)
     inputs = np.where(chosen & (kind >= 0.9), random_tokens, inputs)
     return TokenBatch(inputs, valid, targets, chosen.astype(np.float32))
@@ -103,6 +108,8 @@ def span_window(length: int) -> int:
       UserError: no text fits.
     """
     longest = None
+    # Sentinels stand for 3 tokens each: the input is about nine tenths of the text, and twice its
+    # length is enough.
     for size in range(2, 2 * length):
         noise, count = span_counts(size)
         if size - noise + count + 1 <= length:
@@ -117,6 +124,7 @@ def check_spans(length: int, sentinels: int) -> None:
     sentinels.
     """
     _, count = span_counts(span_window(length))
+    # For the error: the longest text whose spans do not outnumber the sentinels.
     size = 2
     while span_counts(size + 1)[1] <= sentinels:
         size += 1
@@ -136,6 +144,7 @@ def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> TokenBa
             f"rows of {rows.shape[1]} tokens have {count} spans, the tokenizer has {len(tokens.sentinels)} sentinels: a smaller "
             "config.length is needed"
         )
+    # Lengths do not depend on the row (`span_counts`), so that rows stack without padding.
     prompts = []
     targets = []
     for row in rows:
@@ -150,6 +159,8 @@ def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> TokenBa
         for sentinel, text, span in zip(
             tokens.sentinels[:count], pieces[0::2], pieces[1::2], strict=True
         ):
+            # "a b c d e" with the spans "c" and "e" becomes "a b <0> d <1> <end>" and "<0> c <1> e
+            # <end>".
             prompt += [text, [sentinel]]
             target += [[sentinel], span]
         prompts.append(np.concatenate([*prompt, [tokens.end]]))
@@ -164,6 +175,7 @@ def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> TokenBa
 
 def _random_lengths(total: int, count: int, rng: np.random.Generator) -> np.ndarray:
     """Divides `total` into `count` random integers of at least 1."""
+    # Different cuts between neighbours, so that no part is empty.
     cuts = np.sort(rng.choice(total - 1, count - 1, replace=False)) + 1
     return np.diff(np.concatenate([[0], cuts, [total]]))
 
@@ -177,6 +189,7 @@ def prefix(
     `widths` are the padded lengths of prompts and targets.
     """
     length = rows.valid.sum(axis=1)
+    # At least a quarter of the row on either side; the maximum keeps the range from being empty.
     random_cut = rng.integers(length // 4, np.maximum(length - length // 4, length // 4 + 1))
     cut = np.where(rows.prompt > 0, rows.prompt, random_cut)
     prompt_width, target_width = widths
@@ -184,6 +197,7 @@ def prefix(
 
     prompt_index = np.arange(prompt_width)
     prompt_valid = prompt_index < cut[:, None]
+    # Places past the array's end read its last token, which the next line pads.
     prompt = rows.tokens[:, np.minimum(prompt_index, last)]
     prompt = np.where(prompt_valid, prompt, np.int32(tokens.pad))
     # An encoder needs at least one token to attend to.

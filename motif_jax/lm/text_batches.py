@@ -90,6 +90,7 @@ class WindowBatches:
         return stacked(batches)
 
     def _batch(self, tokens: np.ndarray, step: int) -> TokenBatch:
+        # Windows have no padding and no prompts.
         rows = objectives.ObjectiveRows(
             tokens, np.ones(tokens.shape, bool), np.zeros(len(tokens), np.int64)
         )
@@ -106,8 +107,10 @@ class WindowBatches:
         for number in range(min(max_batches, math.ceil(self.steps_per_pass))):
             windows = np.arange(number * size, (number + 1) * size)
             exists = windows < self._order.per_pass
+            # In order and from the first token: an evaluation has the same windows each time.
             starts = np.where(exists, windows, 0) * self.width
             tokens = self._dataset.tokens[starts[:, None] + np.arange(self.width)].astype(np.int32)
+            # By its own number, so that a resumed run measures with the same masks and spans.
             batch = self._batch(tokens, number)
             batches.append(batch._replace(weights=batch.weights * exists[:, None]))
         return batches
@@ -144,6 +147,7 @@ class ItemBatches(BucketBatches):
             prompt = np.where(step_items >= 0, self._prompts[step_items], 0)
             step_rows.append(objectives.ObjectiveRows(tokens, valid, prompt))
 
+        # One width for all steps of the chunk, which run in one program.
         widths = _prompt_widths(step_rows)
         batches = []
         for step, rows in enumerate(step_rows, first):

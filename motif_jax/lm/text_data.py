@@ -49,10 +49,12 @@ def _read_items(config: LanguageModelConfig, paths: list[Path]) -> Iterator[Item
 
 def make_tokenizer(config: LanguageModelConfig, architecture: str, folder: Path) -> Path:
     """Makes the tokenizer of a run's texts, unless it exists; returns its folder."""
+    # A resumed run keeps its tokenizer, by which its tokens were made.
     if not (folder / FILE).is_file():
         settings = config.tokenizer
         print(f"making a tokenizer of at most {settings.vocab_size:,} tokens", flush=True)
         paths = corpus.find(config.texts or "")
+        # Lazily: merges are learned from the first texts, and the rest is not read.
         texts = itertools.islice(_read_pieces(config, paths), settings.most_texts)
         phrase = ""
         if settings.phrases:
@@ -111,6 +113,7 @@ def prepare(
     """
     if config.tokens:
         train, held_out = open_tokens(config.tokens, tokenizer_folder, "tokens")
+        # Nothing is tokenised: another run's dataset is read where it lies.
         train.check_digests()
         held_out.check_digests()
         return {TRAIN: train, HELD_OUT: held_out}
@@ -133,6 +136,7 @@ def prepare(
             "item": config.text_item,
             "held_out": str(share.share),
             "longest": longest or 0,
+            # Only where there is one: datasets of before this key have no entry for it.
             **({"begins": beginning} if beginning else {}),
         },
         add=item_writer.add,
@@ -156,6 +160,7 @@ def _items_by_part(
     """The items of all files, each with `TRAIN` or `HELD_OUT`; `share` is held out where no files
     are.
     """
+    # The index runs over all files, so that the share is held out evenly, also of many small files.
     for index, item in enumerate(_read_items(config, paths)):
         is_held_out = not held_out_paths and share.holds(index)
         yield HELD_OUT if is_held_out else TRAIN, item
@@ -181,6 +186,8 @@ class _ItemWriter:
             # Items of their own begin after it. In a window of several items it is learned as every
             # token: it says that a text begins.
             prompt = [*self.beginning, *item_prompt]
+            # A text that is cut loses its end token: the model does not learn to stop where it was
+            # cut.
             tokens = [*prompt, *text, self.end][: self.longest]
             if len(prompt) >= len(tokens):
                 raise UserError(

@@ -52,6 +52,7 @@ class Tokenisation(Generic[Item]):
         """Writes (part, item) pairs below `folder`, unless both parts exist; the datasets by part,
         None after a request to stop.
         """
+        # A resumed run tokenises nothing, but checks below that tokenizer and texts are the same.
         complete = all((folder / part / layout.MANIFEST).is_file() for part in PARTS)
         if not complete and not self._write(folder, items, total, stopped):
             return None
@@ -81,6 +82,8 @@ class Tokenisation(Generic[Item]):
         with ExitStack() as stack:
             writers = self._open_writers(folder, stack)
             progress = stack.enter_context(Progress(total, self.unit, "tokenise"))
+            # From the first item on, also after a kill: which part an item is of depends on those
+            # before it.
             remaining = iter(items)
             done = 0
             # Items of each part so far, those included that a killed writer saved.
@@ -91,11 +94,13 @@ class Tokenisation(Generic[Item]):
                     break
                 for part, writer in writers.items():
                     part_items = [item for item_part, item in group if item_part == part]
+                    # Items that a killed writer saved are read again and not added again.
                     saved = max(0, writer.items - counts[part])
                     self.add(writer, part_items[saved:])
                     counts[part] += len(part_items)
                 done += sum(self.amount(item) for _, item in group)
                 progress.update(min(done, total))
+                # Asked once a group: what was added is saved before the run ends.
                 stop = stopped()
                 if stop or number % SAVE_EVERY_GROUPS == 0:
                     for writer in writers.values():

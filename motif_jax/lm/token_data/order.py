@@ -42,6 +42,7 @@ class TokenWindows:
     def starts(self, step: int) -> np.ndarray:
         """Indices of the first tokens of a step's windows, int64 [batch_size]."""
         windows = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
+        # Windows are counted through all passes; each has its own order and shift.
         passes, index = np.divmod(windows, self.per_pass)
         starts = [self._pass(int(number))[index[passes == number]] for number in np.unique(passes)]
         return np.concatenate(starts)
@@ -75,6 +76,7 @@ class Buckets:
         self._seed = seed
         self._group = group
         self._widths = np.asarray(widths)
+        # The narrowest width that holds an item.
         self._bucket = np.searchsorted(self._widths, lengths)
 
         # Groups of each bucket, those with leftovers of narrower buckets included.
@@ -86,6 +88,7 @@ class Buckets:
             available = int(count) + leftovers
             groups = available // group_size
             if bucket == widest:
+                # No wider bucket could take its leftovers, so that the last group has empty rows.
                 groups = math.ceil(available / group_size)
             self._groups.append(groups)
             leftovers = available - groups * group_size
@@ -116,11 +119,13 @@ class Buckets:
         none is empty.
         """
         steps = groups * self._group
+        # In the widest bucket alone, whose width holds any item; the others fill their groups.
         if items.size < steps:
             items = np.concatenate([items, rng.choice(self._bucket.size, steps - items.size)])
         index = np.arange(items.size)
         batches = np.full((steps, self._batch_size), -1, np.int64)
         if steps:
+            # Dealt out like cards, so that the empty rows are spread over the steps.
             batches[index % steps, index // steps] = items
         return batches.reshape(groups, self._group, self._batch_size)
 
@@ -139,6 +144,7 @@ def gather(
     [B, width], False for padding.
     """
     exists = items >= 0
+    # An item of -1 reads the last offset, which does no harm.
     starts = np.where(exists, dataset.offsets[items], 0)
     lengths = np.where(exists, dataset.offsets[items + 1] - starts, 0)
     columns = np.arange(width)

@@ -44,6 +44,7 @@ class TokensWriter(contextlib.ExitStack):
         super().__init__()
         self._folder = Path(folder)
         self._vocab_size = vocab_size
+        # The manifest is written last, so that a folder with one is whole.
         if (self._folder / layout.MANIFEST).exists():
             raise UserError(f"{folder} already holds a dataset of tokens: choose another folder")
         self._staging = self._folder.with_name(self._folder.name + layout.STAGING)
@@ -62,6 +63,7 @@ class TokensWriter(contextlib.ExitStack):
             "dtypes": {name: dtype.str for name, dtype in dtypes.items()},
         }
 
+        # What a killed writer with the same identity saved; anything else there is removed.
         self.items, self._tokens = self._saved_counts()
         rows = dict.fromkeys(token_dtypes, self._tokens) | dict.fromkeys(item_dtypes, self.items)
         if self.items:
@@ -78,6 +80,7 @@ class TokensWriter(contextlib.ExitStack):
             self._arrays[name] = _GrowingArray(self._staging / name, dtype, rows[name])
             self.callback(self._arrays[name].close)
         if not self.items:
+            # Item 0 begins at token 0; each item adds where it ends.
             self._arrays[layout.OFFSETS].append(np.zeros(1, np.int64))
         self._added = self.items
 
@@ -86,6 +89,7 @@ class TokensWriter(contextlib.ExitStack):
         path = self._staging / _PROGRESS
         if path.exists():
             progress = read_json(path, self._remedy, keys=("identity", "items", "tokens"))
+            # Else the texts, the tokenizer or the columns are others: the files are removed below.
             if progress["identity"] == self._identity:
                 if not all(
                     type(progress[key]) is int and progress[key] >= 0 for key in ("items", "tokens")
@@ -107,6 +111,8 @@ class TokensWriter(contextlib.ExitStack):
         """Appends an item, with a number for each token or item per column. Raises ValueError:
         wrong tokens or columns.
         """
+        # Everything is checked before the first array grows: half an item would shift all later
+        # ones.
         row = np.asarray(tokens)
         if row.ndim != 1 or (row.size and (row.min() < 0 or row.max() >= self._vocab_size)):
             raise ValueError(f"an item is a row of tokens from 0 to {self._vocab_size - 1}")
@@ -154,11 +160,13 @@ class TokensWriter(contextlib.ExitStack):
             "digests": file_digests,
             "content": content_digest,
         }
+        # Into the staging folder: the rename below makes the dataset appear with its manifest.
         atomic_write_json(self._staging / layout.MANIFEST, manifest)
         for folder in {array.path.parent for array in self._arrays.values()}:
             sync(folder)
         os.replace(self._staging, self._folder)
         sync(self._folder.parent)
+        # After the rename: a kill in between leaves a file that no reader opens.
         (self._folder / _PROGRESS).unlink()
         return content_digest
 
@@ -207,7 +215,11 @@ class _GrowingArray:
         header = _header(dtype, 0)
         with naming(self.path):
             self._file = open(self.path, "r+b" if rows else "w+b", opener=regular_file)  # noqa: SIM115 - closed by close
+            # 0 rows until `finish`, so that a file that a kill left is read as empty and not as too
+            # long.
             self._file.write(header)
+            # Cuts off what was written after the last save, of which only a part may be on the
+            # disk.
             self._file.truncate(len(header) + rows * dtype.itemsize)
             self._file.seek(0, os.SEEK_END)
 
