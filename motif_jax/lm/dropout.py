@@ -48,6 +48,8 @@ def _fold_in(words: jax.Array, data: Any) -> jax.Array:
 
 def _flat_index(shape: Sequence[int]) -> jax.Array:
     """The flat index of each element, modulo 2^32: uint32 of that shape."""
+    # Made of iotas: the number of an element does not depend on how the array is split over
+    # devices.
     index = jnp.zeros(shape, jnp.uint32)
     for axis in range(len(shape)):
         step = jnp.uint32(math.prod(shape[axis + 1 :]) % 2**32)
@@ -108,11 +110,13 @@ def of_block(key: LazyRng, first: int, last: int, index: jax.Array) -> Iterator[
         module = context.module
         if not isinstance(module, nn.Dropout) or module.deterministic or not module.rate:
             return plain(*arguments, **keywords)
+        # Flax numbers the calls of a layer from 1, and folds in the number.
         calls[module.path] += 1
         numbers = []
         for block in range(first, last):
             names = (*key.suffix, f"block_{block}", *module.path, calls[module.path])
             numbers.append(folded_number(names))
+        # `index` is traced, and a hash of names is not: the table holds the numbers of all turns.
         number = jnp.asarray(np.array(numbers, np.uint32))[index]
         return plain(*arguments, **keywords, rng=jax.random.fold_in(key.rng, number))
 

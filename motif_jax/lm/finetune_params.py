@@ -35,6 +35,7 @@ def check(config: LoraOnBase, shapes: Any) -> None:
     if spec is not None:
         linear.matching(shapes, spec.patterns)
     if config.base == "nf4":
+        # nf4 has one scale for 64 inputs; only the blocks' layers are quantised (`_BLOCKS`).
         inputs = {
             shape.shape[0] for path, shape in linear.kernels(shapes).items() if "block" in str(path)
         }
@@ -90,6 +91,7 @@ class Adaptation:
         heads = {} if head is None else {"masked_head": head}
         if self.spec is None:
             return {"model": params, **heads}, {}
+        # On the host, as all parameters before a training: devices get them with the state.
         additions = jax.device_get(lora.init(key, params, self.spec))
         learned = {"additions": additions, **heads}
         if self.base in quantised.KINDS:

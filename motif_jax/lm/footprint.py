@@ -126,6 +126,7 @@ def _of_training(
         written,
         chunk is not None,
     )
+    # What the backward pass keeps, traced with one and two layers and rows.
     fixed, per_row = count(model.remat, model.dropout is not None)
     layers = config.layers + config.encoder_layers
     if model.remat:
@@ -146,6 +147,7 @@ def _of_training(
     # A chunk's logits with their softmax and gradient; without chunks the saved arrays include
     # them.
     logit_rows = tokens if chunk is None else 3 * min(chunk, tokens)
+    # Float32, 4 bytes each.
     logits = 4 * config.vocab_size * logit_rows
 
     return Footprint(
@@ -207,6 +209,7 @@ def _saved_by_layers(
         return saved_bytes(loss, _params(small_config, jnp.float32))
 
     def saved_by_all_layers(rows: int) -> int:
+        # Layers are alike: what a second one adds, each further one adds.
         one_layer = saved(rows)
         total = one_layer + (config.layers - 1) * (saved(rows, layers=2) - one_layer)
         if config.encoder_layers:

@@ -45,6 +45,7 @@ def stacked(network: LanguageNetwork, key: jax.Array) -> Any:
     sides = {"encoder": config.encoder_layers, "decoder": config.layers}
     if not config.has_decoder:
         sides = {"encoder": config.layers}
+    # One block is made for real: its tree, its constants, and how each kernel is drawn.
     one_block = dataclasses.replace(config, layers=1, encoder_layers=min(1, config.encoder_layers))
     kernels: dict[linear.Path, _Kernel] = {}
 
@@ -56,6 +57,8 @@ def stacked(network: LanguageNetwork, key: jax.Array) -> Any:
             )
         return call(*arguments, **keywords)
 
+    # Its kernels are thrown away; those of all blocks are drawn below, by the keys that flax would
+    # use.
     with nn.intercept_methods(record_kernel):
         params = network.clone(config=one_block).init(key, jnp.zeros((1, 2), jnp.int32))["params"]
 
@@ -80,6 +83,7 @@ def stacked(network: LanguageNetwork, key: jax.Array) -> Any:
 def _draw_kernels(kernel: _Kernel, key: jax.Array, paths: list[linear.Path]) -> jax.Array:
     """The kernels [L, in, out] of the linear layers at L paths."""
     numbers = np.array([dropout.folded_number((*path, _KERNEL)) for path in paths], np.uint32)
+    # One draw in a loop, so that the program is as long for 48 blocks as for one.
     return jax.lax.map(
         lambda number: kernel.draw(jax.random.fold_in(key, number), kernel.shape), numbers
     )

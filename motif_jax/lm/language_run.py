@@ -86,6 +86,8 @@ def settings_of(config: LanguageModelConfig, tokenizer_folder: Path | None) -> M
     if config.model.folder:
         settings = weights.read_config(fetch(config.model.folder, "model.folder"))
     else:
+        # A fresh model has as many rows as its tokenizer has tokens: `check` guesses them where the
+        # run makes the tokenizer.
         settings = _fresh_settings(config, tokenizer_folder)
     return init_model.with_dropout(settings, config.dropout)
 
@@ -146,6 +148,7 @@ def special_tokens(
     """Numbers of the special tokens that an objective needs; UserError if the tokenizer has none
     for masks or spans.
     """
+    # -1 is no token, so that an objective without masks never meets it.
     mask = tokenizer.token("<mask>") if objective == "masked" else -1
     sentinels: tuple[int, ...] = ()
     if objective == "spans":
@@ -183,6 +186,7 @@ def check_memory(config: LanguageModelConfig, settings: ModelConfig) -> None:
     if spec is not None:
         params_dtype = jnp.dtype(config.lora.base)
         shapes = param_shapes(model.config)
+        # Shapes alone: a model that does not fit is not built to find that out.
         trained = jax.eval_shape(lambda: lora.init(jax.random.key(0), shapes, spec))
     memory = footprint.of_training(
         model,
@@ -209,6 +213,7 @@ def build(
     """
     objective = objective_of(config.objective, config.model)
     source = fetch(config.model.folder, "model.folder") if config.model.folder else None
+    # The tokenizer comes first: a fresh model's vocabulary is that of its tokens.
     tokenizer_folder = Path(source or config.tokenizer.folder or workdir / TOKENIZER)
     if not source and not config.tokenizer.folder:
         text_data.make_tokenizer(config, config.model.architecture, tokenizer_folder)
@@ -226,6 +231,7 @@ def build(
         whole_prompts=objective == "prefix",
         begins=objective == "causal",
     )
+    # Stopped while texts were tokenised: what is written stays, and the next start goes on.
     if data is None:
         return None
 
@@ -250,10 +256,13 @@ def build(
         dropout=config.dropout > 0,
     )
     params, head = _initial_parameters(config, model, source)
+    # Each kind of draw has a key of its own: additions do not change a fresh model's parameters.
     learned, frozen = adaptation.arrange(params, head, key_of(config.seed, "additions"))
     # Names of data as an error shows them, see `run_files.refuse_other_data`.
     data_digests = {part: dataset.manifest["content"] for part, dataset in data.items()}
     data_digests["tokenizer"] = data[TRAIN].manifest["tokenizer"]
+    # A resumed run must have the same base, of which its checkpoints hold nothing where it is
+    # frozen.
     data_digests["base model"] = weights.digest(source) if source else "none"
     training_data = TrainingData(
         batches(TRAIN), batches(HELD_OUT), data_digests, str(config.tokens or config.texts)
@@ -292,6 +301,8 @@ def _initial_parameters(
             )
     else:
         params = jax.device_get(model.init(key_of(config.seed, "parameters")))
+        # On the host, after the draws: all other parameters are those of attention that begins at
+        # random.
         if config.model.attention == COMPARING:
             params = init_model.with_comparing_heads(params, model.config)
     if not model.config.has_decoder and head is None:
@@ -313,9 +324,11 @@ def _export(
 
     def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
         params, head = adaptation.merged_params(items["params"], task.shared() or {})
+        # The folder appears whole: a kill leaves the previous one, or none.
         with replaced_folder(target) as staging:
             folder.write(staging, settings, params, tokenizer=tokenizer_folder)
             if head is not None:
+                # After the weights, to whose file it adds its tensors.
                 masked_head.add(staging, head)
             atomic_write_json(staging / _DESCRIPTION, trained)
 

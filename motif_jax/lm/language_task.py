@@ -24,6 +24,7 @@ class LanguageTask(SumsTask):
     _train: WindowBatches | ItemBatches
 
     def units(self, step: int) -> int:
+        # Places for tokens, padding included; the tokens that were learned are in `tally`.
         return step * self.config.batch_size * self.config.length
 
     def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:

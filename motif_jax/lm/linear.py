@@ -57,6 +57,7 @@ def computed_by(layer: Layer, values: Mapping[str, Any]) -> Iterator[None]:
     def intercept(plain: Callable[..., Any], arguments: Any, keywords: Any, context: Any) -> Any:
         module = context.module
         value = values.get("/".join(module.path)) if isinstance(module, Linear) else None
+        # A replacement calls `product` of the layer itself, which must not come back here.
         if value is None or context.method_name == "product":
             return plain(*arguments, **keywords)
         if context.method_name == "by_output":
@@ -107,6 +108,7 @@ def matching(params: Any, patterns: Sequence[str]) -> list[Path]:
             raise UserError(
                 f"config.lora.patterns: pattern {pattern!r} matches no linear layer; give one of {', '.join(endings)}"
             )
+    # In the model's order, whichever pattern matches: `lora.init` numbers its keys by it.
     matches = []
     for name, path in paths.items():
         if any(fnmatchcase(name, pattern) for pattern in patterns):

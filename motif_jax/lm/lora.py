@@ -64,6 +64,7 @@ def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Arr
     additions = {}
     for number, path in enumerate(linear.matching(params, spec.patterns)):
         inputs, outputs = kernels[path].shape
+        # PyTorch's kaiming_uniform with a = sqrt(5), as in the paper's code.
         limit = inputs**-0.5
         layer_key = jax.random.fold_in(key, number)
         a = jax.random.uniform(layer_key, (inputs, spec.rank), minval=-limit, maxval=limit)
@@ -80,7 +81,9 @@ def added(additions: Additions, spec: Spec) -> Iterator[None]:
     def layer(
         module: Linear, x: jax.Array, plain: Callable[[], jax.Array], addition: Any
     ) -> jax.Array:
+        # x A first: of rank r, so that the addition costs r (in + out) a token and not in x out.
         low_rank = products.linear(x.astype(module.dtype), addition["a"].astype(module.dtype))
+        # `plain` may be a quantised layer; `product` has the float32 sums of a head.
         return plain() + module.product(low_rank, addition["b"]) * spec.scale
 
     rows, layers = _divided(additions)
@@ -104,5 +107,6 @@ def merged(params: Any, additions: Additions, spec: Spec) -> Any:
         kernel = np.asarray(kernels[path], np.float32)
         a = np.asarray(addition["a"], np.float32)
         b = np.asarray(addition["b"], np.float32)
+        # Summed in float32, and rounded once.
         merged_kernels[path] = (kernel + spec.scale * (a @ b)).astype(kernels[path].dtype)
     return new_tokens.merged(linear.replaced(params, merged_kernels), rows)

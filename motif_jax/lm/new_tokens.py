@@ -55,6 +55,7 @@ def added(rows: Rows) -> Iterator[None]:
     def intercept(plain: Callable[..., Any], arguments: Any, keywords: Any, context: Any) -> Any:
         result = plain(*arguments, **keywords)
         module = context.module
+        # Every call of every module comes here, blocks and layers included.
         if not isinstance(module, LanguageNetwork):
             return result
         if context.method_name == "table_rows":
@@ -64,6 +65,7 @@ def added(rows: Rows) -> Iterator[None]:
         if context.method_name == "logits_by_token":
             raise ValueError("`logits_by_token` has no additions to tokens: merge them first")
         if context.method_name == "token_products":
+            # A tied head is the embedding table, so that its additions count there, too.
             return _with_products(result, arguments[0], rows.get(_HEAD, rows[_EMBEDDING]))
         return result
 
@@ -76,6 +78,7 @@ def _embedded(rows: jax.Array, tokens: jax.Array, vocab_size: int, dtype: Any) -
     new.
     """
     first = vocab_size - len(rows)
+    # Old tokens read row 0 and are set to zero after it.
     chosen = jnp.take(rows, jnp.maximum(tokens - first, 0), axis=0)
     return jnp.where((tokens >= first)[..., None], chosen, 0.0).astype(dtype)
 
@@ -101,6 +104,7 @@ def merged(params: Any, rows: Rows) -> Any:
 
 def _merged_table(table: Any, rows: Any) -> np.ndarray:
     table = np.array(table)
+    # Rounded once, after the sum.
     last = table[-len(rows) :].astype(np.float32)
     table[-len(rows) :] = (last + np.asarray(rows, np.float32)).astype(table.dtype)
     return table

@@ -66,6 +66,8 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
 def _check_model(config: LanguageModelConfig) -> None:
     tokenizer_folder = _check_tokenizer(config)
 
+    # What follows reads configs, the names and shapes of tensors, and the tokenizer, but no whole
+    # model.
     objective = language_run.objective_of(config.objective, config.model)
     span_items = objective == "spans" and config.packing == "items"
     allowed = "'windows' for spans; items are learned with config.objective=prefix"
@@ -127,6 +129,7 @@ def _check_tokens(config: LanguageModelConfig, tokenizer_folder: Path, objective
 def _check_texts(config: LanguageModelConfig) -> None:
     allowed = "files or folders of texts, with commas between: --config.texts=FILE; or None with --config.tokens=FOLDER"
     checks.require_key(config, "texts", bool(config.texts) != bool(config.tokens), allowed)
+    # The tokens are those of a dataset that exists: its texts were checked when it was made.
     if config.tokens:
         return
     paths = corpus.find(config.texts or "")
@@ -138,6 +141,7 @@ def _check_texts(config: LanguageModelConfig) -> None:
     checks.require_key(config, "texts", enough, allowed)
     if config.held_out.texts:
         corpus.find(config.held_out.texts, "held_out.texts")
+    # Last, since it reads: an invalid line is named here, and not after hours of tokenising.
     text_data.check_first_texts(config)
 
 

@@ -55,10 +55,12 @@ def encode(kernel: np.ndarray, kind: str) -> dict[str, np.ndarray]:
             "codes": np.rint(kernel / scales).astype(np.int8),
             "scales": scales.astype(np.float32),
         }
+    # 64 successive inputs of one output share a scale: [in / 64, 64, out].
     blocks = kernel.reshape(-1, BLOCK, kernel.shape[1])
     scales = np.maximum(np.abs(blocks).max(axis=1), np.finfo(np.float32).tiny)
     middles = (_NF4[1:] + _NF4[:-1]) / 2
     codes = (
+        # The nearest level: it lies between the middles to its neighbours.
         np.searchsorted(middles, blocks / scales[:, None]).astype(np.uint8).reshape(kernel.shape)
     )
     return {"codes": codes[0::2] | codes[1::2] << 4, "scales": scales.astype(np.float32)}
@@ -107,6 +109,8 @@ def read(kernels: Kernels) -> AbstractContextManager[None]:
     def layer(
         module: Linear, x: jax.Array, plain: Callable[[], jax.Array], encoded: Any
     ) -> jax.Array:
+        # Not `plain`, which would look for the kernel that `split` took out. The gradient goes to x
+        # alone.
         y = module.product(x, jax.lax.stop_gradient(decode(encoded, module.dtype)))
         if module.use_bias:
             y = y + jnp.asarray(module.get_variable("params", "bias"), y.dtype)

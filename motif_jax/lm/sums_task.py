@@ -91,6 +91,7 @@ class GradientTask(Task):
     def dropout_key(self, step: jax.Array) -> jax.Array:
         """The key of a step on this device; call it inside a program over devices."""
         step_key = jax.random.fold_in(self._key, step)
+        # Devices have other rows of the batch, and must not drop the same places of them.
         return jax.random.fold_in(step_key, jax.lax.axis_index(AXIS))
 
     def shared(self) -> Any:
@@ -98,6 +99,7 @@ class GradientTask(Task):
 
     def batches(self, first: int, count: int) -> Any:
         micro_batches = self.config.accumulate
+        # [count, batch, ...] becomes [count, micro-batches, rows, ...].
         batches = self._train.batches(first, count)
         return jax.tree.map(
             lambda leaf: leaf.reshape(count, micro_batches, -1, *leaf.shape[2:]), batches
@@ -160,6 +162,7 @@ class SumsTask(GradientTask):
 
         def measure(state: tuple[Any, Any], batch: Any) -> TokenSums:
             params, frozen = state
+            # One micro-batch at a time, in the memory that a step has.
             micro_sums = jax.lax.map(
                 lambda micro_batch: sums(params, frozen, micro_batch, None),
                 self.micro_batches(batch),
@@ -168,6 +171,7 @@ class SumsTask(GradientTask):
             return jax.lax.psum(device_sums, AXIS)
 
         self._measure = parallel.wrap(measure)
+        # Made once, so that every evaluation measures the same rows.
         self._held_out = data.held_out.all_batches(config.evaluation_batches or 2**31)
 
     def computation(self) -> tuple[str, str] | None:

@@ -73,6 +73,7 @@ def states_of(model: LanguageModel, params: Any, batch: TokenBatch) -> jax.Array
     if not model.config.encoder_layers:
         states, _ = model.prefill(params, batch.tokens, batch.valid)
         return states.after
+    # An encoder and its decoder: two runs with the same stacks.
     params = model.prepared(params)
     _, prompt = model.prefill(params, batch.prompt, batch.prompt_valid)
     states, _ = model.extend(params, prompt, batch.tokens[:, None], batch.valid[:, None])
@@ -129,6 +130,7 @@ def gradient_sums(
     """
 
     def loss(params: Any, batch: Any, number: Any) -> tuple[jax.Array, Any]:
+        # By the micro-batch's number, so that no two of a step have the same masks.
         batch_key = None if key is None else jax.random.fold_in(key, number)
         sums = sums_of(params, frozen, batch, batch_key)
         return sums.loss, sums
@@ -173,7 +175,10 @@ def make_update(
         state: LanguageTrainState, frozen: Any, batches: TokenBatch
     ) -> tuple[LanguageTrainState, dict[str, jax.Array]]:
         key = None if key_of is None else key_of(state.step)
+        # Outermost, so that gradients and moments are stacked too, and the optimiser's program is
+        # as short as the blocks'.
         state, frozen = block_stack.stacked_for_loop((state, frozen))
+        # Sums over micro-batches, then over devices; the division below is the only one.
         gradient, sums = reduce(gradient_sums(sums_of, state.params, frozen, batches, key))
 
         # A batch without targets has weight 0.
@@ -188,6 +193,7 @@ def make_update(
             "loss": sums.loss / weight,
             "accuracy": sums.correct / counted,
             "tokens": sums.weight,
+            # Of the mean gradient, before the optimiser clips it.
             "gradient_norm": optax.tree.norm(gradient),
         }
         new_state = LanguageTrainState(params, opt_state, state.step + 1)
