@@ -99,13 +99,16 @@ def _values_of(path: str | Path, header: Header) -> dict[str, Any]:
         value = metadata.get(f"{architecture}.{key}")
         _require_kind(f"{path}: {architecture}.{key}", entry, value)
         values[entry] = value
+    # llama.cpp writes no head where it is the embedding.
     values["tie_word_embeddings"] = tensors.HEAD not in header.tensors
+    # By the tensors, since the metadata do not say it.
     values["attention_bias"] = "blk.0.attn_output.bias" in header.tensors
     values["mlp_bias"] = "blk.0.ffn_up.bias" in header.tensors
     if architecture == "gemma3":
         values["query_pre_attn_scalar"] = _gemma_scalar(values)
         values |= _pattern(metadata)
     values |= _special_tokens(path, metadata, values["vocab_size"])
+    # After the entries, of which it needs the width of a head.
     _require_whole_heads(path, metadata, architecture, values)
     scaling = _scaling(path, header, architecture, values)
     if scaling is not None:
@@ -193,6 +196,7 @@ def _scaling(
     metadata = header.metadata
     kind = metadata.get(f"{architecture}.rope.scaling.type", "none")
     linear = metadata.get(f"{architecture}.rope.scale_linear")
+    # Before the kind of the scaling, which files of Llama 3 do not name.
     if tensors.ROTARY_FACTORS in header.tensors:
         head_width = values["head_dim"] or values["hidden_size"] // values["num_attention_heads"]
         return _llama3_scaling(path, values["rope_theta"] or Rotary().theta, head_width)

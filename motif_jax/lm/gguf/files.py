@@ -97,6 +97,7 @@ def read(path: str | Path) -> Header:
 @functools.lru_cache(maxsize=4)
 def _read_version(path: str, size: int, modified: int) -> Header:
     del modified  # a part of the cache's key
+    # Before the file is read: without the package no tensor could be.
     package(path)
     with open(path, "rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
@@ -140,6 +141,7 @@ class _Reader:
         metadata = {}
         for _ in range(num_keys):
             key = self._text()
+            # A type that is not in the table is a KeyError, which `_read_version` takes for damage.
             metadata[key] = self._of_type[self._number("<u4")]()
         entries = {}
         for _ in range(num_tensors):
@@ -148,6 +150,8 @@ class _Reader:
         alignment = metadata.get("general.alignment", _ALIGNMENT)
         if type(alignment) is not int or alignment < 1:
             raise ValueError(f"general.alignment is {alignment!r}, must be a whole number above 0")
+        # Tensors begin at the next multiple of the alignment after the header; their offsets count
+        # from there.
         begin = -(-self._position // alignment) * alignment
         return Header(
             metadata, {name: _place(path, name, begin, *entry) for name, entry in entries.items()}
@@ -160,6 +164,7 @@ class _Reader:
             raise ValueError(f"a tensor of {dimensions} axes")
         shape = tuple(self._number("<u8") for _ in range(dimensions))
         kind = self._number("<u4")
+        # GGUF lists the fastest axis first.
         return shape[::-1], kind, self._number("<u8")
 
     def _number(self, dtype: str) -> Any:
@@ -206,4 +211,5 @@ def _place(
     width = shape[-1] if shape else 1
     if width % block:
         raise ValueError(f"tensor {name} has rows of {width} numbers, no multiple of {block}")
+    # A scalar is a row of one number. Quantised rows are whole blocks.
     return TensorPlace(shape or (1,), quantisation, begin + offset, width // block * block_bytes)

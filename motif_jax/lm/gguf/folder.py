@@ -32,6 +32,7 @@ def folder_of(path: str | Path) -> Path:
     # Not resolved: on the hub's copies the link has the name, and the file a digest.
     path = Path(path).absolute()
     state = path.stat()
+    # Size and time in place of a digest of gigabytes; an edited file gets a folder of its own.
     version = digests.of_bytes(f"{_FORM} {path} {state.st_size} {state.st_mtime_ns}".encode())
     target = resources.cache_folder("gguf") / f"{path.stem}-{version}"
     if not target.is_dir():
@@ -50,6 +51,7 @@ def _make(path: Path, target: Path) -> None:
         atomic_write_json(part / config.FILE, values)
         (part / LINK).symlink_to(path)
         try:
+            # Fails where another process was first: its folder has the same content.
             part.rename(target)
         except OSError:
             if not target.is_dir():

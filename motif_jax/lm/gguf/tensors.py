@@ -108,6 +108,7 @@ class GgufTensors:
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
         """Rows of the tensor `name`, float32; KeyError if it is missing."""
         stored = self._stored[name]
+        # The rows of a head are permuted as a whole: a part of them needs the others.
         if self._reordered(stored):
             return self._in_order(stored, self._read(stored))[start:stop]
         tensor = self._tensors[stored]
@@ -188,5 +189,6 @@ class GgufTensors:
         if key is None:
             return array
         heads = self._metadata.get(key, self._metadata["llama.attention.head_count"])
+        # [heads, half, 2] of neighbours becomes [heads, 2, half] of halves.
         half = array.shape[0] // heads // 2
         return array.reshape(heads, half, 2, *array.shape[1:]).swapaxes(1, 2).reshape(array.shape)

@@ -64,6 +64,8 @@ def build(path: str | Path) -> Tokenizer:
     if not isinstance(tokens, list):
         raise UserError(f"{path}: tokenizer.ggml.tokens is missing")
     try:
+        # Pieces first, then what is never cut, then the template that adds special tokens by their
+        # numbers.
         backend = builders[kind](path, tokens, metadata)
         _add_whole_tokens(backend, tokens, metadata)
         _add_special_tokens(backend, tokens, metadata)
@@ -213,6 +215,7 @@ def _merges_of(
             second = piece[cut:]
             if first in vocabulary and second in vocabulary:
                 ranked.append((rank, len(first), len(second), first, second))
+    # The best rank first; of equal ones that with the longer first piece.
     ranked.sort(key=lambda entry: entry[:3], reverse=True)
     return [(first, second) for *_, first, second in ranked]
 
