@@ -94,6 +94,7 @@ def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str
             f"a vocabulary of {vocab_size} tokens: {architecture} needs at least {least}"
         )
     tokenizer = Tokenizer(models.BPE())
+    # With phrases the expression cuts the text, and `ByteLevel` only turns bytes into letters.
     words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not phrases)
     tokenizer.pre_tokenizer = words
     if phrases:
@@ -103,11 +104,13 @@ def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=named.all,
+        # All bytes, also those that the texts do not have: any text has tokens.
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         max_token_length=_LONGEST_PHRASE if phrases else None,
         show_progress=False,
     )
     tokenizer.train_from_iterator(cut_long_words(texts), trainer)
+    # As published, T5 ends a text, and RoBERTa begins and ends it; the others add nothing.
     around = {"t5": f"$A {named.end}", "roberta": f"{named.start} $A {named.end}"}.get(architecture)
     if around:
         numbers = [(token, tokenizer.token_to_id(token)) for token in named.all]

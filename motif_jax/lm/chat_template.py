@@ -56,6 +56,8 @@ class ChatTemplate:
         self._source = source
         self.special_tokens = dict(special_tokens or {})
         extensions = (loopcontrols, _GenerationTag)
+        # Options and filters are those of transformers: a template writes here what it writes
+        # there.
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=extensions
         )
@@ -84,6 +86,7 @@ class ChatTemplate:
         """
         beginning = turns[-1]["content"].strip()
         # Not found by its own text, which earlier turns and the template may hold, too.
+        # Cut at the mark: what the template writes after a turn does not follow a beginning.
         marked = [*turns[:-1], {**turns[-1], "content": beginning + _MARK}]
         text, mark, _ = self.text_of(marked).partition(_MARK)
         if not mark or not text.endswith(beginning):

@@ -48,6 +48,7 @@ def derive(template: ChatTemplate) -> TurnTexts:
         _turn("assistant", _SECOND_ANSWER),
     ]
 
+    # Two questions and two answers show what stands between them, in both orders.
     before, text = _cut(template.text_of(conversation), _FIRST_QUESTION)
     question_to_answer, text = _cut(text, _FIRST_ANSWER)
     answer_to_question, text = _cut(text, _SECOND_QUESTION)
@@ -65,12 +66,16 @@ def derive(template: ChatTemplate) -> TurnTexts:
     _require(
         closed_question.startswith(before + _FIRST_QUESTION), "a lone question begins otherwise"
     )
+    # What ends a question is known from one without an answer; the rest of what stands between is
+    # the answer's opening.
     user_close = closed_question.removeprefix(before + _FIRST_QUESTION)
     _require(question_to_answer.startswith(user_close), "a lone question ends otherwise")
     _require(
         answer_to_question.startswith(assistant_close),
         "the last answer does not end as the first one does",
     )
+    # What is common to the first question and the second is a turn's opening; the rest before the
+    # first is `begin`.
     user_open = answer_to_question.removeprefix(assistant_close)
     _require(before.endswith(user_open), "the first question does not begin as the second one does")
 

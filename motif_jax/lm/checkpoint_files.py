@@ -88,6 +88,7 @@ class Tensors:
         """The name of a tensor in the files, with or without the model's prefix; None if it is
         missing.
         """
+        # 'transformer.wte.weight', or 'wte.weight' as in GPT-2's own file.
         for candidate in (name, name.partition(".")[2]):
             if candidate in self._shard_of:
                 return candidate
@@ -164,8 +165,10 @@ class Tensors:
             raise UserError(f"{path} cannot be read: {error!r}") from None
         shards = sorted(set(shard_of.values()))
         for shard in shards:
+            # A name with a path would read a file outside the folder.
             if Path(shard).name != shard or not (self._folder / shard).is_file():
                 raise UserError(f"{path} names {shard}, which is not in the folder")
+        # Only the shards' headers are read.
         held = {shard: set(self._open(shard).keys()) for shard in shards}
         misplaced = [name for name, shard in shard_of.items() if name not in held[shard]]
         if misplaced:

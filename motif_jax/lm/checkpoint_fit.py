@@ -103,12 +103,15 @@ def require(
     if coded:
         dtypes = ", ".join(sorted({str(tensors.dtype(name)) for name in coded}))
         problems.append(f"{named(coded)} {_are(coded)} quantised or no floats ({dtypes})")
+    # A tensor that is quantised may be named twice, since its shape is packed.
     misshapen = [name for name in present if tensors.shape(name) != shapes[name]]
     if misshapen:
         first = misshapen[0]
         problems.append(
             misfit(first, tensors.shape(first) or (), shapes[first], len(misshapen) - 1)
         )
+    # What is left over inside the network would change its numbers: a bias, a norm, a block too
+    # many.
     inside, outside = _unused(tensors, config, embedding, present)
     if inside:
         untied = f" ({_HEAD_REMEDY})" if _HEAD in inside else ""
@@ -156,8 +159,11 @@ def _unused(
             continue
         if config.architecture == "roberta" and _READ_ELSEWHERE.fullmatch(name):
             continue
+        # Tied models may be saved with their head written out.
         if name in _COPIES and is_copy(tensors, name, tensors.name_of(embedding)):
             continue
+        # 'model.layers.0.mlp.bias' is inside, 'score.weight' outside. Where the prefix is left out,
+        # the first part of the name decides.
         in_network = (prefix and name.startswith(prefix)) or name.partition(".")[0] in modules
         (inside if in_network else outside).append(name)
     return inside, outside

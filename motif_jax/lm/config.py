@@ -218,6 +218,8 @@ def read(folder: str | Path) -> ModelConfig:
             raise UserError(
                 f"{folder}: {name} says that the weights are quantised, which is not read: {UNQUANTISED}"
             )
+    # As in transformers' `generate`, generation_config.json replaces the tokens that end and start
+    # a text.
     if isinstance(values, Mapping):
         values = {**values, **generation_config.special_tokens(folder)}
     return parse(values, str(path))
@@ -248,6 +250,7 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
         dropout = Dropout(**{field.removeprefix("dropout."): fields.pop(field) for field in rates})
         if "activation" in fields:
             fields["activation"] = _activation(fields["activation"], source)
+        # What needs a formula comes last and replaces what one entry said.
         fields |= {"key_value_heads": fields["heads"], **readers[kind](values, source)}
         return _sensible(ModelConfig(architecture=kind, dropout=dropout, **fields), source)
     except KeyError as error:

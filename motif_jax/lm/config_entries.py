@@ -90,6 +90,7 @@ UNQUANTISED = (
 
 def is_whole(value: Any) -> bool:
     """Whether a JSON value is a whole number; true and false are none."""
+    # By type: isinstance takes true and false for whole numbers.
     return type(value) is int
 
 
@@ -140,6 +141,7 @@ def checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         quantised. The message begins with `source` and names the entry.
     """
     present = _of_types(values, _KINDS, source, "")
+    # Put back after the nulls were left out, so that the defaults do not count for them.
     present |= {name: None for name in _NULL_MEANS_NONE if name in values and values[name] is None}
     for name in _QUANTISED:
         if present.get(name):
@@ -149,6 +151,7 @@ def checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     for name in _OBJECTS:
         if name in present:
             present[name] = _of_types(present[name], _ROTARY_KINDS, source, f"{name}.")
+            # Gemma 3 has an object for each kind of layer in `rope_parameters`.
             for layers in (GLOBAL, LOCAL):
                 if layers in present[name]:
                     of_layers = present[name][layers]

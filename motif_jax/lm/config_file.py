@@ -49,6 +49,8 @@ def to_values(config: ModelConfig) -> dict[str, Any]:
     values = {
         key: value for key, value in values.items() if value is not None or key == token_ids.END
     }
+    # What the reader makes of the entries must be the model: some fields have no entry in some
+    # architectures.
     read_back = dataclasses.asdict(parse(values))
     for key, value in dataclasses.asdict(config).items():
         if value != read_back[key]:
@@ -59,6 +61,7 @@ def to_values(config: ModelConfig) -> dict[str, Any]:
 
 
 def _t5(config: ModelConfig) -> dict[str, Any]:
+    # The reverse of `config._t5`: transformers' 'gated-gelu' is the approximation by tanh.
     name = "gelu" if config.gated and config.activation == "gelu_new" else config.activation
     return {
         "is_encoder_decoder": True,

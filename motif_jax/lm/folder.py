@@ -63,6 +63,7 @@ def write(
     """
     values = config_file.to_values(settings)
     folder = Path(folder)
+    # While weights are replaced the folder has no config.json, without which it is no model.
     (folder / config.FILE).unlink(missing_ok=True)
     # That of another model would replace the end tokens that config.json has.
     (folder / generation_config.FILE).unlink(missing_ok=True)
@@ -71,6 +72,8 @@ def write(
         heads.save(folder, added, head_params)
     if tokenizer is not None:
         for name in TOKENIZER_FILES:
+            # A model that is written into its own folder keeps its files: `copyfile` refuses to
+            # copy one onto itself.
             if (Path(tokenizer) / name).exists() and folder.resolve() != Path(tokenizer).resolve():
                 shutil.copyfile(Path(tokenizer) / name, folder / name)
     atomic_write_json(folder / config.FILE, values)

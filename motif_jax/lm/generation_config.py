@@ -72,6 +72,7 @@ def unused(folder: str | Path) -> str | None:
     without any.
     """
     values: Mapping[str, Any] = read(folder)
+    # Temperature, top_p and others: a person may expect the model's own settings of drawing.
     names = [name for name in values if name not in (*_USED, *_WITHOUT_EFFECT)]
     if not names:
         return None

@@ -81,6 +81,7 @@ def make(
     # RoBERTa's table begins with rows that no token uses.
     unused_positions = tokens["pad"] + 1 if architecture == "roberta" else 0
     layout = configs.LAYOUTS[architecture]
+    # By way of a config.json: the checks of `config.parse` hold for fresh models, too.
     values: dict[str, Any] = {
         "model_type": architecture,
         "vocab_size": vocab_size,
@@ -121,10 +122,12 @@ def with_comparing_heads(params: Mapping[str, Any], config: ModelConfig) -> dict
     # Bucket 1 is the previous token; the second half of an encoder's buckets is for later tokens.
     previous = 1
     following = config.relative_buckets // 2 + 1
+    # Heads of the second half attend by position alone.
     result["encoder"]["relative_bias"][previous, half:three_quarters] = _SCORE
     result["encoder"]["relative_bias"][following, three_quarters:] = _SCORE
     result["decoder"]["relative_bias"][previous, half:] = _SCORE
 
+    # Columns of a kernel [in, heads * width]: those of the first half of the heads.
     columns = half * config.head_width
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.layers)):
         for layer in range(layers):

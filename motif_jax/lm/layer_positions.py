@@ -73,6 +73,7 @@ def read_gemma_rotary(values: Mapping[str, Any], source: str) -> tuple[Rotary, R
 def _rotary(
     scaling: Mapping[str, Any], theta: float, share: float, entry: str, source: str
 ) -> Rotary:
+    # Since version 5 transformers writes it inside; an entry there counts before the outer one.
     theta = scaling.get("rope_theta", theta)
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind not in SCALINGS:
@@ -113,9 +114,11 @@ def read_windows(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         local = tuple(name == LOCAL for name in _layer_types(values, source))
     elif gemma:
         pattern = values.get("sliding_window_pattern", _GEMMA_PATTERN)
+        # The last of every `pattern` layers sees all tokens.
         local = tuple((layer + 1) % pattern != 0 for layer in range(num_layers))
     else:
         first_local = values.get("max_window_layers", _QWEN_GLOBAL_LAYERS)
+        # As in transformers: with null no layer of a Qwen has a window.
         has_window = window is not None
         local = tuple(has_window and layer >= first_local for layer in range(num_layers))
     if not any(local):

@@ -59,6 +59,7 @@ def _check_scores(config: ScoreTextConfig, tokenizer: Tokenizer, settings: Model
     checks.require_key(
         config, "candidates", bool(config.candidates) or all_have_candidates, allowed
     )
+    # All prompts are tokenised here: one that does not fit is refused before the first is answered.
     questions = _with_candidates(config, rows)
     prompts, special = _written(config, questions)
     candidates = [question["candidates"] for question in questions]
@@ -118,6 +119,7 @@ def _check_continuations(
         Sampling(**vars(config.sampling))
     except UserError as error:
         raise UserError(f"config.sampling.{error}") from None
+    # Settings of drawing that would have no effect are refused, not ignored.
     if config.beams or config.sampling.greedy:
         for key, default in vars(ContinuationSampling()).items():
             is_default = getattr(config.sampling, key) == default
@@ -239,6 +241,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
         raise UserError(
             "config.model must name a folder with config.json, safetensors and tokenizer.json"
         )
+    # No weights are read: config, shapes of tensors, tokenizer, and the file of prompts.
     folder = fetch(config.model, "model")
     settings = weights.read_config(folder)
     configs.require_decoder(settings, stage.verb)
@@ -255,6 +258,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         interruption.Interruption() as stop,
         run_folder.opened(workdir, config_tree, stage.identity),
     ):
+        # Before the model is loaded: a resumed run with another model stops at once.
         text_files.pin(workdir, folder, config.model_name)
         not_applied = generation_config.unused(folder)
         if not_applied is not None and isinstance(config, GenerateTextConfig):
@@ -266,6 +270,8 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
             text_files.AnswerFile(workdir / stage.output, questions, config.batch) as answers,
             Progress(len(questions), "prompts", stage.title, answers.done) as progress,
         ):
+            # Batches begin at multiples of `batch`, also after a kill (`AnswerFile`), as draws
+            # depend on them.
             while answers.done < len(questions) and not stop.requested:
                 batch = questions[answers.done : answers.done + config.batch]
                 answers.add(stage.answer(config, model, batch, answers.done))

@@ -108,6 +108,7 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
 
     if path.exists():
         before = files.read_json(path, remedy, keys=("read",))["read"]
+        # A damaged plan is as one of another model: every file has changed.
         if not isinstance(before, dict):
             before = {}
         # A file that is gone, a chat template for one, changes the answers, too.
@@ -132,6 +133,7 @@ class AnswerFile:
     """
 
     def __init__(self, path: Path, questions: Sequence[Mapping[str, Any]], batch: int) -> None:
+        # A line that a kill cut off is no row.
         rows = list(files.read_json_lines(path, remedy="remove the file, it is written again"))
         for number, row in enumerate(rows, start=1):
             if number > len(questions) or {**row, **questions[number - 1]} != row:

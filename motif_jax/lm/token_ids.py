@@ -27,6 +27,7 @@ def read(
         ends = tuple(listed)
     elif listed is not None:
         ends = (listed,)
+    # Padding and beginning are the end of text where a config does not name them, as of a GPT-2.
     first_end = ends[0] if ends else end
     return {
         "pad_id": values.get("pad_token_id", first_end if pad is None else pad),

@@ -38,6 +38,7 @@ class Tokenizer:
 
     def __init__(self, backend: Backend, source: str = "the tokenizer") -> None:
         self._backend, self._source = backend, source
+        # A tokenizer.json may ask for both, and rows are padded and checked here.
         self._backend.no_padding()
         self._backend.no_truncation()
         # Special tokens for which the model beside it has no row, by their numbers.
@@ -97,6 +98,7 @@ class Tokenizer:
     def beginning(self) -> list[int]:
         """The special tokens that the tokenizer adds in front of a text; [] for none."""
         (encoding,) = self._encodings(["a"], True)
+        # The 0 ends the search where every token is special.
         is_added = [*encoding.special_tokens_mask, 0]
         return encoding.ids[: is_added.index(0)]
 
@@ -106,6 +108,7 @@ class Tokenizer:
         """
         for text in texts:
             require_whole_characters(text, f"{text[:40]!r}")
+        # In one call for all texts, which the library spreads over the cores.
         with tokenizer_files.working(self._source):
             encodings: list[Encoding] = self._backend.encode_batch(
                 list(texts), add_special_tokens=special
@@ -132,6 +135,7 @@ class Tokenizer:
         """
         texts = []
         for prompt, names in zip(prompts, candidates, strict=True):
+            # Prompt, then prompt with each candidate: `rows` gives them back in this order.
             texts += [prompt, *(prompt + name for name in names)]
         encodings = self._encodings(texts, special)
         opening = len(self.beginning()) if special else 0
@@ -156,6 +160,7 @@ class Tokenizer:
         """Each token as it stands within a text: one that begins a word has the blank before it."""
         # Decoders drop the blank of a text's first token, so that another token stands before each.
         anchor = self._backend.encode("a", add_special_tokens=False).ids
+        # Letters of the anchor, which are cut off the decoded pieces.
         before = len(self._backend.decode(anchor, skip_special_tokens=False))
         rows = [[*anchor, int(token)] for token in tokens]
         texts = self._backend.decode_batch(rows, skip_special_tokens=False)
@@ -212,6 +217,7 @@ def bucket(length: int, maximum: int | None = None) -> int:
     """
     size = _SMALLEST
     while size < length:
+        # Powers of two, and one and a half times each.
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
     return size if maximum is None else max(length, min(size, maximum))
 

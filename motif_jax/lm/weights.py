@@ -69,6 +69,7 @@ def _layer_norm(path: tuple[str, ...], name: str) -> Iterator[WeightEntry]:
 def _t5(config: ModelConfig) -> Iterator[WeightEntry]:
     yield WeightEntry(("embedding",), "shared.weight")
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.layers)):
+        # All blocks share it, and the files keep it in the first.
         first = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
         yield WeightEntry((side, "relative_bias"), first)
         yield WeightEntry((side, "final_norm", "scale"), f"{side}.final_layer_norm.weight")
@@ -86,6 +87,8 @@ def _t5(config: ModelConfig) -> Iterator[WeightEntry]:
                 yield WeightEntry((*path, norm, "scale"), f"{name}.{number}.layer_norm.weight")
             last = len(attentions)
             names = {"activated": "wi_0", "factor": "wi_1"} if config.gated else {"activated": "wi"}
+            # Feed-forward comes after the attentions: layer 1 of an encoder's block, 2 of a
+            # decoder's.
             for ours, theirs in {**names, "down": "wo"}.items():
                 inner = f"{name}.{last}.DenseReluDense.{theirs}"
                 yield from _linear((*path, "feed_forward", ours), inner, False)
@@ -103,6 +106,8 @@ def _gpt2(config: ModelConfig) -> Iterator[WeightEntry]:
         name = f"transformer.h.{layer}"
         yield from _layer_norm((*path, "attention_norm"), f"{name}.ln_1")
         yield from _layer_norm((*path, "feed_forward_norm"), f"{name}.ln_2")
+        # One tensor [in, 3 out] in the file, not transposed: GPT-2's layers are transformers'
+        # Conv1D.
         for part, ours in enumerate(("query", "key", "value")):
             yield from _linear((*path, "attention", ours), f"{name}.attn.c_attn", True, False, part)
         yield from _linear((*path, "attention", "output"), f"{name}.attn.c_proj", True, False)
@@ -150,6 +155,7 @@ def _llama(config: ModelConfig) -> Iterator[WeightEntry]:
 
 
 def _roberta(config: ModelConfig) -> Iterator[WeightEntry]:
+    # No entry for a final norm: each block ends with one.
     top = "roberta.embeddings"
     yield WeightEntry(("embedding",), f"{top}.word_embeddings.weight")
     yield WeightEntry(("position_embedding",), f"{top}.position_embeddings.weight")
@@ -170,6 +176,7 @@ def _roberta(config: ModelConfig) -> Iterator[WeightEntry]:
 def digest(folder: str | Path, below: bool = False) -> str:
     """Digest of the weights in a folder; `below`: in its subfolders too."""
     pattern = "**/*.safetensors" if below else "*.safetensors"
+    # By the files' bytes in the order of their names; the names themselves do not count.
     paths = sorted(path for path in Path(folder).glob(pattern) if path.is_file())
     file = gguf_folder.file_in(folder)
     if file is not None:
@@ -244,6 +251,7 @@ def load(
       UserError: a tensor is missing, has another shape or dtype, is not used, or has numbers that
           are not finite.
     """
+    # Names and shapes of all tensors are checked before the first one is read.
     tensors = open_tensors(folder)
     checkpoint_fit.say_unused(folder, _require(tensors, folder, config))
     find = functools.partial(tensors.find, dtype=dtype or np.float32)
@@ -275,6 +283,7 @@ def collect(
         if tensor is None:
             missing.append(entry.name)
             continue
+        # Beside `_require`, since `published` calls this with tensors of other files.
         expected_shape = _file_shape(entry, shapes[entry.path].shape)
         if tensor.shape != expected_shape:
             raise UserError(
@@ -282,6 +291,7 @@ def collect(
             )
         if entry.part is not None:
             tensor = np.split(tensor, 3, axis=-1)[entry.part]
+        # Files have [out, in] but for GPT-2's; one transposition serves both reasons.
         is_turned = entry.transposed
         if output_major and entry.path[-1] == "kernel":
             is_turned = not is_turned
@@ -290,6 +300,7 @@ def collect(
         if not _is_finite(array):
             not_finite.append(entry.name)
         flat[entry.path] = put(array)
+    # After the loop, so that the error names all of them and not the first alone.
     for names, problem in ((missing, "missing"), (not_finite, "damaged (NaN or infinite numbers)")):
         if names:
             distinct = list(dict.fromkeys(names))
@@ -317,6 +328,7 @@ def save(folder: str | Path, params: Any, config: ModelConfig) -> None:
     folder = Path(folder)
     flat = flatten_dict(params)
     shapes = flatten_dict(param_shapes(config))
+    # Before anything is removed: the old weights stay where the new ones do not fit.
     for entry in entries(config):
         expected = shapes[entry.path].shape
         if flat[entry.path].shape != expected:
@@ -324,8 +336,10 @@ def save(folder: str | Path, params: Any, config: ModelConfig) -> None:
                 f"{'/'.join(entry.path)} is {flat[entry.path].shape}, and not {expected}"
             )
     folder.mkdir(parents=True, exist_ok=True)
+    # A file of before would be read in place of the new shards.
     for old in (INDEX, SINGLE, *(path.name for path in folder.glob("model-*-of-*.safetensors"))):
         (folder / old).unlink(missing_ok=True)
+    # A tensor may hold several parameters, as GPT-2's queries, keys and values.
     sources: dict[str, list[WeightEntry]] = {}
     for entry in entries(config):
         sources.setdefault(entry.name, []).append(entry)
@@ -351,6 +365,7 @@ def save(folder: str | Path, params: Any, config: ModelConfig) -> None:
 
 
 def _tensor(parts: Sequence[WeightEntry], flat: Mapping[tuple[str, ...], Any]) -> np.ndarray:
+    # From the device here: the host holds a shard's tensors alone.
     values = [np.asarray(flat[entry.path]) for entry in parts]
     values = [
         value.T if entry.transposed else value for entry, value in zip(parts, values, strict=True)
