@@ -50,6 +50,7 @@ def check(network: LanguagePolicy, lora: LoraOnBase, compat: Compat) -> None:
     checks.require(
         bool(network.model), "network.model", network.model, "a folder, or a name of the hub"
     )
+    # For its error alone, where the key and the switches name several forms.
     form_of(network.score, compat)
     is_fresh = not (network.keep_embedding and network.pretrained)
     allowed = "False with network.pretrained=True, which keeps all weights"
@@ -61,6 +62,8 @@ def check(network: LanguagePolicy, lora: LoraOnBase, compat: Compat) -> None:
         checks.require(network.score == LOG_PROBABILITY, "network.score", network.score, allowed)
         allowed = f"False with network.policy={ACTIONS}: a head scores no words"
         checks.require(not network.by_length, "network.by_length", True, allowed)
+    # The base of low-rank additions is frozen, so that it may have fewer bits; a whole model is
+    # trained in float32.
     if finetune_params.spec_of(lora) is None:
         allowed = "'float32' without config.lora.patterns: what is learned is not frozen"
         checks.require(lora.base == "float32", "lora.base", lora.base, allowed)
@@ -100,6 +103,8 @@ class PromptReader:
 
         `candidates` are cut after the longest, which is the same for nearly all prompts.
         """
+        # On the host, before each call: programs are compiled for a few lengths and not for every
+        # one.
         tokens = observation[TOKENS]
         cropped = {**observation, TOKENS: tokens[..., : bucket(_longest(tokens), tokens.shape[-1])]}
         if CANDIDATES in observation:
@@ -158,11 +163,13 @@ class LanguageAgent(PromptReader):
         """Trained parameters, float32: fresh 'heads', and 'model' or low-rank 'additions' to it."""
         model_key, head_key = jax.random.split(key)
         heads = self.heads.init(head_key)
+        # The base is in `frozen`: a checkpoint holds the additions and heads alone.
         if self.adaptation.spec is not None:
             shapes = jax.eval_shape(self.model.init, model_key)
             return {"additions": lora.init(model_key, shapes, self.adaptation.spec), "heads": heads}
         if self.source is not None:
             return {
+                # The folder is read when training starts, and no earlier: `make` reads no weights.
                 "model": jax.tree.map(jnp.asarray, folders.read(self.source).params),
                 "heads": heads,
             }
@@ -188,6 +195,8 @@ class LanguageAgent(PromptReader):
         dict.
         """
         chex.assert_rank([observation[TOKENS], first], [3, 2])
+        # Time and batch become one axis: a prompt holds its own history, so that steps do not
+        # depend on each other.
         rows = {
             name: observation[name].reshape(-1, *observation[name].shape[2:])
             for name in self.fields
@@ -207,11 +216,14 @@ class LanguageAgent(PromptReader):
         `candidates` int32 [N, A, S] and `candidate_starts` int32 [N, A] are the actions of each
         prompt, see the class.
         """
+        # Padding of -1 reads token 0, which `valid` hides.
         prompt = jnp.maximum(tokens, 0)
         # An empty row, which compilation has, reads one token.
         valid = (tokens >= 0).at[:, 0].set(True)
         model = self.model.with_dropout(dropout_key(params, tokens)) if self.dropout else self.model
         with finetune_params.active(params, self.adaptation.spec):
+            # NPAE and AFLAN of the paper: the candidate is the empty text, whose state the heads
+            # read.
             if ACTIONS in self.heads.configs:
                 states = _opening_states(model, params["model"], prompt, valid)
                 logits = self.heads.apply(params["heads"], ACTIONS, states)
@@ -230,7 +242,9 @@ class LanguageAgent(PromptReader):
                     candidate_starts,
                 )
                 states = scores.states
+                # Section 3 of the paper: the policy is the softmax of these scores.
                 logits = scores.total
+        # The state before any action's token, so that the value does not depend on the action.
         return logits, self.heads.apply(params["heads"], "value", states)
 
     def _candidates(self, observed: jax.Array | None) -> tuple[jax.Array, jax.Array]:
@@ -257,6 +271,7 @@ def _opening_states(
     states, encoded_prompt = model.prefill(params, prompt, valid)
     if not model.config.encoder_layers:
         return scoring.last_state(states, valid).after
+    # A decoder after an encoder begins with its start token; its state reads the whole prompt.
     start = jnp.full((len(prompt), 1, 1), model.config.start_id, jnp.int32)
     return model.extend(params, encoded_prompt, start, jnp.ones_like(start, bool))[0].after[:, 0, 0]
 
@@ -283,6 +298,7 @@ def is_joint(network: LanguagePolicy, compat: Compat, model: language_config.Mod
     The published code tokenises them apart, which `compat.glam_separate_tokens` does, and the end
     tokens of its first release do.
     """
+    # An encoder's prompt is a text of its own in any case.
     is_published = compat.glam_separate_tokens or compat.glam_end_token
     return network.policy != ACTIONS and not model.encoder_layers and not is_published
 
@@ -320,6 +336,7 @@ def make(
         weights.check(folder, settings)
     tokenizer = Tokenizer.read(folder, settings.vocab_size)
 
+    # The environment shows the actions of each prompt, else they are tokenised once here.
     if CANDIDATES in spec.observation:
         candidates = None
         shape = spec.observation[CANDIDATES].shape
@@ -340,6 +357,7 @@ def make(
             _action_rows(chosen, tokenizer, spec.action_names, compat.glam_end_token)
         )
         shape = candidates.tokens.shape
+    # T5 has no limit: its positions are relative.
     room = settings.max_length
     if room is not None and chosen.prompt_tokens + shape[1] > room:
         raise UserError(
@@ -373,6 +391,8 @@ def _with_embeddings(params: Any, pretrained: Any) -> Any:
     """`params` with the embeddings of `pretrained`: of tokens, positions and types, and their
     norm.
     """
+    # The published code takes what has `embed` or `shared` in its name; T5's shared table is
+    # `embedding` here.
     arrays = flatten_dict(pretrained, sep="/")
     embeddings = {name: jnp.asarray(array) for name, array in arrays.items() if "embed" in name}
     return unflatten_dict(flatten_dict(params, sep="/") | embeddings, sep="/")

@@ -48,6 +48,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     allowed = "'candidates' with network.policy='actions': a head says no words"
     checks.require_key(config, "loss", scored, allowed)
     offline_run.check(config, None)
+    # The keys that the trajectories decide are compared as they will be recorded.
     resolved_config = resolved(config_tree)
     run_folder.check_identity(workdir, resolved_config, IDENTITY, free)
     agent = agent_config(resolved_config)
@@ -67,6 +68,7 @@ def resolved(config_tree: ConfigDict) -> dict[str, Any]:
     description = cloning_data.about(read_section(CloningConfig, config_tree))
     allowed = "a level of BabyAI-Text: published trajectories do not say where they were played"
     checks.require_key(config, "environment.name", bool(section["name"] or description), allowed)
+    # Published arrays say nothing of their origin: environment and options are the config's.
     if not description:
         return config
 
@@ -75,6 +77,8 @@ def resolved(config_tree: ConfigDict) -> dict[str, Any]:
     checks.require_key(config, "environment.name", fits, allowed)
     options = description["options"]
     section["name"] = description["environment"]
+    # Before they are replaced: what a user set otherwise than the trajectories is an error, not
+    # ignored.
     user_options = flat(run_folder.as_plain(section))
     section["max_episode_steps"] = options.get("max_episode_steps")
     section["babyai_text"] = {
@@ -115,12 +119,16 @@ def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, Clo
     kind = agent_networks.class_of(agent)
     kind.check(agent)
     checks.require_key(config, "network.kind", config.network.kind == "language", "'language'")
+    # The environment is described, not played: it gives the fields that the network reads, and the
+    # actions.
     spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
     network: Any = kind.make(agent, spec)
     options = kind.environment_options(agent)
     special = bool(options.get("special_tokens", True))
     joint_actions = network.spec.action_names if options.get("joint_actions") else ()
     turn = options.get("prompt_turn", ())
+    # The tokens are those that the level would show: special tokens, joint actions and turns as in
+    # acting.
     pairs = cloning_data.read(config)
     data = cloning_data.load(config, pairs, network.spec.num_actions, special, joint_actions, turn)
     return network, data
@@ -138,6 +146,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         network, data = _open(config, agent)
         folder = fetch(config.network.model, "network.model")
         model = language_config.read(folder)
+        # A resumed run must have the same; the model is read again at each start.
         digests = {"trajectories": data.digest, "model": weights.digest(folder)}
         # With these it plays, too: `agent_checkpoints.learned_with`.
         for name, digest in agent_networks.class_of(agent).file_digests(agent).items():
@@ -148,6 +157,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         about = (
             f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out; {remark}"
         )
+        # No export: the checkpoints are those of an agent, which plays with them.
         return OfflineRun(task, about)
 
     return offline_run.run(config, resolved_config, workdir, IDENTITY, (), build, free)
@@ -162,6 +172,8 @@ def end_token(agent: AgentConfig, folder: Path, model: ModelConfig) -> int:
         return token_ids.learned_end(model.end_ids)
     # A model may have several end tokens, and the first of them need not end a turn.
     tokenizer = Tokenizer.read(folder, model.vocab_size)
+    # What the template writes behind an answer may be several tokens, such as <|im_end|> and a line
+    # break.
     (closing,) = tokenizer.encode([chat_turns.after_answer(template)], special=False)
     ends = [token for token in closing if token in model.end_ids]
     return ends[0] if ends else token_ids.learned_end(model.end_ids)

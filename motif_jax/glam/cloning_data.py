@@ -112,10 +112,13 @@ def load(
             f"config.trajectories={config.source}: must hold at least 2 steps with actions from 0 to "
             f"{actions - 1}, it has {count}{highest}"
         )
+    # The last steps, so that at most one episode lies in both parts.
     held_out = max(1, round(count * config.held_out_share))
     train = config.train_pairs or count - held_out
     allowed = f"below the {count:,} steps that there are: the rest is what is measured with"
     checks.require(train < count, "train_pairs", config.train_pairs, allowed)
+    # End to end: prompts differ much in length, and padding all of them would take several times
+    # the memory.
     tokens, offsets, joint = _tokens(config, pairs.prompts, special, joint_actions, turn)
     rows = np.arange(count, dtype=np.int64)
     digest = digests.of_bytes("".join(digests.of_file(path) for path in files(config)).encode())
@@ -134,6 +137,7 @@ def _tokens(
     """`CloningData.tokens`, `.offsets` and `.joint` of `prompts`."""
     tokenizer = Tokenizer.read(fetch(config.network.model, "network.model"))
     names = [after_prompt(name, bool(turn)) for name in joint_actions]
+    # A template writes the special tokens itself.
     special = special and not turn
     limit = config.network.prompt_tokens
     rows = [np.zeros(0, np.int32)]
@@ -148,6 +152,7 @@ def _tokens(
             joint = tokenizer.encode_joint(before, [names] * len(part), special)
             encoded = [joint_rows.prompt for joint_rows in joint]
             for joint_rows in joint:
+                # Most prompts end alike, so that few different lists of tokens are kept.
                 key = (tuple(joint_rows.starts), *map(tuple, joint_rows.candidates))
                 if key not in number_of_list:
                     number_of_list[key] = len(lists)
@@ -156,6 +161,7 @@ def _tokens(
         else:
             encoded = tokenizer.encode(part, special)
         for prompt, tokens in zip(part, encoded, strict=True):
+            # Never cut: a prompt without its end has no question.
             if len(tokens) > limit:
                 raise UserError(
                     f"config.network.prompt_tokens={limit}: must be at least {len(tokens)}, the tokens of the prompt {prompt[:120]!r}..."

@@ -51,6 +51,7 @@ def scoring_targets(
     """
     candidates = network.candidates
     if candidates is not None:
+        # The padding is taken off first, since the end token stands right after the action's own.
         tokens, is_token = (np.asarray(part) for part in candidates)
         rows = [row[mask].tolist() for row, mask in zip(tokens, is_token, strict=True)]
         candidates = padded([_target(row, 0, end, pad, length) for row in rows])
@@ -68,12 +69,14 @@ def with_targets(joint: JointActions, end: int, pad: int, length: int | None) ->
         joint.candidates.reshape(-1, longest), joint.starts.reshape(-1).tolist(), strict=True
     )
     rows = [_target(row[row >= 0].tolist(), start, end, pad, length) for row, start in flat]
+    # -1 is no token there, whereas `pad` up to `length` is one that is learned.
     return joint._replace(candidates=padded(rows, pad=-1).tokens.reshape(lists, actions, -1))
 
 
 def _target(tokens: list[int], start: int, end: int, pad: int, length: int | None) -> list[int]:
     """An action's row with its end token; the action's own tokens begin at `start`."""
     row = [*tokens, end]
+    # A negative number adds no padding.
     missing = 0 if length is None else length - (len(row) - start)
     return row + [pad] * missing
 
@@ -98,10 +101,12 @@ def sums(
           among the candidates.
     """
     params = {**(frozen or {}), **learned}
+    # Head and scores alike; the value has no loss in cloning.
     logits, _ = network.logits_and_values(params, batch.prompts, batch.candidates, batch.starts)
     # Of tokens the logits are log-probabilities already.
     log_probs = logits if by_tokens else jax.nn.log_softmax(logits)
     chosen = jnp.take_along_axis(log_probs, batch.actions[:, None], axis=1)[:, 0]
+    # 1 where the loss is the mean of a step, the number of tokens where it is that of a token.
     weight = jnp.ones_like(chosen)
     if by_tokens:
         counts = _token_counts(network, batch)
@@ -111,6 +116,7 @@ def sums(
     valid = batch.valid.astype(jnp.float32)
     is_right = (jnp.argmax(logits, axis=1) == batch.actions).astype(jnp.float32)
     loss = jnp.sum(jnp.where(batch.valid, -chosen, 0.0))
+    # Accuracy is a share of steps in both cases, and has a count of its own.
     return TokenSums(loss, jnp.sum(weight * valid), jnp.sum(is_right * valid), jnp.sum(valid))
 
 
@@ -146,6 +152,7 @@ class CloningBatches:
         return epoch_order(config.seed, number, rows, config.batch_size)
 
     def _batch(self, rows: np.ndarray) -> CloningBatch:
+        # Row -1 is an empty row of a batch; its action is any, as it does not count.
         actions = np.where(rows >= 0, self._data.actions[rows], 0).astype(np.int32)
         prompts = self._data.prompts(rows, self._config.network.prompt_tokens)
         joint = self._data.joint
@@ -195,6 +202,7 @@ class CloningTask(SumsTask):
         special: tuple[int, int],
         digests: Mapping[str, str],
     ) -> None:
+        # On the host, like all parameters before a training; they come from the network's folder.
         trained = jax.device_get(network.init(key_of(config.seed, "parameters")))
         parameters = (trained, network.frozen())
         by_tokens = config.loss == TOKENS
@@ -203,11 +211,13 @@ class CloningTask(SumsTask):
             network = scoring_targets(network, *special, length)
             if data.joint is not None:
                 data = data._replace(joint=with_targets(data.joint, *special, length))
+        # After the targets: the batches hold the actions with their end tokens.
         batches = CloningBatches(config, data)
         self._steps_per_pass = batches.steps_per_pass
         steps = batches.steps_per_pass * config.epochs
         loss = functools.partial(sums, network, by_tokens)
         if config.optimizer.warmup_steps is None:
+            # The number of steps follows from the data, so that the warm-up is a share of it.
             warmup = math.ceil(steps * config.warmup_share)
             optimizer = dataclasses.replace(config.optimizer, warmup_steps=warmup)
             config = dataclasses.replace(config, optimizer=optimizer)

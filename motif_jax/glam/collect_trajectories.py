@@ -51,12 +51,14 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree, IDENTITY)
     config = read_section(CollectTrajectoriesConfig, config_tree)
     capacity.require_workers("workers", config.workers)
+    # Files are read here, so that a player that does not fit is refused before anything is written.
     player = eval_agents.open_pinned(config, workdir)
     base = player.base
     key = f"environment.name={base.environment}"
     remedy = (
         "choose another level, or an agent that was trained with more config.network.prompt_tokens"
     )
+    # Its room is the config's; that of a trained agent is fixed.
     if config.policy == eval_agents.ZERO_SHOT:
         key = f"network.prompt_tokens={config.network.prompt_tokens}"
         remedy = "raise it (if the model has the positions), or choose another level"
@@ -73,6 +75,8 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     with interruption.Interruption() as stop, run_folder.opened(workdir, config_tree, IDENTITY):
         meta = workdir / parquet.META
         player = eval_agents.open_pinned(config, workdir)
+        # Before the first episode: a resumed run plays with the same checkpoint, even if there is a
+        # newer one.
         eval_agents.pin(workdir, player)
         rows = play_until_enough(config, workdir, player, stop)
         if rows is None:
@@ -87,6 +91,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
             "actions": list(registry.spec(player.base.environment, **options).action_names),
             "seed": config.seed,
         }
+        # The description is written after the file: without it the file is written again.
         if not meta.exists():
             file = workdir / parquet.FILE
             figures = {
@@ -129,6 +134,7 @@ def play_until_enough(
     count = config.lanes
     while True:
         episode_seeds = _episode_seeds(config, count)
+        # The journal holds what was played: each turn, and each start, plays only what is missing.
         with evaluation_files.Journal(folder) as journal:
             rows = play_policy(
                 journal,
@@ -143,9 +149,11 @@ def play_until_enough(
         if len(rows) < count:
             return None
 
+        # By the index of the seeds, in whatever order the lanes ended.
         used = [row for row in rows if row["success"] or not config.successes]
         total_steps = np.cumsum([row["length"] for row in used])
         if len(total_steps) and total_steps[-1] >= config.steps:
+            # Whole episodes up to the one in which the steps are reached.
             return used[: int(np.searchsorted(total_steps, config.steps)) + 1]
         if len(total_steps):
             # The number that is expected to suffice, but at most ten times the present one: the
@@ -178,9 +186,11 @@ def _replayed(
             actions = evaluation_files.decode_actions(row["actions"])
             prompts = []
             rewards = []
+            # An episode is a function of its seed and actions.
             for transition in play(env, seed, fixed_actions(actions)):
                 prompts.append(decoded(transition.observation["prompt"]))
                 rewards.append(transition.reward)
+            # An observation before each action, and one after the last.
             if len(prompts) != len(actions) + 1:
                 raise RuntimeError(f"the episode with seed {seed} does not play the same way twice")
             yield parquet.TrajectoryEpisode(

@@ -91,9 +91,11 @@ def _last_state(core: Core, table: jax.Array, rows: jax.Array) -> jax.Array:
     chex.assert_rank([table, rows], 2)
     count, length = rows.shape
     start = jnp.zeros((count, core.hidden_size))
+    # Time first, as `Core` reads it: [L, N, E].
     embedded = table[jnp.maximum(rows, 0).T]
     no_reset = jnp.zeros((length, count), bool)
     states, _ = core(embedded, start, no_reset)
+    # Padding after a row's last token is read as well, and its states are not used.
     last = jnp.maximum(jnp.sum(rows >= 0, axis=1) - 1, 0)
     return jnp.take_along_axis(states, last[None, :, None], axis=0)[0]
 
@@ -129,6 +131,7 @@ class DrrnAgent(PromptReader):
         tokens = observation[TOKENS]
         chex.assert_rank([tokens, first], [3, 2])
         values = self.values(params, tokens.reshape(-1, tokens.shape[-1]))
+        # Q as logits: actions are drawn by their softmax, as published.
         return values.reshape(*first.shape, -1), values.max(axis=-1).reshape(first.shape), state
 
     def values(self, params: Any, tokens: jax.Array) -> jax.Array:
@@ -140,6 +143,7 @@ class DrrnAgent(PromptReader):
         length with 0.
         """
         tokens = observation[TOKENS]
+        # Batches are cropped to different lengths, and a memory has rows of one.
         missing = self.spec.observation[TOKENS].shape[0] - tokens.shape[-1]
         padding = [(0, 0)] * (tokens.ndim - 1) + [(0, missing)]
         filled = jnp.pad(tokens, padding, constant_values=-1)

@@ -80,6 +80,7 @@ def with_memory(state: DrrnTrainState, network: Any, plan: UpdatePlan) -> DrrnTr
         name: jax.ShapeDtypeStruct(spec[name].shape, spec[name].dtype) for name in network.fields
     }
     row = jax.eval_shape(network.stored, fields)
+    # A segment is what one environment plays in a batch; a rest of the steps is not remembered.
     segments = plan.algorithm.replay_steps // plan.rollout
     return state._replace(memory=replay_memory.empty(segments, plan.rollout, row))
 
@@ -93,7 +94,10 @@ def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tup
     chex.assert_equal_shape([values, after])
     chex.assert_equal_shape_prefix([values, steps.action], 1)
     chosen = jnp.take_along_axis(values, steps.action[:, None], axis=1)[:, 0]
+    # After an end the next observation is of another episode (`trajectory.done`).
     ahead = jnp.where(steps.done, 0.0, jnp.max(after, axis=1))
+    # The same parameters and no target network, as published: the gradient treats the target as
+    # data.
     target = jax.lax.stop_gradient(steps.reward + gamma * ahead)
     return chosen - target, target
 
@@ -127,10 +131,12 @@ def make_update(
         apply: Apply,
         axis_name: str | None,
     ) -> tuple[DrrnTrainState, Metrics]:
+        # Before learning, so that from the first batch on there are as many steps as a draw takes.
         memory = replay_memory.add(state.memory, _segments(network, batch, reward, axis_name))
         key, *draws = jax.random.split(state.key, settings.epochs + 1)
 
         def step(current: DrrnTrainState, draw: Array) -> tuple[DrrnTrainState, Metrics]:
+            # All devices draw the same steps from equal memories, and each takes its part.
             steps = _device_part(replay_memory.draw(draw, memory, settings.replay_draw), axis_name)
             gradients, metrics = _gradient(
                 network, settings.gamma, current.params, steps, axis_name
@@ -185,18 +191,23 @@ def _device_part(steps: ReplaySteps, axis_name: str | None) -> ReplaySteps:
 def _gradient(
     network: Any, gamma: float, params: Any, steps: ReplaySteps, axis_name: str | None
 ) -> tuple[Any, Metrics]:
+    # Of all devices: the sum of their gradients is that of the mean over the draw.
     count = jnp.maximum(reductions.total(steps.valid.astype(jnp.float32), axis_name), 1.0)
     before = network.shown(steps.observation)
     after = network.shown(steps.after)
 
     def loss(params: Any, length: int) -> tuple[Array, tuple[Array, Array, Array]]:
         values = network.values(params, before[:, :length])
+        # A second pass over the observations after the steps, for which nothing is kept for the
+        # gradient.
         ahead = network.values(jax.lax.stop_gradient(params), after[:, :length])
         error, target = errors(values, ahead, steps, gamma)
         rows = jnp.where(steps.valid, optax.losses.huber_loss(error), 0.0)
         return jnp.sum(rows) / count, (rows, values, target)
 
     lengths = prompt_lengths(before.shape[1])
+    # Of this device's part; devices may take branches of their own, since none of them exchanges
+    # data.
     longest = jnp.max(jnp.sum(jnp.concatenate([before, after]) >= 0, axis=1))
     # The shortest length that cuts no prompt of this draw; one program holds the gradient for each.
     index = jnp.sum(longest > jnp.asarray(lengths[:-1], jnp.int32))

@@ -114,7 +114,9 @@ def open_pinned(config: LevelPolicy, workdir: Path) -> EvalAgent:
     digests = before.get("read", {})
     if not (checkpoint is None or type(checkpoint) is int) or not isinstance(digests, dict):
         raise UserError(f"{path} is damaged (no checkpoint or no digests): {_REMEDY}")
+    # The pinned step, and not what `config.agent.checkpoint` means by now, such as the latest.
     agent = open_agent(config, checkpoint)
+    # Files of before only: a kind of file that a newer version adds is none that has changed.
     changed = [name for name, digest in digests.items() if agent.digests.get(name) != digest]
     if changed:
         raise UserError(
@@ -138,6 +140,7 @@ def open_agent(config: LevelPolicy, pinned: int | None = None) -> EvalAgent:
     """
     name = config.policy
     level = config.environment.name
+    # A name of a policy comes before a folder of the same name.
     is_plain = name in (policies.RANDOM, policies.BOT) or policies.is_user_policy(name)
     is_folder = bool(name) and Path(name).is_dir()
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
@@ -160,6 +163,7 @@ def _abilities(config: AgentConfig) -> tuple[frozenset[str], int | None]:
     abilities = set()
     room = None
     kind = agent_networks.class_of(config)
+    # Networks of games read no prompt.
     if agent_networks.kind_of(config) != choices.GAME:
         abilities.add(READS)
         room = kind.prompt_room(config)
@@ -191,6 +195,8 @@ def _without_network(config: LevelPolicy) -> EvalAgent:
         options = {**options, "fields": ["bot_action"]}
     elif config.policy != policies.RANDOM:
         policy = policies.load_user_policy(config.policy, spec)
+    # Random play takes any number of actions; the bot and a class of one's own name those of the
+    # level.
     abilities = frozenset({CHOOSES_WORDS} if config.policy == policies.RANDOM else ())
     return EvalAgent(
         config.policy, PlayedLevel(environment.name, options), lambda _: policy, abilities
@@ -230,6 +236,7 @@ def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
         spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}"
     )
     _refuse_unread(config, ("environment", "network"), "keeps those of its training")
+    # The options of the training, without those that the other level may lack.
     if level is not None:
         language = generalisation.language_options(PlayedLevel(name, options))
         options = catalogue.options_elsewhere(options, name, level) | language
@@ -259,6 +266,7 @@ def refused_after(config: AgentConfig) -> dict[str, str]:
     if catalogue.find(base.environment) is None:
         return {}
     kind = agent_networks.class_of(config)
+    # The networks are made without parameters: they check actions, and the prompts are tokenised.
     agent = EvalAgent("", base, lambda level: kind.make(config, level.spec()), *_abilities(config))
     episode_seeds = [
         seeds.derive(config.seed, "test", index) for index in range(_EPISODES_BEFORE_TRAINING)
@@ -299,6 +307,7 @@ def _policies(
             if "prompt_tokens" in played_level.options:
                 section = replace(section, prompt_tokens=played_level.options["prompt_tokens"])
             level_config = replace(config, network=section)
+            # Another list of actions or another length makes other shapes, but the same parameters.
             network = agent_networks.class_of(level_config).make(level_config, spec)
             if not device_params:
                 device_params.append(jax.device_put(params(network)))

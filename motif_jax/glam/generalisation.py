@@ -135,6 +135,7 @@ def _action_tests(base: PlayedLevel, action_names: tuple[str, ...]) -> list[Gene
         "action_names": action_names or ROTATE,
         "action_names_shift": SHIFT,
     }.items():
+        # Other names are for the same actions: a list of another length is a test below.
         if len(words) == len(actions) and words != actions:
             tests.append(_reading(name, ", ".join(words), actions=list(words)))
     for count, words in ACTION_LISTS.items():
@@ -225,12 +226,14 @@ def chosen(
       UserError: there is no such test or level, or it does not apply to the player.
     """
     tests = every(base, action_names)
+    # 'all' leaves out what means nothing to the player; a test that is named must apply.
     applicable = [name for name, test in tests.items() if test.needs <= abilities]
     chosen_names = [BASE]
     for name in names:
         chosen_names += applicable if name == ALL else [name]
 
     chosen_tests = []
+    # Each once, in the order of the names, the base first.
     for name in dict.fromkeys(chosen_names):
         is_level = name.startswith(catalogue.PREFIX) and catalogue.find(name) is not None
         allowed = (
@@ -262,14 +265,17 @@ def level_of_test(
     """
     environment = test.level or base.environment
     options = {**base.options, **test.options}
+    # Another level may lack the options of this one, such as a kind of task.
     if test.level is not None:
         for name in catalogue.OF_ONE_LEVEL:
             options.pop(name, None)
         options |= language_options(base)
     if "tokenizer" in options:
         trained = options["prompt_tokens"]
+        # Only for an environment that shows tokens: the symbolic agent reads no prompts.
         length = prompt_tokens or (_ROOM_FACTOR * trained if test.longer else trained)
         if room is not None:
+            # No more than the model has positions for, but never less than the training had.
             length = min(length, max(room, trained))
         options["prompt_tokens"] = length
     played_level = PlayedLevel(environment, options)

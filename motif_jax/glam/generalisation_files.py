@@ -47,11 +47,13 @@ def summarise(
     base_returns = np.array([row["return"] for row in base])
     by_kind = {}
     for number, kind in enumerate(kinds):
+        # Of few episodes a kind may not have been drawn.
         rows_of_kind = [row for row in rows if row["kind"] == number]
         if rows_of_kind:
             by_kind[kind] = _numbers(rows_of_kind, resamples, confidence)
     return {
         **_numbers(rows, resamples, confidence),
+        # Paired: both have the same seeds, so that the difficulty of the episodes cancels.
         "success_change": asdict(rate_difference(successes, base_successes, True, confidence)),
         "return_change": asdict(difference([(returns, base_returns, True)], resamples, confidence)),
         "by_kind": by_kind,

@@ -74,6 +74,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         play_settings = PlaySettings(
             workers=config.workers, lanes=config.lanes, greedy=config.greedy
         )
+        # A folder for each test: a resumed run reads its journal and plays what is missing.
         for number, (test, played_level) in enumerate(tests, start=1):
             folder = workdir / generalisation_files.FOLDER / test.name
             title = f"test {number}/{len(tests)} {test.name}"
@@ -100,6 +101,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
                     raise
                 left_out[test.name] = str(error)
             else:
+                # A stop was requested; the journal has what was played.
                 if len(rows) < config.episodes:
                     return interruption.EXIT_CODE
                 # The first test is the unchanged level, which is never left out
@@ -107,6 +109,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
                 base = base or rows
                 results.append(_result(config, test, played_level, rows, base))
                 generalisation_files.write_returns(workdir, test.name, rows)
+            # After each test, so that the results of those that are done can be looked at.
             finished = number == len(tests)
             _write(
                 config,
@@ -146,6 +149,7 @@ def _result(
 ) -> dict[str, Any]:
     level = catalogue.find(played_level.environment)
     assert level is not None
+    # One kind alone: its numbers would be those of the test.
     kinds = () if played_level.options.get("kind") else level.kinds
     numbers = generalisation_files.summarise(rows, base, kinds, config.resamples, config.confidence)
     return {

@@ -74,10 +74,12 @@ class GlamLog:
             update = line.partition(",")[0]
             if update == COLUMNS[0]:
                 columns[:] = line.split(",")  # a resumed log keeps its columns
+            # The number of episodes goes on from the last line that stays.
             if update.isdigit() and int(update) < before.updates:
                 self._episodes = int(line.split(",")[1])
             return not update.isdigit() or int(update) < before.updates
 
+        # Lines of updates after the checkpoint are cut off: they are played again.
         self._file = append_lines(folder / FILE, keep)
         self._writer = csv.DictWriter(
             self._file, columns, extrasaction="ignore", lineterminator="\n"
@@ -101,6 +103,8 @@ class GlamLog:
         run after it.
         """
         self._episodes += len(self._ended)
+        # All that ended in this update, or the newest ones of before with them, up to the number of
+        # environments.
         rows = [*self._newest, *self._ended][-max(self._environments, len(self._ended)) :]
         self._newest.extend(self._ended)
         self._ended = []
@@ -117,8 +121,11 @@ class GlamLog:
             "FPS": (frames - self._frames) / max(seconds - self._seconds, 1e-9),
             "duration": int(seconds),
             **_statistics("return", returns),
+            # A return above 0 is a success, since only reaching the goal is rewarded.
             "success_rate": float((returns > 0).mean()),
+            # Scaled as in learning, where negative rewards count as 0.
             **_statistics("reshaped_return", np.maximum(returns, 0) * self._scale),
+            # Zeros: reward shaping does not exist here.
             **_statistics("reshaped_return_bonus", np.zeros(len(rows))),
             **_statistics("num_frames", lengths),
             "entropy": entropy,

@@ -53,6 +53,7 @@ class LanguageNetworkKind(NetworkKind):
             "prompt_tokens": network.prompt_tokens,
             "special_tokens": special,
         }
+        # No entry where they are apart: runs of before this option recorded none.
         if agent.is_joint(network, config.compat, language_config.read(_model(network))):
             options["joint_actions"] = True
         template = prompt_forms.template_of(network, config.compat, _model(network))
@@ -70,10 +71,13 @@ class LanguageNetworkKind(NetworkKind):
 
     @classmethod
     def file_digests(cls, config: AgentConfig) -> dict[str, str]:
+        # What every start reads and no checkpoint has: a run goes on only with the same.
         files = {"tokenizer": digests.of_input(cls.environment_options(config)["tokenizer"])}
         template = prompt_forms.template_of(config.network, config.compat, _model(config.network))
         if template is not None:
             files["chat template"] = digests.of_bytes(template.text.encode())
+        # With additions the base is read at every start; a model that is trained whole only at the
+        # first (`start_digests`).
         if config.lora is not None and config.lora.patterns:
             files["base model"] = weights.digest(_model(config.network))
         return files
@@ -93,6 +97,7 @@ class LanguageNetworkKind(NetworkKind):
     @classmethod
     def prompt_room(cls, config: AgentConfig) -> int | None:
         model = language_config.read(_model(config.network))
+        # Beside an encoder the actions have the decoder's positions.
         if model.max_length is None or model.encoder_layers:
             return model.max_length
         return model.max_length - _ACTION_TOKENS

@@ -65,11 +65,13 @@ def _open_agent(config: ProbeAgentConfig) -> tuple[Probing, list[int]]:
     trained = agent_policy.read_config(config.policy)
     if agent_networks.kind_of(trained) != choices.LANGUAGE:
         raise UserError(f"config.policy={config.policy!r}: must be a run of train_language_agent")
+    # The agent's own options and words, and this command's probes.
     trained = dataclasses.replace(trained, probes=ProbeQuestions(prompts=config.probes.prompts))
     agent_probes = probing.make(trained, settings.make_network(trained))
     if agent_probes is None:
         raise UserError(probing.ENGLISH_ONLY)
     with agent_policy.open_checkpoints(config.policy) as checkpoints:
+        # Ascending, as the lines of a training's probes are.
         steps = sorted(checkpoints.steps())
         if config.checkpoint != "all":
             steps = [agent_policy.choose_step(checkpoints, config.checkpoint, config.policy)]
@@ -101,6 +103,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
                 for number, step in enumerate(steps, done):
                     if stop.requested:
                         return EXIT_CODE
+                    # One at a time: a large model fits the memory once.
                     policy, _ = agent_policy.load(config.policy, str(step))
                     files.write(policy.params, number, step)
                     progress.update(number + 1)
@@ -127,6 +130,7 @@ def _pin_checkpoints(policy: str, steps: list[int], workdir: Path) -> None:
     before = read_json(path, f"remove {workdir}") if path.exists() else {}
     now = {str(step): agent_policy.digest(policy, step) for step in steps}
     for step, digest in now.items():
+        # A checkpoint that was not asked before is new, not changed.
         if before.get(step, digest) != digest:
             raise UserError(
                 f"config.policy={policy}: checkpoint {step} is another than when it was asked: give another --workdir"

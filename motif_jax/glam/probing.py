@@ -60,6 +60,7 @@ class Probing:
             actions,
             options.get("prompt_turn", ()),
         )
+        # The network itself and not a player: no step of an environment, no draw.
         self._rows = jax.jit(network.logits_and_values)
         self._prompts = self._encoded(map(self.prompt, self.probes))
         # (probe, (observation, clause)) of every clause, and the prompts without it.
@@ -124,6 +125,7 @@ class Probing:
 
 def probabilities(scores: np.ndarray) -> np.ndarray:
     """Probabilities of a policy's logits, both [..., A]."""
+    # The greatest becomes 1, so that raw logits do not overflow.
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
@@ -136,6 +138,8 @@ def make(config: AgentConfig, network: Any) -> Probing | None:
     if chosen is None or not chosen.prompts:
         return None
     options = settings.environment_options(config)
+    # Probes are prompts of no environment: where each prompt has its own actions, they must follow
+    # from the prompt (`joint_actions`).
     has_own = isinstance(network, LanguageAgent) and network.candidates is None
     if not isinstance(network, LanguageAgent) or (has_own and not options.get("joint_actions")):
         raise UserError(
@@ -173,6 +177,7 @@ class ProbeFiles(ExitStack):
         self._probing = probing
         self._clauses_every = clauses_every
         description = folder / DESCRIPTION
+        # A run that goes on adds lines to those of the same probes.
         if update > 0 and description.exists():
             before = read_json(description, f"remove {folder}")
             # As JSON holds it.
@@ -211,6 +216,7 @@ class ProbeFiles(ExitStack):
                 finite({**head, "probabilities": probabilities(scores).tolist()}), allow_nan=False
             ),
         )
+        # Scores and not probabilities, as published since May 2023.
         if DISTRIB in self._files:
             self._write(DISTRIB, ",".join(map(str, scores.reshape(-1).tolist())))
         if self._clauses_every and update % self._clauses_every == 0:
@@ -238,5 +244,6 @@ def files(
         if chosen is not None and chosen.prompts:
             print(f"not probed: {ENGLISH_ONLY}", file=sys.stderr, flush=True)
         return None
+    # As published, no such file of an agent with a head of actions.
     published = config.published_files and probing.by_words
     return ProbeFiles(folder, probing, progress.get("updates", -1), chosen.clauses_every, published)

@@ -31,12 +31,15 @@ def template_of(network: LanguagePolicy, compat: Compat, folder: Path) -> ChatTe
         checks.require(template is not None, "network.chat", network.chat, has_template)
         reads_both = f"{allowed} where prompt and action are not tokenised together as one text (docs/glam.md)"
         checks.require(joint, "network.chat", network.chat, reads_both)
+    # Where they are tokenised apart, as for a T5, the action could not stand in the assistant's
+    # turn.
     return template if joint else None
 
 
 def prompts_in_words(network: LanguagePolicy, compat: Compat, folder: Path) -> str:
     """One line: how prompts are written."""
     template = template_of(network, compat, folder)
+    # "auto", and a template that is there but not used: worth a line of its own.
     if (
         template is None
         and network.chat != chat_prompts.NEVER

@@ -58,6 +58,7 @@ def read(folder: str | os.PathLike[str], name: str, number: int) -> tuple[list[s
         raise UserError(
             f"{prompts_path} has {texts.size} prompts, {actions_path} {numbers.size} actions: one for each is needed"
         )
+    # Bytes name no encoding: they are read as UTF-8, and what is none is replaced.
     if texts.dtype.kind == "S":
         texts = np.strings.decode(texts, "utf-8", "replace")
     return texts.ravel().tolist(), numbers.ravel().tolist()
@@ -84,6 +85,7 @@ def write(
         numbers[index] = action
     texts.flush()
     numbers.flush()
+    # status.json comes last: the stage writes all files again where it is missing.
     os.replace(unfinished_prompts, prompts_path)
     os.replace(unfinished_actions, actions_path)
     atomic_write_json(Path(folder) / STATUS, {"k": 1, "nbr_frames": steps})

@@ -52,6 +52,7 @@ def add(memory: ReplayMemory, segments: ReplayMemory) -> ReplayMemory:
     """
     capacity = len(memory.action)
     count = len(segments.action)
+    # A ring: the count goes on past the capacity, and its rest is the oldest segment.
     slots = (memory.added + jnp.arange(count)) % capacity
 
     def write(stored: Array, new: Array) -> Array:
@@ -70,6 +71,7 @@ def steps_in(memory: ReplayMemory) -> Array:
 
 def draw(key: Array, memory: ReplayMemory, count: int) -> ReplaySteps:
     """Draws `count` different steps, uniformly; the memory must have as many."""
+    # Numbers of steps through all segments that are filled, from 0.
     numbers = distinct(key, steps_in(memory), count)
     length = memory.action.shape[1]
     segment = numbers // length
@@ -80,6 +82,7 @@ def draw(key: Array, memory: ReplayMemory, count: int) -> ReplaySteps:
         reward=memory.reward[segment, step],
         done=memory.done[segment, step],
         valid=memory.valid[segment, step],
+        # Segments have one observation more than steps.
         after=memory.observation[segment, step + 1],
     )
 

@@ -28,6 +28,7 @@ class ProbeHook(TrainingHook):
 
     @classmethod
     def check(cls, config: AgentConfig, workdir: Path) -> None:
+        # Refuses prompts that are too long before a training; nothing is asked yet.
         probing.make(config, settings.make_network(config))
 
     @classmethod
@@ -84,9 +85,11 @@ class PublishedLog(TrainingHook):
         # DRRN's section has no coefficients: its whole loss is the value's.
         value = getattr(config.algorithm, "value_coefficient", 1.0)
         entropy = getattr(config.algorithm, "entropy_coefficient", 0.0)
+        # What a checkpoint says of a run that goes on; empty for a new one.
         updates = progress.get("updates", 0)
         episodes = progress.get("episodes", [])
         position = GlamPosition(updates, episodes, clock.steps, clock.seconds())
+        # The symbolic agent's, whose published log has one more column.
         film = getattr(config.network, "encoder", None) == "film"
         scale = config.reward.extrinsic_scale
         return cls(
@@ -117,6 +120,7 @@ class GeneralisationTrial(TrainingHook):
 
     @classmethod
     def check(cls, config: AgentConfig, workdir: Path) -> None:
+        # Only before the first start, since the beginnings of all tests take seconds to play.
         if (workdir / agent_checkpoints.FOLDER).exists():
             return
         for name, reason in eval_agents.refused_after(config).items():

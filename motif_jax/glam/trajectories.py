@@ -52,6 +52,7 @@ def write(
         ("action", "uint8"),
         ("reward", "float32"),
     ]
+    # The origin is in the file itself, which may be copied without its folder.
     schema = pa.schema(columns, {_ABOUT: json.dumps(about).encode()})
     steps = 0
     waiting: list[dict[str, Any]] = []
@@ -64,6 +65,7 @@ def write(
             for step, row in enumerate(rows):
                 values = (episode.number, episode.seed, step, *row)
                 waiting.append(dict(zip(schema.names, values, strict=True)))
+            # Whole episodes, so that a group may be somewhat larger.
             if len(waiting) >= ROW_GROUP_STEPS:
                 writer.write_table(pa.Table.from_pylist(waiting, schema))
                 steps += len(waiting)
@@ -96,6 +98,7 @@ def read(path: str | os.PathLike[str]) -> Pairs:
     """Reads a file of `write`; UserError for any other file, or for an action that is not in its
     list.
     """
+    # A file of another origin is refused before its columns are read.
     description = about(path)
     try:
         table = bounded_parquet.read(path, ["prompt", "action"])
