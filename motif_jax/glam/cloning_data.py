@@ -51,6 +51,7 @@ class CloningData(NamedTuple):
         """The prompts of `rows` [...], int32 [..., length], padded with -1; row -1 is empty."""
         prompts = np.full((*rows.shape, length), -1, np.int32)
         for index, row in np.ndenumerate(rows):
+            # An empty row stays -1 in all places.
             if row >= 0:
                 start, stop = self.offsets[row : row + 2]
                 prompts[index][: stop - start] = self.tokens[start:stop]
@@ -64,6 +65,7 @@ def files(config: CloningConfig) -> list[Path]:
     checks.require_key(
         config, "trajectories", bool(config.trajectories) != bool(published_files.dir), allowed
     )
+    # Two files, of prompts and of actions; trajectories of this package are one.
     if published_files.dir:
         checks.existing_folder(config, "published.dir")
         return list(
@@ -135,16 +137,19 @@ def _tokens(
     turn: Sequence[str],
 ) -> tuple[np.ndarray, np.ndarray, JointActions | None]:
     """`CloningData.tokens`, `.offsets` and `.joint` of `prompts`."""
+    # The model's own, as in acting: `LanguageNetworkKind.environment_options` names the same file.
     tokenizer = Tokenizer.read(fetch(config.network.model, "network.model"))
     names = [after_prompt(name, bool(turn)) for name in joint_actions]
     # A template writes the special tokens itself.
     special = special and not turn
     limit = config.network.prompt_tokens
+    # An empty row in front, whose length 0 is the first offset.
     rows = [np.zeros(0, np.int32)]
     lengths = [0]
     number_of_list: dict[tuple[tuple[int, ...], ...], int] = {}
     lists: list[JointRows] = []
     list_of_prompt = []
+    # A part at a time: the tokenizer's encodings take many times the memory of the tokens.
     for start in range(0, len(prompts), _TOKENISED_AT_ONCE):
         part = prompts[start : start + _TOKENISED_AT_ONCE]
         if names:

@@ -84,6 +84,8 @@ class EvalAgent:
             try:
                 if "actions" in test.options:
                     self.policy(played_level)  # refuses actions whose words have the same tokens
+                # The beginnings of episodes are played at random: a long prompt is met before hours
+                # of play.
                 generalisation.require_room(test, played_level, episode_seeds, key)
             except (
                 UserError
@@ -140,8 +142,9 @@ def open_agent(config: LevelPolicy, pinned: int | None = None) -> EvalAgent:
     """
     name = config.policy
     level = config.environment.name
-    # A name of a policy comes before a folder of the same name.
+    # "random" and "bot" are these players even where a folder has such a name.
     is_plain = name in (policies.RANDOM, policies.BOT) or policies.is_user_policy(name)
+    # Path("") would be the current folder.
     is_folder = bool(name) and Path(name).is_dir()
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     checks.require(name in _NAMED or is_plain or is_folder, "policy", name, allowed)
@@ -214,6 +217,7 @@ def _zero_shot(config: LevelPolicy) -> EvalAgent:
     checks.require(
         kind.takes_any_actions(untrained), "network.policy", config.network.policy, allowed
     )
+    # As a training would make it: the level's tokens are those of the model.
     base = PlayedLevel(untrained.environment.name, settings.environment_options(untrained))
     policy = _policies(untrained, base, lambda network: network.init(jax.random.key(config.seed)))
     digests = {
@@ -238,6 +242,7 @@ def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
     _refuse_unread(config, ("environment", "network"), "keeps those of its training")
     # The options of the training, without those that the other level may lack.
     if level is not None:
+        # An agent that was trained in French reads French on every level.
         language = generalisation.language_options(PlayedLevel(name, options))
         options = catalogue.options_elsewhere(options, name, level) | language
         name = level
@@ -249,6 +254,7 @@ def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
     base = PlayedLevel(name, options)
     policy = _policies(trained, base, lambda _: params)
     digests = dict(kind.file_digests(trained))
+    # By the content, since a run may be trained again in the same folder.
     checkpoint_digest = agent_policy.digest(folder, step)
     if checkpoint_digest is not None:
         digests["checkpoint"] = checkpoint_digest
@@ -285,6 +291,8 @@ def _refuse_unread(config: LevelPolicy, keys: Sequence[str], reason: str) -> Non
     values = asdict(config)
     changed = run_folder.differences(defaults, values, keys, free=("environment.name",))
     if changed:
+        # `differences` gives lines: 'network.chat: never before, auto now', or 'network.chat
+        # differs'.
         key = changed[0].split(":")[0].removesuffix(" differs")
         allowed = f"left at {checks.dotted(defaults, key)!r}: {config.policy} {reason}"
         checks.require(False, key, checks.dotted(values, key), allowed)
@@ -301,6 +309,7 @@ def _policies(
 
     def policy(played_level: PlayedLevel) -> Any:
         spec = played_level.spec()
+        # What makes the shapes of a network's inputs; levels with the same share a program.
         key = (spec.action_names, played_level.options.get("prompt_tokens"))
         if key not in policy_of:
             section: Any = config.network

@@ -91,6 +91,7 @@ def every(base: PlayedLevel, action_names: Sequence[str] = ()) -> dict[str, Gene
     Args:
       action_names: names of the actions for the test `action_names`; () for the published ones.
     """
+    # The unchanged level comes first: the others are compared with it.
     tests = [
         GeneralisationTest(BASE, "nothing is changed"),
         *_prompt_tests(),
@@ -188,6 +189,7 @@ def _excludes_held_out(base: PlayedLevel) -> bool:
 
 def _distractors(base: PlayedLevel) -> int | None:
     """The number of distractors in `base`; None for a level that takes no other number."""
+    # Here, since it imports minigrid, with pygame.
     from motif_jax.envs.babyai_text.levels import distractors_of
 
     level = catalogue.find(base.environment)
