@@ -62,6 +62,7 @@ def smallest(architecture: str) -> int:
 def cut_long_words(texts: Iterable[str]) -> Iterator[str]:
     """Cuts texts with very long words or blanks: the trainer is quadratic in their length."""
     for text in texts:
+        # Other texts stay whole: a cut would end a word early.
         long = re.search(rf"\S{{{_LONGEST_WORD}}}|\s{{{_LONGEST_WORD}}}", text)
         length = _LONGEST_WORD if long else max(1, len(text))
         yield from (text[start : start + length] for start in range(0, len(text), length))
@@ -134,4 +135,5 @@ def save(folder: Path, tokenizer: Tokenizer, architecture: str) -> None:
         f"{name[1:-1]}_token": name for name in named.others if name in ("<unk>", "<mask>")
     }
     atomic_write_json(folder / "tokenizer_config.json", described)
+    # Last, since `text_data.make_tokenizer` takes a folder with it for a finished one.
     atomic_write_text(folder / FILE, tokenizer.to_str())

@@ -83,6 +83,7 @@ def _llama(config: ModelConfig) -> dict[str, Any]:
         "rope_theta": rotary.theta,
         "rope_parameters": _rotary(rotary),
     }
+    # Qwen2 has these biases always, and no entry for them.
     if config.architecture in ("llama", "qwen3"):
         values["attention_bias"] = config.attention_bias
     if config.architecture == "llama":

@@ -110,6 +110,7 @@ class Adaptation:
             states = training.states_of(model, parts["model"], batch)
 
             def logits_of(states: jax.Array) -> jax.Array:
+                # RoBERTa's head is apart from the network, and multiplies by its embedding.
                 if "masked_head" not in parts:
                     return model.logits(parts["model"], states)
                 table = parts["model"]["embedding"]
@@ -124,6 +125,7 @@ class Adaptation:
         learned, frozen = jax.device_get((learned, frozen))
         parts = {**(frozen or {}), **learned}
         params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), parts["model"])
+        # Kernels are decoded before the additions are merged into them.
         if "kernels" in parts:
             params = quantised.joined(parts["kernels"], params)
         if self.spec is not None:

@@ -194,6 +194,7 @@ class Heads:
         # own.
         x = getattr(states, config.state) if isinstance(states, States) else states
         chex.assert_axis_dimension(x, -1, self.width)
+        # Norms and sums in float32; `_product` alone rounds to the heads' dtype.
         x = x.astype(jnp.float32)
         if config.kind == "mlp":
             for number, activation in enumerate(config.activations):

@@ -64,6 +64,7 @@ def computed_by(layer: Layer, values: Mapping[str, Any]) -> Iterator[None]:
             raise ValueError(f"{'/'.join(module.path)}: a replaced layer has no `by_output`")
         return layer(module, arguments[0], functools.partial(plain, *arguments, **keywords), value)
 
+    # Beside flax's interception: `BlockLoop` asks which values it has to slice.
     token = _active.set((*_active.get(), Replacement(layer, values)))
     try:
         with nn.intercept_methods(intercept):

@@ -159,8 +159,7 @@ def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> TokenBa
         for sentinel, text, span in zip(
             tokens.sentinels[:count], pieces[0::2], pieces[1::2], strict=True
         ):
-            # "a b c d e" with the spans "c" and "e" becomes "a b <0> d <1> <end>" and "<0> c <1> e
-            # <end>".
+            # "a b [c] d [e]" gives "a b <0> d <1> <end>" and "<0> c <1> e <end>".
             prompt += [text, [sentinel]]
             target += [[sentinel], span]
         prompts.append(np.concatenate([*prompt, [tokens.end]]))

@@ -32,6 +32,7 @@ def require_prompts(
     """
     more_of_each = [more] * len(texts) if isinstance(more, int) else more
     for text, row, following in zip(texts, rows, more_of_each, strict=True):
+        # A decoder has no state after it from which a first token could be predicted.
         if not row:
             raise UserError(f"text {text!r} has no tokens")
         room = prompt_room(settings, following)
@@ -44,6 +45,7 @@ def require_prompts(
 def each_prompts(prompts: Sequence[str], candidates: Any) -> list[tuple[str, ...]]:
     """The candidates of each prompt; `candidates` are texts for all prompts, or a list for each."""
     chat_prompts.require_list(candidates, "candidates")
+    # Texts are for all prompts, lists are one for each.
     if all(isinstance(candidate, str) for candidate in candidates):
         return [tuple(candidates)] * len(prompts)
     if len(candidates) != len(prompts):

@@ -276,6 +276,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
                 batch = questions[answers.done : answers.done + config.batch]
                 answers.add(stage.answer(config, model, batch, answers.done))
                 progress.update(answers.done)
+        # Stopped: no page, which is of a whole file of answers.
         if answers.done < len(questions):
             return interruption.EXIT_CODE
         print(f"written: {workdir / stage.output}")

@@ -83,6 +83,7 @@ class GradientTask(Task):
         """Trained parameters, the optimiser's state, and step 0; releases the parameters, so call
         it once.
         """
+        # Released, so that the host does not hold them beside the device's for the whole training.
         learned = self._start
         self._start = None
         # Not in jit, where each array of zeros would be compiled: here each shape is.
@@ -106,6 +107,7 @@ class GradientTask(Task):
         )
 
     def first_chunks(self) -> list[int]:
+        # Other batches have one width, and so one program.
         if not isinstance(self._train, BucketBatches):
             return []
         return self._train.first_of_each_width(self.chunk_steps)

@@ -103,7 +103,7 @@ class TextModel:
         """
         config.require_decoder(self.model.config, "scores")
         prompts, special = chat_prompts.write(prompts, self.template)
-        # Everything is tokenised and checked before the first batch runs.
+        # All are tokenised before the first batch, which has the longest prompts.
         names_of = prompt_length.each_prompts(prompts, candidates)
         encoded = prompt_length.encode(
             self.tokenizer, self.model.config, prompts, names_of, special

@@ -93,6 +93,7 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
     """
     path = workdir / PLAN
     remedy = "restore a copy of it, or choose another --workdir"
+    # Everything that an answer depends on besides the config, each by its own name for the error.
     file_digests = {
         "weights": weights.digest(folder),
         configs.FILE: digests.of_file(folder / configs.FILE),

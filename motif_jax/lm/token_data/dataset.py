@@ -29,6 +29,7 @@ class TokensDataset:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        # Written last: without it the writer was killed, and the arrays may be cut off.
         path = self.folder / layout.MANIFEST
         if not path.is_file():
             raise UserError(
@@ -58,6 +59,7 @@ class TokensDataset:
         except (OSError, ValueError) as error:
             raise UserError(f"{path} cannot be read ({error}): {_REMEDY}") from None
         dtype = self.manifest["dtypes"][name]
+        # The header of a mapped file is all that is read; `check_digests` reads the rest.
         if array.shape != (rows,) or array.dtype.str != dtype:
             raise UserError(
                 f"{path} is {array.dtype} {list(array.shape)}, tokens.json says {dtype} [{rows}]: {_REMEDY}"
