@@ -64,10 +64,12 @@ def config_files(arguments: Sequence[str]) -> dict[int, str]:
     """Index of an argument -> the config file, with its variant, that it names."""
     files: dict[int, str] = {}
     for index, argument in enumerate(arguments[1:], start=1):
-        flag, _, value = argument.rpartition("=")
-        # Both forms that absl takes: `--config=FILE` and `--config FILE`.
-        if re.fullmatch(r"--?config", flag or arguments[index - 1]):
+        # Both forms that absl takes, `--config=FILE` and `--config FILE`; FILE may hold a "=".
+        flag, equals, value = argument.partition("=")
+        if equals and re.fullmatch(r"--?config", flag):
             files[index] = value
+        elif re.fullmatch(r"--?config", arguments[index - 1]):
+            files[index] = argument
     return files
 
 

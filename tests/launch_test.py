@@ -207,6 +207,19 @@ def test_packaged_config_files_are_found_from_any_folder(quick: Commands, tmp_pa
         (tmp_path / "configs/collect.py").write_text(MINE)
 
 
+def test_a_config_file_may_lie_in_a_folder_with_an_equals_sign(
+    quick: Commands, tmp_path: Path
+) -> None:
+    file = tmp_path / "seed=3" / "collect.py"
+    file.parent.mkdir()
+    file.write_text((REPOSITORY / "configs/collect.py").read_text())
+
+    for arguments in ([f"--config={file}:smoke"], ["--config", f"{file}:smoke"]):
+        done = quick.launch(tmp_path, *arguments, "--print_config")
+        assert done.returncode == 0, done.stderr
+        assert "--config.num_pairs=300" in done.stdout.splitlines()
+
+
 def test_the_entry_point_is_light() -> None:
     """Spawned workers import it again: it must not bring jax, flax, nle or a plotting library."""
     heavy = "jax flax orbax nle matplotlib torch pandas pyarrow"

@@ -332,3 +332,22 @@ class LiveRater:
         return TextReward(
             float(raw[0]), float(self._stages.normalise(raw)[0]), float(self._stages.pay(raw)[0])
         )
+
+
+class LiveRaters:
+    """The raters of a reward, one for each environment: what it reads of an observation, and
+    whether it counts, is the environment's. A reward's text is computed once in each.
+    """
+
+    def __init__(self, rating: RatingReward) -> None:
+        self._rating = rating
+        self._raters: list[tuple[EnvironmentSpec, LiveRater]] = []
+
+    def of(self, spec: EnvironmentSpec) -> LiveRater:
+        """The rater of an environment; the same one for equal specs."""
+        for known, rater in self._raters:
+            if known == spec:
+                return rater
+        rater = LiveRater(self._rating, spec)
+        self._raters.append((spec, rater))
+        return rater

@@ -139,7 +139,7 @@ class _Overlay:
             two_decimals = section.get("two_decimals", rounded)
             evaluation_reward = RatingReward(agent_reward(section), two_decimals)
         self.reward = ratings.choose_reward(config.reward, evaluation_reward, owner, rounded)
-        self._rater: ratings.LiveRater | None = None
+        self._rater_of = None if self.reward is None else ratings.LiveRaters(self.reward).of
 
         reward_plan = None if self.reward is None else self.reward.plan()
         digests = evaluation_setup.digests_of(folder, step, self.reward)
@@ -159,19 +159,13 @@ class _Overlay:
         allowed = f"an agent that can play {game.task} of {game.origin}, or empty: it was trained with other fields or actions"
         checks.require(shown.fits(self._trained_on), "agent.dir", self._folder, allowed)
 
-    def _rater_of(self, spec: EnvironmentSpec) -> ratings.LiveRater | None:
-        # One for all games: it computes the reward of a text once.
-        if self._rater is None and self.reward is not None:
-            self._rater = ratings.LiveRater(self.reward, spec)
-        return self._rater
-
 
 def rated_film(
     recording: Recording,
     title: str,
     reward: RatingReward | None,
     policy: Any = None,
-    rater_of: Callable[[EnvironmentSpec], ratings.LiveRater | None] | None = None,
+    rater_of: Callable[[EnvironmentSpec], ratings.LiveRater] | None = None,
     observed: Mapping[str, Any] = MappingProxyType({}),
 ) -> watching.Film:
     """The film of a recording, with what `reward` pays and what `policy` (a `BatchPolicy`) thinks

@@ -111,13 +111,15 @@ class TrainingFilms(TrainingHook):
             self._ended_process.close(timeout=0)  # it had `every_seconds` for its end
             self._ended_process = None
         # Before the process looks: a game that is recorded meanwhile makes another film.
-        self._seen_recordings = self._time_of_recordings()
+        recordings = self._time_of_recordings()
         self._begun_at = time.monotonic()
         try:
             self.film_process = WorkerProcess(newest_game.GifMaker, {"run": str(self._run)})
         except (UserError, OSError) as error:
+            # Tried again with the next film that is due.
             _report(first_line(error))
             return
+        self._seen_recordings = recordings
         self.film_process.send(self._shown)
 
     def _finish(self, process: WorkerProcess) -> None:

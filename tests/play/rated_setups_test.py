@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import shutil
 
 import jax
@@ -8,6 +9,7 @@ import pytest
 
 from motif_jax import agents, rewards, wrappers
 from motif_jax.core.errors import UserError
+from motif_jax.envs.registry import spec
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.reward.reward_model import read_run
 from motif_jax.motif.reward.safetensors_file import write_safetensors
@@ -16,6 +18,7 @@ from motif_jax.play.config import PlayedPolicy
 from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.play.episodes import PlaySettings, play_episodes
 from motif_jax.play.evaluation_setup import PinnedVersions, check, of_folder, open_setup
+from motif_jax.play.ratings import LiveRaters, RatingReward
 from motif_jax.rl.actors.rerecording import record_actions
 from motif_jax.rl.config import AgentReward
 from motif_jax.schema import read_section
@@ -185,3 +188,16 @@ def test_a_reward_of_several_fields_rates_episodes_and_films(runs):
         check(
             evaluate_config(**{"environment.name": "Recall-v0", "reward.dir": str(runs / "more")})
         )
+
+
+def test_games_of_two_environments_have_raters_of_their_own() -> None:
+    counting = spec(load_config("train_agent", "recall").environment.name)
+    plain = dataclasses.replace(counting, count_field=None)
+    section = read_section(AgentReward, load_config("train_agent", "recall").reward)
+    raters = LiveRaters(
+        RatingReward(dataclasses.replace(section, kind="any_text", count_exponent=3.0))
+    )
+
+    assert raters.of(counting).count_exponent == 3.0
+    assert raters.of(plain).count_exponent == 0.0
+    assert raters.of(dataclasses.replace(counting)) is raters.of(counting)

@@ -129,6 +129,26 @@ def test_a_game_that_does_not_replay_is_one_line(
     assert films.written(tmp_path) == []
 
 
+@pytest.mark.slow
+def test_a_film_whose_process_cannot_start_is_tried_again(
+    films: Films, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, 20)
+
+    def fail(*_: Any) -> None:
+        raise BlockingIOError("no more processes")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training_films, "WorkerProcess", fail)
+        films.update(20)
+    assert films.is_idle()
+    films.update(21)
+    films.update_until(films.is_idle)
+
+    assert "no more processes" in capfd.readouterr().err
+    assert len(films.written(tmp_path)) == 1
+
+
 def test_a_renderer_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> bytes:
         raise ValueError("no font\nat all")

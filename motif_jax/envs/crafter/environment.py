@@ -111,8 +111,8 @@ def _area(name: str, kwargs: Mapping[str, Any] | None) -> tuple[int, int]:
 
 
 class Crafter(Environment):
-    """Crafter's game, with its rewards: 1 for each achievement that is new in the episode, 0.1 for
-    a point of health.
+    """Crafter's game, with its rewards: 1 for a step with achievements that are new in the episode,
+    0.1 for a point of health.
 
     Observation of `Crafter-v1`: `view` uint8 [1260], the 9 x 7 cells around the player, one-hot
     [column, row, 13 materials + 6 objects + ripe plant]; `inventory` float32 [16], health, needs

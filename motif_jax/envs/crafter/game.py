@@ -64,8 +64,8 @@ class CrafterGame(crafter.Env):
         self.semantic: np.ndarray = self._sem_view()
 
     def play(self, action: int) -> float:
-        """Plays an action; returns the package's reward: 1 for a new achievement, 0.1 for each
-        point of health that comes or goes.
+        """Plays an action; returns the package's reward: 1 for a step with new achievements,
+        however many, 0.1 for each point of health that comes or goes.
         """
         _, reward, _, info = self.step(action)
         self.semantic = info["semantic"]

@@ -212,8 +212,11 @@ class GymTask:
 
     def _keep_numbers(self, info: Mapping[str, Any]) -> None:
         """Keeps the newest value of the first numbers of an episode's `info`, for its row."""
-        # Environments that reset themselves keep an episode's last numbers in `final_info`.
-        for name, value in {**info, **(info.get("final_info") or {})}.items():
+        # Environments that reset themselves keep an episode's last numbers in `final_info`, which
+        # may be anything else in one that does not.
+        final = info.get("final_info")
+        last_numbers = final if isinstance(final, Mapping) else {}
+        for name, value in {**info, **last_numbers}.items():
             if not isinstance(value, _NUMBERS) or not math.isfinite(value):
                 continue
             measure = _measure(str(name))
