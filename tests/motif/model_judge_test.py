@@ -155,6 +155,10 @@ def test_dtype_and_weights_are_part_of_the_identity(config, tmp_path) -> None:
     )
 
 
+def test_a_judges_dtype_is_float32_on_a_cpu_unless_it_is_named(config) -> None:
+    assert make_annotator(config(**{"model.dtype": "auto"})).identity["dtype"] == "float32"
+
+
 def test_how_verdicts_are_read_is_part_of_the_identity(config, tmp_path, monkeypatch) -> None:
     before = make_annotator(config()).identity
     assert before["parsing"] == "token_probabilities"

@@ -207,6 +207,19 @@ def test_rooms_in_a_row_have_a_door_between_neighbours(number, rooms, kind, door
     assert any("LLL" in line for line in lines) == (kind == "-Lava")
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_doors_and_goal_of_rooms_stand_where_the_map_has_them(seed):
+    lines = LEVELS["MiniHack-MultiRoom-N4-v0"].describe(seed).splitlines()
+    rows = lines[lines.index("MAP") + 1 : lines.index("ENDMAP")]
+
+    def cells(pattern):
+        matches = filter(None, (re.match(pattern, line) for line in lines))
+        return [rows[int(match[2])][int(match[1])] for match in matches]
+
+    assert cells(r"DOOR:\w+,\((\d+), (\d+)\)") == ["+"] * "".join(rows).count("+")
+    assert cells(r"STAIR:\((\d+), (\d+)\),down") == ["."]
+
+
 @pytest.mark.parametrize(
     ("kind", "doors"), [("Locked", "locked"), ("Extreme", "locked"), ("OpenDoor", "open")]
 )

@@ -172,3 +172,22 @@ def test_means_over_an_axis_weigh_by_rows() -> None:
     # Each of the three places of the axis has the same numbers.
     expected = [x[valid].mean(), x[valid].std(ddof=1), 0, 4]
     np.testing.assert_allclose(reduced, [expected] * 3, rtol=1e-6)
+
+
+def test_metrics_of_a_policy_are_of_the_rows_that_count() -> None:
+    ratio = jnp.array([1.0, 2.0, 0.5, 9.0])
+    entropy = jnp.array([1.0, 2.0, 3.0, 99.0])
+    is_clipped = jnp.array([False, True, True, True])
+    valid = jnp.array([True, True, True, False])
+
+    metrics = losses.policy_metrics(ratio, entropy, is_clipped, valid, None)
+
+    divergences = [r - 1 - np.log(r) for r in (1.0, 2.0, 0.5)]
+    assert metrics == {
+        "policy/entropy": pytest.approx(2.0),
+        "policy/kl": pytest.approx(np.mean(divergences)),
+        "policy/ratio_mean": pytest.approx(3.5 / 3),
+        "policy/ratio_min": 0.5,
+        "policy/ratio_max": 2.0,
+        "policy/clip_fraction": pytest.approx(2 / 3),
+    }
