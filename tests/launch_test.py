@@ -207,9 +207,7 @@ def test_packaged_config_files_are_found_from_any_folder(quick: Commands, tmp_pa
         (tmp_path / "configs/collect.py").write_text(MINE)
 
 
-def test_a_config_file_may_lie_in_a_folder_with_an_equals_sign(
-    quick: Commands, tmp_path: Path
-) -> None:
+def test_a_config_files_folder_may_hold_an_equals_sign(quick: Commands, tmp_path: Path) -> None:
     file = tmp_path / "seed=3" / "collect.py"
     file.parent.mkdir()
     file.write_text((REPOSITORY / "configs/collect.py").read_text())

@@ -155,7 +155,7 @@ def test_dtype_and_weights_are_part_of_the_identity(config, tmp_path) -> None:
     )
 
 
-def test_a_judges_dtype_is_float32_on_a_cpu_unless_it_is_named(config) -> None:
+def test_a_judges_dtype_on_a_cpu_is_float32(config) -> None:
     assert make_annotator(config(**{"model.dtype": "auto"})).identity["dtype"] == "float32"
 
 

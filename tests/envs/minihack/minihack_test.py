@@ -208,7 +208,7 @@ def test_rooms_in_a_row_have_a_door_between_neighbours(number, rooms, kind, door
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_doors_and_goal_of_rooms_stand_where_the_map_has_them(seed):
+def test_doors_and_goal_stand_where_the_map_has_them(seed):
     lines = LEVELS["MiniHack-MultiRoom-N4-v0"].describe(seed).splitlines()
     rows = lines[lines.index("MAP") + 1 : lines.index("ENDMAP")]
 
