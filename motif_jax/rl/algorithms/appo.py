@@ -108,6 +108,7 @@ def run_network(
     policy_outputs, raw_value, _ = network.apply(
         state.params, batch.observation, batch.initial_state, batch.first
     )
+    # [T + 1, B, ...] to [T, B, ...]: row T has no action.
     policy_outputs = policy_outputs[:-1]
     log_prob = distributions.log_prob(network.spec, policy_outputs, batch.action)
     entropy = distributions.entropy(network.spec, policy_outputs)
@@ -125,6 +126,7 @@ def run_network(
     if plan.compat.vtrace_bootstrap:
         bootstrap = published_bootstrap(value[-1], reward[-1], settings.gamma)
 
+    # 0 where the action ended the episode: nothing of the next one enters the return.
     discount = settings.gamma * (1.0 - trajectory.done(batch))
     rollout = (value, bootstrap, reward, discount, batch.last[:-1])
     if settings.advantage == "vtrace":
@@ -133,6 +135,7 @@ def run_network(
         targets = gae(*rollout, settings.gae_lambda)
 
     mask = network.spec.mask_field
+    # The uniform distribution of `symmetric_kl` covers these actions alone.
     legal = None if mask is None else batch.observation[mask][:-1] != 0
     return Output(policy_outputs, entropy, raw_value[:-1], value, ratio, targets, legal)
 
@@ -179,6 +182,7 @@ def compute_loss(
     if settings.advantage_scale == BATCH:
         advantage = (advantage - advantage_mean) / jnp.maximum(advantage_std, ADVANTAGE_STD_FLOOR)
     else:
+        # By the scale of many batches, without subtracting the batch's mean.
         advantage = advantage / target_std
 
     target = output.targets.value
@@ -256,6 +260,7 @@ def gradient(
 
     gradients, (terms, output) = jax.grad(loss, has_aux=True)(state.params)
     if axis_name is not None:
+        # The mean, since the loss is global on each device (see `reductions`).
         gradients = jax.lax.pmean(gradients, axis_name)
     return gradients, {**terms, **describe(plan.algorithm, state, batch, output, axis_name)}, output
 
@@ -279,6 +284,7 @@ def make_update(
     ) -> tuple[AppoTrainState, Metrics]:
         gradients, metrics, output = gradient(network, plan, state, batch, reward, axis_name)
         state, norms = apply(state, gradients)
+        # After the step, whose loss was computed with the old scale.
         if settings.value_normalisation != "none":
             state = _move_statistics(settings, state, output.targets.value, batch, axis_name)
         return state, {**metrics, **norms}
@@ -290,6 +296,7 @@ def make_update(
         apply: Apply,
         axis_name: str | None,
     ) -> tuple[AppoTrainState, Metrics]:
+        # As published; no draw, so that the state's key stays.
         if settings.epochs * settings.minibatches == 1:
             return step(state, batch, reward, apply, axis_name)
         key, order_key = jax.random.split(state.key)

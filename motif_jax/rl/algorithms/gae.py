@@ -38,10 +38,12 @@ def gae(
         next_value, next_advantage, next_return = carry
         v, r, gamma, is_last = row
         advantage = r + gamma * next_value - v + gamma * gae_lambda * next_advantage
+        # So the row before takes this row's value, and nothing of the next episode.
         advantage = jnp.where(is_last, 0.0, advantage)
         discounted_return = jnp.where(is_last, v, r + gamma * next_return)
         return (v, advantage, discounted_return), Targets(discounted_return, advantage)
 
+    # V_T, A_T and return_T.
     start = (bootstrap_value, jnp.zeros_like(bootstrap_value), bootstrap_value)
     _, targets = jax.lax.scan(step, start, (value, reward, discount, last), reverse=True)
     return targets

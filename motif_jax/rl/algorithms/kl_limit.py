@@ -40,6 +40,7 @@ def keep_if_near(limit: float, old: State, new: State, metrics: Metrics) -> tupl
       old, new: training states with `params` and `opt_state`, before and after a minibatch's step.
     """
     is_near = metrics["policy/kl"] <= limit
+    # `policy/kl` is of the parameters before the step, which came from earlier minibatches.
     params = finite.keep_if(is_near, new.params, old.params)
     opt_state = finite.keep_if(is_near, new.opt_state, old.opt_state)
     return old._replace(params=params, opt_state=opt_state), {**metrics, _TAKEN: is_near * 1.0}
@@ -58,6 +59,7 @@ def run_until_skipped(
     """
     neutral: dict[Any, float] = {jnp.min: jnp.inf, jnp.max: -jnp.inf}
     pairwise: dict[Any, Callable[..., Array]] = {jnp.min: jnp.minimum, jnp.max: jnp.maximum}
+    # The loop's carry needs all metrics before the first minibatch.
     names = jax.eval_shape(step, state, order[0])[1]
     start = {name: jnp.full((), neutral.get(update.EXTREMES.get(name), 0.0)) for name in names}
 
@@ -73,6 +75,7 @@ def run_until_skipped(
         return _Progress(new, joined, progress.minibatches + 1, metrics[_TAKEN] > 0)
 
     first = _Progress(state, start, jnp.zeros((), jnp.int32), jnp.array(True))
+    # Not a scan, which would run the rest of the minibatches for nothing.
     end = jax.lax.while_loop(is_unfinished, run_one, first)
 
     metrics = {}

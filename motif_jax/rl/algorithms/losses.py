@@ -21,6 +21,7 @@ MAX_DIVERGENCE = 30.0  # nats
 
 def clamp(x: Array, low: float, high: float) -> Array:
     """Limits `x` to [low, high]; the gradient is 1 inside, the ends included, and 0 outside."""
+    # In place of `jnp.clip`, whose gradient at the ends is 0.5.
     return jnp.where(x < low, low, jnp.where(x > high, high, x))
 
 
@@ -87,6 +88,7 @@ def symmetric_kl(logits: Array, legal: Array | None = None) -> Array:
     if legal is None:
         log_u = -math.log(logits.shape[-1])
         from_uniform = jnp.sum(jnp.exp(log_p) * (log_p - log_u), axis=-1)
+        # KL(u || p), as u is 1 / A for each action.
         to_uniform = jnp.mean(log_u - log_p, axis=-1)
         return 0.5 * (from_uniform + to_uniform)
     count = jnp.maximum(jnp.sum(legal, axis=-1, keepdims=True), 1)

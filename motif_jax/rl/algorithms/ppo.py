@@ -67,6 +67,7 @@ def targets(
     Returns:
       Targets float32 [T, B]; in a `last` row the advantage is 0 and the target V.
     """
+    # The target of `gae` itself is the discounted return, as APPO's.
     advantage = gae(value, bootstrap_value, reward, discount, last, gae_lambda).advantage
     return Targets(advantage + value, advantage)
 
@@ -84,6 +85,7 @@ def value_losses(value: Array, behaviour_value: Array, target: Array, clip_value
     chex.assert_equal_shape([behaviour_value, target])
     chex.assert_equal_shape_prefix([value, target], 1)
     if target.ndim == 2:
+        # [N, 1] beside targets [N, S]: each value is compared with all S.
         value = value[:, None]
     errors = losses.value_errors(value, behaviour_value, target, clip_value)
     return errors if target.ndim == 1 else jnp.mean(errors, axis=1)
@@ -155,6 +157,7 @@ def step_losses(
         [log_prob, entropy, value, samples.behaviour_log_prob, samples.advantage]
     )
     ratio = jnp.exp(log_prob - samples.behaviour_log_prob)
+    # Another range than APPO's, which is [1 / (1 + c), 1 + c].
     clipped = losses.clamp(ratio, 1 - clip_ratio, 1 + clip_ratio)
     return StepLosses(
         policy=-jnp.minimum(ratio * samples.advantage, clipped * samples.advantage),

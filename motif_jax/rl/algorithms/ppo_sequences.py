@@ -35,15 +35,18 @@ def replay(
     final_row = {name: x[-1:] for name, x in rows.items()}
     state = batch.initial_state
     steps, rollouts = batch.behaviour_value.shape
+    # Without a memory no states are replayed.
     if not any(leaf.size for leaf in jax.tree.leaves(state)):
         _, bootstrap, _ = network.apply(params, final_row, state, batch.first[-1:])
         return bootstrap[0], network.initial_state(steps * rollouts // length)
+    # [T / length, length, B, ...]: parts in the order of time.
     parts = jax.tree.map(
         lambda x: x[:-1].reshape(steps // length, length, *x.shape[1:]), (rows, batch.first)
     )
 
     def play(state: Any, part: tuple[Mapping[str, jax.Array], jax.Array]) -> tuple[Any, Any]:
         _, _, next_state = network.apply(params, part[0], state, part[1])
+        # The state before the part: gradients of its sequences end there.
         return next_state, state
 
     state, states = jax.lax.scan(play, state, parts)
@@ -66,6 +69,7 @@ def samples(
     targets = ppo.targets(value, bootstrap, reward, discount, batch.last[:-1], settings.gae_lambda)
     valid = trajectory.recorded(batch)
     advantage = targets.advantage
+    # Metrics, of advantages before they are normalised.
     mean, std = reductions.mean_and_std(advantage, valid, axis_name)
     if settings.normalise_advantage:
         advantage = ppo.normalised(advantage, valid, axis_name)
@@ -88,6 +92,7 @@ def sequences(
     """
     observation = {name: flat(batch.observation[name][:-1]) for name in network.fields}
     rows = Sequences(observation, flat(batch.first[:-1]), (), samples)
+    # `flat` puts a rollout's steps behind each other: each `length` of them are a sequence.
     return jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), rows)._replace(states=states)
 
 

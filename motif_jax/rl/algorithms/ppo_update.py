@@ -131,6 +131,7 @@ def make_update(
 
         # Targets, once for all epochs.
         bootstrap, states = ppo_sequences.replay(network, with_frozen(state.params), batch, length)
+        # The rewards have the coefficient of before; the adapted one is for the next update.
         penalty, coefficient, penalty_metrics = _penalty(network, settings, state, batch, axis_name)
         samples, advantage_metrics = ppo_sequences.samples(
             settings, batch, bootstrap, reward + penalty, axis_name
@@ -189,6 +190,7 @@ def _minibatch_order(
     size = settings.minibatch_size // devices // settings.recurrence
     key, order_key = jax.random.split(key)
     if axis_name is not None:
+        # Each device deals its own sequences: a minibatch has equally many of each.
         order_key = jax.random.fold_in(order_key, jax.lax.axis_index(axis_name))
     return key, ppo.minibatches(order_key, sequences, size, settings.epochs).reshape(-1, size)
 
@@ -211,6 +213,7 @@ def _penalty(
     metrics.
     """
     if not jax.tree.leaves(state.reference):
+        # A scalar, which adds nothing to rewards [T, B].
         return jnp.zeros(()), state.kl_coefficient, {}
 
     # The reference's outputs, in parts of a micro-batch: all rows at once would not fit in memory.
@@ -228,9 +231,11 @@ def _penalty(
     )
     recorded = trajectory.recorded(batch)
     steps, rollouts = recorded.shape
+    # From rollout by rollout back to time first: [T, B, A].
     outputs = jnp.swapaxes(outputs.reshape(rollouts, steps, -1), 0, 1)
 
     reference_log_prob = distributions.log_prob(network.spec, outputs, batch.action)
+    # An estimate by the actions that were played, which are drawn from the policy.
     kl = reductions.mean(batch.behaviour_log_prob - reference_log_prob, recorded, axis_name)
     penalty = kl_penalty.penalty(batch.behaviour_log_prob, reference_log_prob, state.kl_coefficient)
     controller = kl_penalty.Controller(settings.kl.target, settings.kl.horizon)
@@ -250,6 +255,7 @@ def _gradient(
 ) -> tuple[Any, Metrics]:
     """Gradient of a minibatch's mean loss, summed over micro-batches, and metrics."""
     valid = minibatch.samples.valid
+    # The rows of the whole minibatch on all devices: parts divided by it add up to its mean.
     count = jnp.maximum(reductions.total(valid.astype(jnp.float32), axis_name), 1.0)
     length = valid.shape[1]
     micro = min(settings.microbatch_size // length, len(valid))
@@ -270,7 +276,9 @@ def _gradient(
         gradients, terms = jax.grad(loss, has_aux=True)(params, part)
         return jax.tree.map(jnp.add, total, gradients), terms
 
+    # One micro-batch after the other, so that the memory holds the activations of one.
     gradients, terms = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, params), parts)
+    # A sum: each device's loss is its rows' share of the minibatch's mean.
     gradients = jax.tree.map(lambda x: reductions.psum(x, axis_name), gradients)
     terms = jax.tree.map(lambda x: x.reshape(-1), terms)
     return gradients, ppo.describe(terms, valid.reshape(-1), settings.clip_ratio, axis_name)

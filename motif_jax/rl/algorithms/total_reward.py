@@ -93,8 +93,10 @@ def compute_rewards(
     of_final_row = batch.last_intrinsic_reward
     if count_field is not None:
         count = batch.observation[count_field]
+        # Row t has the text on which action t is chosen, and its count.
         intrinsic = discount_by_count(intrinsic, count[:-1], reward.count_exponent)
         if of_final_row is not None:
+            # The final observation to which action t led is row t + 1.
             of_final_row = discount_by_count(of_final_row, count[1:], reward.count_exponent)
     if of_final_row is not None:
         intrinsic = intrinsic + of_final_row

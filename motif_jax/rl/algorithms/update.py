@@ -89,6 +89,7 @@ def make(
             )
         if positive_reward:
             batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
+        # Once for all epochs, since no optimiser step changes them.
         rewards = total_reward.compute_rewards(plan.reward, batch, network.spec.count_field)
         recorded = trajectory.recorded(batch)
         share = schedules.share_done(state.env_steps, plan.train_for_env_steps)
@@ -100,11 +101,13 @@ def make(
             params = optax.apply_updates(current.params, updates)
             return current._replace(params=params, opt_state=opt_state), {
                 "optimizer/learning_rate": opt_state[-1].rate,
+                # Before the optimiser's clip.
                 "optimizer/gradient_norm": optax.tree.norm(gradients),
                 "optimizer/update_norm": optax.tree.norm(updates),
             }
 
         learned, metrics = learn(state, batch, rewards.total, apply, axis_name)
+        # `state` is still that before the update.
         lag = (state.step - batch.parameter_version).astype(jnp.float32)
         common_metrics = {
             **total_reward.reward_metrics(rewards, recorded, axis_name),
@@ -116,6 +119,7 @@ def make(
         }
         steps_of_batch = reductions.total(recorded.astype(jnp.int32), axis_name)
         state = learned._replace(
+            # After the steps, which learned with the statistics that `params` had before.
             params=with_input_statistics(network, learned.params, batch.observation, axis_name),
             step=state.step + 1,
             env_steps=schedules.add_steps(state.env_steps, steps_of_batch),

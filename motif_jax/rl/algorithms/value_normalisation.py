@@ -55,6 +55,7 @@ def update(
 def moments(statistics: ValueStatistics) -> tuple[Array, Array]:
     """Mean and standard deviation (at least 0.01) of the targets; float32 scalars."""
     is_empty = statistics.weight == 0
+    # The sums begin at 0: divided by their weight they are means from the first update on.
     weight = jnp.where(is_empty, 1.0, statistics.weight)
     mean = statistics.first / weight
     second = statistics.second / weight

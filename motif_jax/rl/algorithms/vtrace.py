@@ -58,8 +58,10 @@ def vtrace(
     ) -> tuple[tuple[Array, Array], Targets]:
         next_value, next_target = carry
         v, r, gamma, is_last, rho, c = row
+        # Backwards: the carry is V_{t+1} and vs_{t+1}.
         delta = rho * (r + gamma * next_value - v)
         target = v + delta + gamma * c * (next_target - next_value)
+        # To the row before, a final observation is V alone; the row after it is another episode's.
         target = jnp.where(is_last, v, target)
         advantage = jnp.where(is_last, 0.0, rho * (r + gamma * next_target - v))
         return (v, target), Targets(target, advantage)
