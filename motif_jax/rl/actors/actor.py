@@ -177,6 +177,7 @@ def _play(orders: ActorOrders, lifeline: int) -> None:
         raise ParentGoneError
     _report(orders, UP, None)
 
+    # After a resume of the run, or in place of a process that died.
     resumes = bool(config.remembered) and (orders.resumes or not is_first)
     commands = orders.commands.number
     records = orders.records.number

@@ -23,6 +23,7 @@ METHODS = ("auto", "fork", "exec")
 _START_ATTEMPTS = 5
 PAUSE_SECONDS = 0.2  # between two attempts to start a process
 _SERVER_LOST = 255  # the exit code that multiprocessing reports for a process whose server died
+# A worker's processes share a core, on which a library's threads would only disturb each other.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _ENVIRONMENT_LOCK = threading.Lock()
 
@@ -191,6 +192,7 @@ def server_settings() -> Iterator[dict[str, str]]:
             with deaf_processes(signal.SIGTERM, signal.SIGUSR1):
                 yield variables
         finally:
+            # A server that has started keeps its copy; this process's own libraries use threads.
             for name in _ONE_THREAD:
                 del os.environ[name]
             os.environ.update({name: variables[name] for name in _ONE_THREAD if name in variables})

@@ -194,6 +194,7 @@ class SlotGroup:
         self._pack_rewards(reward, 0, *rewards)
         if any(ends):
             self._end(slot, row + 1, ends)
+        # After the ends: with `same_step_autoreset` the row shows the next episode's start.
         self._environments.observe(observation)
 
     def _write_running(self, slot: int) -> None:
@@ -231,6 +232,7 @@ class SlotGroup:
     def _begin_at(self, slot: int, row: int, column: int) -> None:
         self._begin(column)
         self._slots.first[slot, row, column] = 1
+        # `_write_running` gave all later rows the number of the episode before.
         self._slots.episode[slot, row:, column] = self._episode[column]
 
     def _begin(self, column: int) -> None:

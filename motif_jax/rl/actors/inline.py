@@ -58,6 +58,7 @@ class InlineActors(Rollouts):
                 "config.serial=True: must be False as when the run started (or choose another --workdir): its games ran in processes"
             )
         super().restore(state, block)
+        # Unlike processes, groups go on within their slots.
         self._free = [deque(slots) for slots in state["free"]]
         self._active = list(state["active"])
         self._waiting = dict(state["waiting"])

@@ -128,6 +128,7 @@ class Rollouts(abc.ABC):
         self.on_finished = on_finished
         self.slots = Slots.create(config.layout())
         self.slots.next_episode[...] = 0
+        # A checkpoint of fewer environments leaves the others at 0; of more, the rest is not used.
         self.slots.next_episode.flat[: len(next_episode)] = next_episode[: config.num_envs]
 
         per_group = config.slots_per_group
@@ -151,11 +152,13 @@ class Rollouts(abc.ABC):
             "layout": str(self.config.layout()),
             "free": [list(slots) for slots in self._free],
             "active": self._active,
+            # Pairs, since JSON's keys are strings.
             "waiting": list(self._waiting.items()),
         }
 
     def restore(self, state: Mapping[str, Any], block: np.ndarray) -> None:
         """Restores, before `start`, the output of `state` and `slots.dump` for the same layout."""
+        # A process resumes in a new slot: of the block it needs the remembered actions and numbers.
         self.slots.load(block)
         self._resumes = True
 
@@ -174,6 +177,7 @@ class Rollouts(abc.ABC):
         """The number of episodes that each environment has ended, while no group is inside of a
         slot.
         """
+        # A group's newest row is row 0 of the slot that it begins, or row T of the one it filled.
         at_end = np.zeros(self.slots.next_episode.shape, bool)
         for group in range(self.config.groups):
             slot = self._active[group]
@@ -187,6 +191,7 @@ class Rollouts(abc.ABC):
 
     def release(self, slot: int) -> None:
         """Takes a finished slot back, once everything in it has been copied."""
+        # In the batcher's thread: a deque takes appends while `_assign_slots` pops, without a lock.
         self._free[self.group_of(slot)].append(slot)
 
     @abc.abstractmethod
@@ -258,8 +263,11 @@ class Rollouts(abc.ABC):
             slot = self._free[group].popleft()
             self._active[group] = slot
             if full is None:
+                # The process answers with row 0, which makes the group ready.
                 self._command(group, slot, RESET_ROW)
             else:
+                # Row T of the full slot has no action yet. It is there also after a release, for
+                # no other group writes into the slot.
                 self.slots.carry(full, slot)
                 ready.append(Ready(group, slot, 0))
         return ready

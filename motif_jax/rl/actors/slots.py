@@ -225,6 +225,7 @@ def require_memory(layouts: Sequence[SlotLayout]) -> None:
         return
     keys = "config.actors.workers, config.actors.envs_per_worker or config.actors.slots_per_group"
     history = sum(layout.history_size for layout in layouts)
+    # The history is the larger part, and fewer slots would not help.
     if 2 * history > size:
         keys = (
             "config.environment.max_episode_steps, since the actions of running episodes are remembered, or "

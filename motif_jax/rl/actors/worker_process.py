@@ -115,6 +115,7 @@ class WorkerProcess:
           RuntimeError: the process raised another exception.
         """
         if self._is_silent():
+            # Its end of the pipe closes, so that the read below raises EOFError.
             self.process.kill()
         try:
             answer = self.connection.recv()
@@ -152,6 +153,7 @@ class WorkerProcess:
 
 def close_all(processes: Sequence[WorkerProcess]) -> None:
     """Ends processes together, and removes the temporary folders of those that had to be killed."""
+    # All pipes first, so that the processes end side by side, within one deadline.
     for process in processes:
         process.connection.close()
     deadline = time.monotonic() + _CLOSE_SECONDS
@@ -174,6 +176,7 @@ def _serve(
         with contextlib.closing(make(setup)) as server:
             while (request := _receive(connection)) is not _END:
                 _send(connection, server.answer(request))
+    # The process ends as in a crash of the engine: its job goes to another one.
     except EngineError:
         raise
     except ParentGoneError:
@@ -363,6 +366,7 @@ def run_jobs(
                     continue
                 if finished.process is None:
                     lost(finished.job)
+                # Before the answer is yielded: the process works while the caller reads it.
                 next_job = next(waiting_jobs, None)
                 if next_job is not None:
                     pool.begin(*next_job, finished.process)
