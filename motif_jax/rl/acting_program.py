@@ -51,10 +51,12 @@ def choose(
       key, counter: decide the draw, together with the position in the batch.
     """
     state = jax.tree.map(lambda rows: rows[envs], table)
+    # One step of N environments: [1, N, ...].
     rows = {name: x[None] for name, x in observation.items()}
     outputs, value, state = network.apply(params, rows, state, (first != 0)[None])
     draw_key = jax.random.fold_in(key, counter)
     action, log_prob = distributions.draw(network.spec, outputs[0], draw_key)
+    # Padding writes to the last row, several times in any order: nobody reads it.
     table = jax.tree.map(lambda rows, new: rows.at[envs].set(new), table, state)
     return SampledActions(action, log_prob, value[0]), table
 
@@ -89,6 +91,7 @@ def serve_packed(
     envs = call.first.shape[0] // call.groups.shape[0]
     table_rows = _rows_of(call.groups, envs, _last_row(state.table))
     stored_rows = _rows_of(call.slots, envs, _last_row(state.slot_states))
+    # The states before this step. Groups in the middle of a slot write theirs to the last row.
     slot_states = jax.tree.map(
         lambda stored, rows: stored.at[stored_rows].set(rows[table_rows]),
         state.slot_states,
@@ -106,6 +109,7 @@ def _rows_of(numbers: jax.Array, envs: int, last: int) -> jax.Array:
     padding.
     """
     rows = numbers[:, None] * envs + jnp.arange(envs, dtype=jnp.int32)
+    # The number of all groups, or slots, gives rows from `last` on.
     return jnp.minimum(rows.reshape(-1), last)
 
 

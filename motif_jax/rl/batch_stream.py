@@ -15,6 +15,7 @@ from motif_jax.rl.batcher import Batch, put
 from motif_jax.rl.reward_lookup import IntrinsicReturn
 from motif_jax.rl.system import System
 
+# The longest wait of a thread's round, after which it sees that it is to stop.
 WAIT_SECONDS = 0.2
 
 
@@ -49,11 +50,14 @@ class BatchStream:
         self._batches = 0  # that `_get_in_turn` has returned
         self.services = Services()
         self._ready: queue.SimpleQueue[Batch] = queue.SimpleQueue()
+        # A permit for each batch that waits. Without one none is made: full slots are not released,
+        # and the actors wait, so that the learner gets no old rollouts.
         self._room = threading.Semaphore(system.config.max_waiting_batches)
 
     def __enter__(self) -> BatchStream:
         try:
             self._system.start(self._stopped)
+        # `__exit__` is not called after an error here, and actors may have started.
         except BaseException:
             self._system.close()
             raise
@@ -64,6 +68,7 @@ class BatchStream:
                 # there.
                 serve = inference.serve_ahead if inference.on_gpu else inference.serve
                 self.services.start(f"inference {number}", serve)  # type: ignore[arg-type]
+            # A service calls its function again and again, and looks for a stop in between.
             self.services.start("batcher", self.assemble)
         return self
 
@@ -83,6 +88,7 @@ class BatchStream:
             with meters.time("batcher/wait"), contextlib.suppress(queue.Empty):
                 system.batcher.add(system.finished.get(timeout=WAIT_SECONDS))
             return
+        # Before the batch is made: what it pays is then as new as can be.
         with meters.time("batcher/blocked"):
             room = self._room.acquire(timeout=WAIT_SECONDS)
         if room:
@@ -111,11 +117,13 @@ class BatchStream:
 
     def _get_in_turn(self) -> Batch | None:
         system = self._system
+        # Play goes on with the parameters of the newest update.
         system.learner.finish_update()
         while True:
             if self._is_full():
                 batch = system.batcher.next()
                 self._batches += 1
+                # On policy all groups have filled a slot by now, and wait before the next one.
                 if not system.config.serial:
                     system.note_play()
                 return put(batch, system.parallel)
@@ -129,6 +137,7 @@ class BatchStream:
             self._steps_played += served
             if served:
                 self._while_playing(self._steps_played)
+            # Processes still play: the caller looks for a stop. Inline actors have played by now.
             elif not system.config.serial and not self._is_full():
                 return None
 

@@ -142,6 +142,7 @@ class Batcher:
         while missing:
             part = self._parts.popleft()
             if part.stop - part.start > missing:
+                # The batch ends within this slot, whose other columns begin the next one.
                 cut = part.start + missing
                 self._parts.appendleft(part._replace(start=cut))
                 part = part._replace(stop=cut)
@@ -150,6 +151,7 @@ class Batcher:
         self._waiting_columns -= self._columns
         with self._meters.time("batcher/assemble"):
             batch = self._assemble(parts)
+        # After the copy: actors write into a released slot at once. A slot that was cut waits.
         for part in parts:
             if part.stop == self._actors(part).config.envs_per_group:
                 self._actors(part).release(part.finished.slot)
@@ -165,8 +167,11 @@ class Batcher:
             for part in parts:
                 array = self._actors(part).slots.arrays[name]
                 pieces.append(array[part.finished.slot, :rows, part.start : part.stop])
+            # A copy, also of one piece: a CPU device may read a numpy array in place, and the
+            # slot is written again.
             return np.concatenate(pieces, axis=1).astype(dtype or pieces[0].dtype, copy=False)
 
+        # Row T has no action yet: its value bootstraps.
         observation = {name: join(name, length + 1) for name in self._spec.observation}
         last = join("last", length + 1, bool)
         episode = join("episode", length)
@@ -193,6 +198,7 @@ class Batcher:
         if self._listener is not None:
             self._listener(trajectories, envs, episode)
         returns = [] if self._lookup is None else self._lookup.ended(trajectories, envs, episode)
+        # After the reward and the listener, which read whole fields.
         if self._crop is not None:
             trajectories = trajectories._replace(observation=dict(self._crop(observation)))
         return Batch(trajectories, int((~last[:length]).sum()), returns, version)

@@ -141,6 +141,7 @@ def unpack_choice(
 
 def bucket_sizes(groups: int) -> list[int]:
     """Numbers of groups that inference is compiled for: powers of two, and all groups."""
+    # So less than half of a call is padding, with few programs to compile.
     sizes = [1]
     while sizes[-1] * 2 < groups:
         sizes.append(sizes[-1] * 2)

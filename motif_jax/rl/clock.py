@@ -51,6 +51,7 @@ class Clock:
         return time.monotonic() - self._saved_at >= self._save_every_seconds
 
     def save_step_is_passed(self) -> bool:
+        # Batches seldom end at a multiple: the first one behind it saves.
         every = self._save_every_steps
         return self.steps // every > self.saved_steps // every
 

@@ -113,6 +113,7 @@ class EpisodeRecorder:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # `_record` takes no lock, so that it goes on during this wait.
         with self._lock:
             wait(self.waiting, CLOSE_SECONDS)
             self._left_out += sum(future.cancel() for future in self.waiting)

@@ -133,17 +133,20 @@ class EpisodeRewards:
         paid, counted = self._rate(running)
         task = np.where(running, self.terms.task(extrinsic), np.float32(0))
         total = self.terms.total(task, counted)
+        # The counts are copied, since `take_text` changes them before the step is finished.
         return Parts(np.asarray(extrinsic, np.float32), paid, self._count.copy(), counted, total)
 
     def finish_step(self, parts: Parts, running: np.ndarray, ended: np.ndarray) -> Parts:
         """`parts` with the rewards of final texts added in `ended` columns (bool [N]); adds them to
         the episodes' sums.
         """
+        # The texts kept by now are those of the final observations.
         if self._pays_last and ended.any():
             paid, counted = self._rate(ended)
             parts = parts._replace(
                 intrinsic=parts.intrinsic + paid,
                 counted=parts.counted + counted,
+                # The task's reward is in it already.
                 total=parts.total + self.terms.total(np.zeros_like(counted), counted),
             )
         for name, values in self.sums.items():

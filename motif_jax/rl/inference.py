@@ -177,6 +177,7 @@ class Inference:
         computes while the host works.
         """
         before = self._running
+        # With a call in flight nothing waits for groups: those of that call want their actions.
         ready = self._take_ready(timeout if before is None else 0.0, None)
         self._running = self.launch(ready) if ready else None
         if before is not None:
@@ -256,6 +257,7 @@ class Inference:
         group, slot, row = np.array(padded, np.int32).T
         call.groups[:] = group
         call.groups[count:] = self._groups
+        # The learner unrolls from row 0, so only the states before it are stored.
         call.slots[:] = np.where(row == 0, slot, self._num_slots)
         call.slots[count:] = self._num_slots
         rows = slot * self._slot_rows + row
@@ -285,6 +287,7 @@ class Inference:
         start = time.perf_counter()
         packed = np.asarray(running.choice)
         device_end = time.perf_counter()
+        # Not before the choice is there: until then the device may read the input.
         running.program.give_back(running.input)
         count = len(running.rows)
         # By group and environment, without padding.
@@ -304,5 +307,6 @@ class Inference:
                 "inference/padding": (num_groups - count) * self._envs,
             }
         )
+        # Last, since actors read the actions from the slots at once.
         with self._meters.time("inference/act"):
             self._actors.act(waiting)

@@ -116,7 +116,7 @@ class Learner:
             next_state = next_state._replace(**{name: getattr(state, name) for name in unchecked})
             counts = {name: getattr(new, name) for name in (*use.fields.counts, *memory)}
 
-            # One array, so one transfer, instead of dozens.
+            # One array, so one transfer, instead of dozens. The names are noted at the trace.
             self._metric_names[:] = sorted(metrics)
             values = [is_finite, *(metrics[name] for name in self._metric_names)]
             return next_state._replace(**counts), jnp.stack(
@@ -129,6 +129,7 @@ class Learner:
         self._done: tuple[jax.Array, int, Batch] | None = None
         self._launched_at = 0.0
         self._has_finished_update = False
+        # Inference compiles and acts with these before the first update.
         self.publish()
 
     def step(self, batch: Batch) -> None:
@@ -139,6 +140,7 @@ class Learner:
         # The copy to the host follows the update at once, since the devices idle until the next
         # update.
         metrics.copy_to_host_async()
+        # The batch is kept until the metrics are read: that of a failed update goes to a file.
         self._running = (metrics, self.version, batch)
         self.version += 1
         self._meters.add("learner/updates", 1)

@@ -89,6 +89,7 @@ class DeviceUse:
         self._learning_count = len(learning)
         self._device_count = len({*learning, *acting})  # one that learns and acts is one device
         epochs = algorithm_of(config).epochs(plan_of(config))
+        # With row T, which an update runs for its value.
         self._rows = settings.columns(config) * (config.rollout + 1) * epochs
 
     def add(self, batch: Batch) -> None:

@@ -60,6 +60,7 @@ class Publisher:
             frozen_here = self._frozen[device] or frozen
             if frozen_here:
                 acting = {**acting, **frozen_here}
+            # One assignment, which readers in other threads see whole or not at all: no lock.
             self._published[device] = Published(version, acting)
 
     def newest(self, device: Placement) -> Published:

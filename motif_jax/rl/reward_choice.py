@@ -54,6 +54,7 @@ def pin_step(
     latest = checkpoints.latest()
     if not config.reward.dir or path.exists():
         return pinned_step(workdir)
+    # Where the file was removed, the checkpoint knows what the run has learned from.
     step = (
         None
         if latest is None

@@ -200,6 +200,7 @@ class ReturnSums:
         ).tolist()
         ended = batch.terminated | batch.truncated
         has_end = ended.any(axis=0).tolist()
+        # Clipped for rollouts of one row: the number of a final observation there is not used.
         numbers = episode[first_rows.clip(max=len(earned) - 1), np.arange(len(envs))].tolist()
 
         finished: list[IntrinsicReturn] = []

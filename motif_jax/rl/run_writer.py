@@ -119,6 +119,7 @@ class RunWriter(ExitStack):
         if system.has_lookup:
             self._paid_texts = self.enter_context(PaidTextLog(workdir, progress.get("env_steps")))
         self._progress = self.enter_context(Progress(clock.total, "steps", "train", clock.steps))
+        # Last, so that hooks close first: they write to the metrics.
         for kind in hooks:
             hook = kind.make(config, system.network, workdir, progress, clock, self._writer)
             if hook is not None:
@@ -146,6 +147,7 @@ class RunWriter(ExitStack):
     def begin(self) -> None:
         """Tells the hooks that an update is about to start."""
         for hook in self._hooks:
+            # Every source acts with copies of the same parameters.
             params = self._system.sources[0].inference.params()
             hook.before_update(params, self._system.learner.version, self._clock.steps)
 
@@ -273,6 +275,7 @@ class RunWriter(ExitStack):
             "updates": self._system.learner.version,
             reward_choice.STEP: self._config.reward.step,
             reward_choice.DIGEST: self._reward_digest,
+            # As many as the source with most: a resumed run uses no number twice.
             "draws": max(host["draws"] for host in everyone),
             "next_episode": self._next_episode,
             "episodes": self._episodes.state(),
@@ -280,6 +283,7 @@ class RunWriter(ExitStack):
             **self._read_files,
             **self.guard.progress(),
         }
+        # Without a mean a checkpoint cannot be the best: few episodes may be lucky ones.
         metrics = self._episodes.means() if self._episodes.has_enough_episodes() else {}
         items, play_progress = self._system.items()
         if play_progress:
@@ -321,6 +325,7 @@ class RunWriter(ExitStack):
         if self._hosts.count == 1:
             self._write(rows)
         else:
+            # The first host writes them after the next `gather`.
             self._unwritten += rows
 
     def _write(self, rows: list[dict[str, Any]]) -> None:

@@ -89,6 +89,7 @@ def resolved(config: AgentConfig) -> AgentConfig:
     """A copy in which values that depend on others or on this machine are set: the host's position,
     coefficients, sizes.
     """
+    # The number of hosts first: groups and slots follow from it.
     hosts = dataclasses.replace(config.hosts, **dataclasses.asdict(config.hosts.position()))
     reward = dataclasses.replace(config.reward, extrinsic_coefficient=extrinsic_coefficient(config))
     config = dataclasses.replace(config, hosts=hosts, reward=reward)
@@ -330,6 +331,7 @@ def _check_reward_and_algorithm(config: AgentConfig) -> None:
     the devices or the run.
     """
     reward_kinds.check(config.reward)
+    # Several hosts see their devices only once they are connected.
     if config.hosts.count == 1:
         check_devices(config)
     schedules.check_warmup(config.optimizer, optimizer_steps(config))

@@ -70,12 +70,14 @@ class System:
     ) -> None:
         self.config = config
         if snapshot is not None:
+            # A resumed run must have the files that it has learned with, before they are read.
             before = snapshot.progress.get(agent_checkpoints.FILE_DIGESTS, {})
             agent_networks.refuse_changed(config, before, f"--workdir={workdir}")
             reward_choice.refuse_changed(config, snapshot.progress, workdir)
         self.meters = Meters()
         self.network = settings.make_network(config)
         self.optimizer = schedules.make_optimizer(config.optimizer)
+        # Before the state is made: a checkpoint's item of the reward is restored with it.
         self.reward = self._load_reward(workdir)
         self.has_lookup = self.reward is not None and self.reward.in_step is None
 
@@ -87,7 +89,9 @@ class System:
         )
         actor_devices: Sequence[Placement] = training_devices.actor_devices(config.devices)
         if isinstance(self.parallel, Sharded):
+            # A network that is split acts where it lies: all its devices are one placement.
             actor_devices = [self.parallel.everywhere]
+        # The learner publishes its first parameters here, with which inference then compiles.
         self.learner, self.publisher = self._make_learner(algorithm, state, actor_devices)
 
         self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
@@ -146,9 +150,11 @@ class System:
         if snapshot is None:
             state = make()
         else:
+            # Shapes alone, since the checkpoint has the values.
             shapes = jax.eval_shape(make)
             fields = algorithm.state_fields(shapes)
             state = agent_checkpoints.take_learner(snapshot, shapes, fields.constant)
+            # No checkpoint holds the reference: the seed gives the same first parameters again.
             if fields.reference and jax.tree.leaves(state.reference):
                 state = state._replace(reference=make().reference)
             if self.reward is not None and self.reward.keeps_state:
@@ -206,6 +212,7 @@ class System:
     ) -> list[ActorSource]:
         sources = []
         kind = InlineActors if self.config.serial else ActorPool
+        # Neither episodes nor draws of the run before it was resumed are repeated.
         next_episode = progress.get("next_episode", [])
         draws = progress.get("draws", 0)
         configs = settings.actors_configs(self.config, len(devices))
@@ -223,6 +230,7 @@ class System:
 
     def _finish(self, source: int, slot: int) -> None:
         """Takes a full slot of an actor."""
+        # In the thread of inference, by `Rollouts.ready`.
         self.finished_slots[source][self.sources[source].actors.group_of(slot)] += 1
         self.finished.put(Finished(source, slot))
 
@@ -249,6 +257,7 @@ class System:
         """Whether an episode that has ended was running when the play was taken down: a resumed run
         plays its end again.
         """
+        # A serial run takes its play down as it saves: no episode ends in between.
         if self.config.serial or self._play_state is None:
             return False
         return episode >= self._completed_episodes[env]
@@ -270,6 +279,7 @@ class System:
         items = agent_checkpoints.items_of_learner(self.learner.state, self._state_fields.constant)
         if self.reward is not None and self.reward.keeps_state:
             items[agent_checkpoints.REWARD] = self.reward.state()
+        # A serial run stands still at any time; one on policy was noted as its batch filled.
         if self.config.serial:
             self.note_play()
         if self._play_state is None:

@@ -50,6 +50,7 @@ def _keep_earlier(config_tree: ConfigDict, workdir: Path) -> tuple[str, ...]:
 def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree)
     run_folder.check_identity(workdir, config_tree, IDENTITY, _keep_earlier(config_tree, workdir))
+    # A run that continues is checked with the reward that it has learned from.
     training = reward_choice.with_pinned_step(agent_config(config_tree), workdir)
     settings.configure_jax(training)
     agent_networks.class_of(training).check(training)

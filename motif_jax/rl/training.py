@@ -54,6 +54,7 @@ class HostSums:
     def __init__(self, parallel: DataParallel) -> None:
         self._parallel = parallel
         self.is_one_host = parallel.global_device_count == parallel.device_count
+        # `wrap` hands a program a replicated state first, and a sum has none.
         self._sum = parallel.wrap(lambda _, numbers: jax.lax.psum(jnp.sum(numbers, axis=0), AXIS))
         self._empty_state = parallel.replicate(np.zeros((), np.int32))
         self._result: np.ndarray | jax.Array | None = None
@@ -128,6 +129,7 @@ class AgentTraining:
                 )
                 return True
             if self._hosts.is_first:
+                # Games after the checkpoint are played, and recorded, again.
                 drop_recordings(workdir, progress.get("env_steps"))
 
             # Make everything. What is entered last is closed first.
@@ -138,6 +140,7 @@ class AgentTraining:
             messages.read_model()
             system = System(config, snapshot, recorder.take if recorder else None, workdir)
             self.system = system
+            # The stream closes it, too; this serves an error before the stream is entered.
             stack.callback(system.close)
             writer = enter(
                 RunWriter(config, workdir, checkpoints, system, clock, recorder, progress)
@@ -149,6 +152,7 @@ class AgentTraining:
 
             # Several hosts stop together, after an update.
             stopped = (lambda: stop.requested) if self._hosts.count == 1 else never
+            # A stop waits for an update, unless it takes minutes, as one of a language model.
             patience = Patience(stopped) if agent_networks.class_of(config).is_slow else None
             system.learner.patience = patience
             try:
@@ -220,17 +224,21 @@ class AgentTraining:
         is_first = self._hosts.is_first
         is_one_host = self._hosts.count == 1
         sums = HostSums(system.parallel)
+        # The intervals of saving and logging begin now, when all is made and compiled.
         clock.start()
         num_updates = 0
         while True:
             # All hosts do the same after the same update.
             is_stopping = self._conclude(system, stream, writer, sums)
+            # The first update's program is compiled by now, for which all cores were used.
             if num_updates == 1:
                 system.keep_off_the_actors()
+            # Several hosts stop by the sum: one that left by itself would leave the others waiting.
             is_stopping = is_stopping or (is_one_host and stop.requested)
             if clock.finished or is_stopping or writer.guard.exceeded:
                 break
             batch = stream.get()
+            # None was ready for a moment: ended updates and stops are looked for meanwhile.
             if batch is None:
                 continue
             messages.learn()
@@ -265,6 +273,7 @@ class AgentTraining:
         # The last row is written when no more episodes come.
         if log and not stop and not clock.finished:
             writer.log(stream.waiting())
+        # Seconds are those of the first host's clock; steps are the same on all hosts.
         if save or clock.save_step_is_passed():
             writer.save(asynchronous=True)
         return stop > 0
@@ -275,6 +284,7 @@ class AgentTraining:
 
     def _print_overview(self, system: System) -> None:
         config = self.config
+        # All hosts take part, though only the first one prints.
         nodes = self._hosts.gather(socket.gethostname())
         num_parameters = sum(leaf.size for leaf in jax.tree.leaves(system.learner.state.params))
         learning = training_devices.learner_devices(config.devices)
