@@ -65,6 +65,7 @@ class Trunk(nn.Module):
         self, observation: Mapping[str, Array], state: Array, first: Array
     ) -> tuple[Array, Array]:
         length, batch = first.shape
+        # Encoders see rows [T B, ...] without order; only the core knows time.
         rows = {name: x.reshape(length * batch, *x.shape[2:]) for name, x in observation.items()}
         # A batch norm needs to know which rows are of one step.
         steps = (length,) if isinstance(self.encoder, film.FilmEncoder) else ()
@@ -102,6 +103,7 @@ class ActorCritic(nn.Module):
             policy_features, new_state = self.actor(observation, state, first)
             value_features = policy_features
         else:
+            # Both trunks have the same sizes, and so halves of the state.
             actor_state, critic_state = jnp.split(state, 2, axis=-1)
             policy_features, new_actor_state = self.actor(observation, actor_state, first)
             value_features, new_critic_state = self.critic(observation, critic_state, first)
@@ -156,6 +158,7 @@ class AgentNetwork:
         """
         if not self._keeps_statistics:
             return params
+        # As one step of T B rows, over all of which a batch norm takes its statistics.
         rows = {
             name: observation[name].reshape(1, -1, *observation[name].shape[2:])
             for name in self.fields
@@ -255,6 +258,7 @@ def make_agent_network(
         head_init=unit_rows if kind == FILM else orthogonal_output_first,
     )
 
+    # For the heads; encoders do not read it.
     if spec.mask_field is not None:
         fields = (*fields, spec.mask_field)
     return AgentNetwork(spec, fields, module, size)
@@ -265,6 +269,7 @@ def _encoder_fields(kind: str, config: GameNetwork, spec: EnvironmentSpec) -> tu
     lacks one.
     """
     if kind == FLAT:
+        # The count is for the reward, the mask for the heads.
         unread = {spec.count_field, spec.mask_field}
         if not (spec.observed_text or config.read_text):
             unread.add(spec.text_field)

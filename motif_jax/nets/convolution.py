@@ -54,6 +54,7 @@ def _gradient_of_pictures(
     sides = []
     for axis in (1, 2):
         spread = (cotangent.shape[axis] - 1) * stride + 1
+        # So that the result has the pictures' side.
         before = kernel.shape[axis - 1] - 1 - padding
         after = shape[axis] + kernel.shape[axis - 1] - 1 - spread - before
         sides.append((before, after))
@@ -71,6 +72,7 @@ def _gradient_of_kernel(
     sides = []
     for axis in (1, 2):
         spread = (cotangent.shape[axis] - 1) * stride + 1
+        # So that the result has the kernel's side.
         after = shape[axis - 1] - 1 + spread - pictures.shape[axis] - padding
         sides.append((padding, after))
     gradient = jax.lax.conv_general_dilated(

@@ -49,6 +49,7 @@ class Core(nn.Module):
         # Hidden vectors of all layers, then (LSTM) cells of all layers: [B, H] each.
         vectors = jnp.split(state, state.shape[-1] // self.hidden_size, axis=-1)
         for layer in range(self.layers):
+            # A layer's hidden vector; of an LSTM also its cell, `layers` places further on.
             x, layer_state = self._layer(x, tuple(vectors[layer :: self.layers]), first, layer)
             vectors[layer :: self.layers] = layer_state
         return x, jnp.concatenate(vectors, axis=-1)
@@ -67,6 +68,7 @@ class Core(nn.Module):
             (x.shape[-1], width), limit, name=f"{prefix}_input"
         )()
         kernel, bias = KernelAndBias((self.hidden_size, width), limit, name=f"{prefix}_hidden")()
+        # One product for all rows, outside of the loop over them.
         inputs = add_bias(products.linear(x.astype(dtype), input_kernel.astype(dtype)), input_bias)
 
         def body(

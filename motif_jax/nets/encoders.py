@@ -41,6 +41,7 @@ class NetHackEncoder(nn.Module):
         image = self.image(observation["window_chars"], observation["window_colors"])
         status = scale_status(observation["blstats"])
         vector = self._two_layers(status, self.vector_features, "vector")
+        # As published, the bytes as 256 numbers, without an embedding.
         message = observation["message"].astype(jnp.float32) / BYTE_SCALE
         message = self._two_layers(message, self.message_features, "message")
         return jnp.concatenate([image, vector, status.astype(self.dtype), message], axis=-1)

@@ -94,14 +94,17 @@ class FilmEncoder(nn.Module):
         """Encodes N rows, which are `steps` consecutive steps of N / steps rows."""
         # minigrid's views have columns first, which makes no difference to learning.
         x = self._convolve(observation[IMAGE].astype(self.dtype), 2, "conv1")
+        # From [N, 7, 7, 3] a padded 2x2 kernel gives [N, 8, 8, F]; here it becomes [N, 4, 4, F].
         x = _max_pool(nn.relu(self._norm(x, steps, "norm1")))
         x = self._convolve(x, 3, "conv2")
+        # Now [N, 2, 2, F].
         x = _max_pool(nn.relu(self._norm(x, steps, "norm2")))
         instruction = Instruction(self.instruction_features, name="instruction")(
             observation[INSTRUCTION]
         )
         for block in range(1, BLOCKS + 1):
             x = self._block(x, instruction, steps, f"film{block}")
+        # Now [N, 1, 1, F].
         x = nn.relu(_max_pool(x))
         return x.reshape(x.shape[0], -1)
 
@@ -137,11 +140,13 @@ class Instruction(nn.Module):
         table = self.param(
             "embedding", nn.initializers.normal(1.0), (instructions.SIZE, self.features)
         )
+        # [L, N, F], since a core takes time first.
         embedded = table[words.astype(jnp.int32).T]
         start = jnp.zeros((len(words), self.features))
         first = jnp.zeros(words.T.shape, bool)
         states, _ = Core("gru", self.features, name="core")(embedded, start, first)
 
+        # The state after the last word; padding behind it has changed the later ones.
         count = jnp.sum(words > 0, axis=1)
         last = jnp.take_along_axis(states, jnp.maximum(count - 1, 0)[None, :, None], axis=0)[0]
         return jnp.where(count[:, None] > 0, last, 0.0)

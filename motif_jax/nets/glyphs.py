@@ -39,6 +39,7 @@ def crop(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax
     rows = row.astype(jnp.int32)[:, None, None] + offsets[:, None]
     columns = column.astype(jnp.int32)[:, None, None] + offsets
     inside = (rows >= 0) & (rows < MAP_ROWS) & (columns >= 0) & (columns < MAP_COLUMNS)
+    # Cells outside are read anywhere and replaced: a negative index would read the other end.
     rows = jnp.clip(rows, 0, MAP_ROWS - 1)
     columns = jnp.clip(columns, 0, MAP_COLUMNS - 1)
     maps = jnp.arange(glyphs.shape[0])[:, None, None]
@@ -123,6 +124,7 @@ def convolve_embedded(
     total = jnp.zeros((), table.dtype)
     for i in range(WIDTH):
         for j in range(WIDTH):
+            # Of each output the neighbour at (i, j), whose part of the kernel has rows of its own.
             cells = padded[:, i : i + height : stride, j : j + width : stride]
             first_row = (i * WIDTH + j) * (num_glyphs + 1)
             total = total + jnp.take(table, cells + first_row, axis=0)

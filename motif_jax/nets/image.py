@@ -92,6 +92,7 @@ class ImageEncoder(nn.Module):
         stores = self.is_mutable_collection("tables") and not self.is_initializing()
         if rows < TABLE_ROWS and not stores:
             return None
+        # The table's pixels are whole numbers: the kernel is divided in their place.
         table = tile_table(self.tiles, weights["image_conv1"][0] / self.scale)
         if stores:
             self.put_variable("tables", "image_conv1", table)

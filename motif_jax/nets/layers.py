@@ -28,6 +28,7 @@ def elu(x: Array) -> Array:
 @elu.defjvp
 def _elu_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     y = elu(*primals)
+    # Where x is below 0, its exponential is y + 1.
     return y, tangents[0] * jnp.where(y > 0, 1, y + 1)
 
 
@@ -139,6 +140,7 @@ def convolve_blocks(x: Array, weights: tuple[Array, Array], stride: int) -> Arra
     chex.assert_is_divisible(x.shape[1], stride)
     chex.assert_is_divisible(x.shape[2], stride)
     side = kernel.shape[0] // stride
+    # [k / s, s, k / s, s, in, out] to [k / s, k / s, s s in, out], ordered as the blocks below.
     block_kernel = kernel.astype(x.dtype).reshape(side, stride, side, stride, *kernel.shape[2:])
     block_kernel = block_kernel.transpose(0, 2, 1, 3, 4, 5).reshape(
         side, side, -1, kernel.shape[-1]
@@ -163,6 +165,7 @@ def convolve(x: Array, weights: tuple[Array, Array], stride: int = 1, padding: i
     chex.assert_rank(x, {3, 4})
     kernel, bias = weights
     spatial_axes = x.ndim - 2
+    # Its gradients are quick inside of loops, too.
     if spatial_axes == 2 and platforms.traced() == platforms.CPU:
         return add_bias(convolution(x, kernel.astype(x.dtype), stride, padding), bias)
     y = jax.lax.conv_general_dilated(

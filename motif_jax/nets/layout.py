@@ -48,6 +48,7 @@ def from_torch(tensors: Mapping[str, np.ndarray], params: Any) -> Any:
         name = _name(path, params)
         value = np.asarray(tensors[name])
         if _keys(path)[-1] == "kernel":
+            # [out, in, k...] to [k..., in, out].
             value = np.moveaxis(value, (1, 0), (-2, -1))
         if value.shape != leaf.shape:
             raise ValueError(

@@ -112,6 +112,7 @@ class RewardModule(nn.Module):
             self.crop = glyph_layers.GlyphConvolutions("crop", layers, stride=1, dtype=dtype)
         if architecture.glyphs:
             self.map = glyph_layers.GlyphConvolutions("glyph", layers, stride=2, dtype=dtype)
+        # As published: 256, then 512.
         self.fc1 = Dense(architecture.hidden_dim // 2, dtype=dtype)
         self.fc2 = Dense(architecture.hidden_dim, dtype=dtype)
         self.reward_head = Dense(1)
@@ -129,6 +130,7 @@ class RewardModule(nn.Module):
         if architecture.glyphs:
             features["glyphs"] = self.map(self.glyph_embedding(), inputs["glyphs"])
         if architecture.message != "none":
+            # A training encodes each distinct message of a batch once.
             if "message_features" in inputs:
                 features["message"] = inputs["message_features"]
             else:
@@ -141,6 +143,7 @@ class RewardModule(nn.Module):
         return self.fc2(nn.relu(self.fc1(features)))
 
     def __call__(self, inputs: Mapping[str, jax.Array], max_length: int | None = None) -> jax.Array:
+        # The head is float32 whatever the encoder's dtype.
         hidden = nn.relu(self.encode(inputs, max_length))
         return self.reward_head(hidden.astype(jnp.float32))[:, 0]
 
@@ -163,6 +166,7 @@ class RewardNetwork:
         """New parameters, float32: orthogonal linear layers, uniform 1-d convolutions, normal
         embeddings.
         """
+        # Every input that an architecture may have; the others are ignored.
         inputs = {
             "message": jnp.zeros((1, 256), jnp.uint8),
             "blstats": jnp.zeros((1, 27), jnp.int32),

@@ -70,6 +70,7 @@ class TileEmbeddingEncoder(nn.Module):
         zeros = nn.initializers.zeros_init()
         char_table = self.param("char_table", normal, (CHARACTERS, 1, TILE_FEATURES))
         color_table = self.param("color_table", normal, (1, COLOURS, TILE_FEATURES))
+        # From zero: a pair begins as its character and its colour.
         pair_table = self.param("tile_table", zeros, (CHARACTERS, COLOURS, TILE_FEATURES))
         table = (char_table + color_table + pair_table).reshape(-1, TILE_FEATURES)
 

@@ -101,6 +101,7 @@ def convolve_tiles(table: Array, kinds: Array) -> Array:
     for row in (0, 1):
         for column in (0, 1):
             cells = kinds[:, row::2, column::2]
+            # [N, rows / 2, 3, columns / 2]: a row of the table for each of a tile's output rows.
             index = cells[:, :, None, :] * TOUCHED + jnp.arange(TOUCHED)[:, None]
             summands = jnp.take(table[row, column], index, axis=0, mode="clip")
             summands = summands.reshape(count, height, width, -1)
