@@ -75,6 +75,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         reward: Any = open_reward(folder, config.reward.step)
 
         labels = {text: label for text, (label, _) in reward.labels.items()}
+        # Only texts with a label, which the reward has learned from.
         frequent = {
             text: count
             for text, count in reward.step_counts.items()

@@ -31,6 +31,7 @@ class ClassifierModel(Model):
 
     def __init__(self, config: LearnedReward, seed: int) -> None:
         network = MessageClassifier(config.encoder, config.classifier.dropout)
+        # As published: no clip of the gradient, no decay of weights.
         optimizer = optax.adam(config.training.learning_rate, eps=1e-8)
         super().__init__(network, optimizer, config.training.members)
         # Raw data of the key of dropout: a typed key would lie on one device.

@@ -80,6 +80,7 @@ def make_loss(
         params: Any, batch: LabelBatch, key: jax.Array | None
     ) -> tuple[jax.Array, jax.Array]:
         logits = network.logits(params, batch.messages, max_length, key)
+        # Padding has the weight 0 and does not count.
         weight = jnp.maximum(jnp.sum(batch.weights), 1e-12)
         loss = jnp.sum(cross_entropy(logits, batch.targets) * batch.weights) / weight
         accuracy = jnp.sum(correct(logits, batch.targets) * batch.weights) / weight
@@ -97,6 +98,7 @@ def make_loss(
             keys = None if key is None else jax.random.split(key, members)
             axes = (0, None, None if key is None else 0)
             value, accuracy = jax.vmap(member_loss, in_axes=axes)(params, batch, keys)
+        # The sum, so that each member's gradient is that of its own mean.
         return jnp.sum(value), {"loss": jnp.mean(value), "accuracy": jnp.mean(accuracy)}
 
     return loss

@@ -15,7 +15,9 @@ def judged_label(form: Form, answer: StoredAnswer, is_turned: bool) -> tuple[int
     if answer.probabilities is None:
         return label, None
     if form is PAIR:
+        # A tie counts half for each of the two.
         probability = answer.probabilities[FIRST] + answer.probabilities[TIE] / 2
     else:
         probability = answer.probabilities[YES]
+    # The first of the question is the second of the texts.
     return label, 1.0 - probability if is_turned else probability

@@ -94,6 +94,7 @@ class LabelLog(LineWriter):
         other one takes the place of the rest.
         """
         new = list(labels)
+        # A serial run comes to its later labels one by one, and finds the same lines.
         while new and self._later and new[0] == self._later[0][0]:
             _, self._position = self._later.pop(0)
             del new[0]

@@ -147,6 +147,7 @@ class LabelBookkeeper:
             return
         question = self._question(item)
         pending = self._in_flight_by_items.get(question)
+        # A question in flight is not queued again; it may be shown in its other order.
         if pending is None:
             pending = self._queue.enqueue(question, count, score)
         if self._form is PAIR and item not in pending.seen_orders:

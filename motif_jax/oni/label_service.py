@@ -128,6 +128,7 @@ class LabelService(LabelBookkeeper):
         """
         self._check()
         super().enqueue(items, counts, scores, step)
+        # Wakes the thread, which looks into the queue itself.
         if self._is_server:
             self._events.put(None)
 
@@ -155,11 +156,13 @@ class LabelService(LabelBookkeeper):
             if self._closed:
                 return
             self._closed = True
+        # Its open questions end as cancelled, and are not written.
         self._annotator.close()
         if self._thread.is_alive():
             # After the answers in the queue of events, which were paid for and are still written.
             self._events.put(StoppedError())
             self._thread.join()
+        # Last, when no thread writes any more.
         self._store.close()
 
     def _check(self) -> None:
@@ -173,6 +176,7 @@ class LabelService(LabelBookkeeper):
         for pending in questions:
             key = self._hasher.id_of_texts(pending.items, self._form)
             answer = None if self._published else self._store.get(key)
+            # A verdict is final; without one a question is asked again while attempts are left.
             if answer is not None and (
                 answer.label != UNKNOWN or answer.attempts >= self._attempts
             ):
@@ -257,6 +261,7 @@ class LabelService(LabelBookkeeper):
         events: list[_Event] = []
         with contextlib.suppress(queue.Empty):
             while True:
+                # Waits for the first one only.
                 events.append(self._events.get(timeout=0 if events else WAKE_SECONDS))
         return events
 
@@ -312,6 +317,7 @@ class LabelService(LabelBookkeeper):
         while True:
             limit = self._annotator.concurrency
             if not self.server_up:
+                # One question tries whether the server is back.
                 limit = 1 if time.monotonic() >= self._next_probe else 0
             room = limit - self.in_flight()
             with self._store_lock:

@@ -115,6 +115,7 @@ class MessageStats:
     def pack(columns: Mapping[str, Any]) -> np.ndarray:
         """The output of `columns` as bytes, uint8 [n]."""
         arrays = dict(columns)
+        # Bytes and their lengths: numpy would pad all texts to the longest, or pickle them.
         texts = [text.encode() for text in arrays.pop("texts")]
         lengths = np.array([len(text) for text in texts], np.int64)
         joined = np.frombuffer(b"".join(texts), np.uint8)

@@ -63,6 +63,7 @@ class NetworkReward(OnlineReward, abc.ABC):
 
         self.model = self.make_model()
         state = self.model.init(seeds.derive(run.seed, "reward") % (1 << 31))
+        # It trains on another device than it pays, where the config says so.
         state = jax.device_put(state, _training_device(training.device, self._device))
         # A serial run trains in the caller's thread, so that the outcome is there when the batch is
         # paid.
@@ -160,6 +161,7 @@ class NetworkReward(OnlineReward, abc.ABC):
             arrived = self.answered
         self.schedule.update(arrived, len(self.labels), self.asking)
         changed = self._collect()
+        # After the outcome was collected, so that the next job may begin at once.
         amount = self.schedule.amount()
         if amount and self.trainer.running is None:
             self.trainer.begin(self._job(amount, len(self.labels)))
@@ -171,6 +173,7 @@ class NetworkReward(OnlineReward, abc.ABC):
         """The next `amount` gradient steps, on the first `size` labels."""
         training = self.config.training
         epochs = self.epochs and training.schedule == "published" and size < reward_schedule.LARGE
+        # By the number of the first step, so that a resumed run draws the same.
         batches = draws(self.run.config.seed, self.taken, amount, size, training.batch_size, epochs)
         unmeasured = np.arange(self._measured, size)
         return TrainingJob(self.taken, list(batches), self.labels.first(size), unmeasured)
@@ -182,6 +185,7 @@ class NetworkReward(OnlineReward, abc.ABC):
             return False
         amount = len(outcome.job.draws)
         self.schedule.count_taken(amount)
+        # Labels are measured once, before a step has learned them.
         self._measured = len(outcome.job.examples.labels)
         self._training_seconds += outcome.seconds
         self._correct += outcome.correct

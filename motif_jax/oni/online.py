@@ -205,12 +205,14 @@ class OnlineReward(RewardKind):
         self._take_arrived(batch.update_index)
 
         begin = time.perf_counter()
+        # After the labels, and outside of the time that learning costs.
         rewards = self.values(counted.texts, rows, counted.counts)
         value_seconds = time.perf_counter() - begin
         values = np.zeros(len(batch.texts), np.float32)
         values[is_counted] = rewards
         np.add.at(stats.earned, rows, rewards * counted.discounted)
 
+        # Also labels that came with this batch: its steps are paid with them.
         has_label = stats.label[rows] != NO_LABEL
         first_used = stats.use(rows[has_label])
         self.learning.add_batch(
@@ -251,6 +253,7 @@ class OnlineReward(RewardKind):
         has_advanced = self.advance(len(changes))
         if has_advanced or changes:
             self.version += 1
+            # The version's age in the metrics counts from here.
             self._changed = update_index
         self._labels += len(changes)
         self.learning.add_labels(changes)
@@ -283,6 +286,7 @@ class OnlineReward(RewardKind):
 
     def _dated(self, label: Label, update_index: int) -> Label:
         """A label with the batch that it first counts in, and with the first step of its texts."""
+        # A text that only a label names is new, too: it may come from after the checkpoint.
         rows = self.stats.rows(label.items, self.step, update_index)
         return label._replace(
             update_index=update_index,

@@ -123,6 +123,7 @@ class OnlineRewardModel(RewardModel):
         """
         kind = self._reward["kind"]
         if kind == RANKING:
+            # As in `RankingReward.reward_of`.
             is_raw = not (normalise and self._reward["normalise"])
             if is_raw or self.config["compat"].get("oni_ranking_raw_reward", False):
                 return Normalisation(enabled=False)

@@ -80,6 +80,7 @@ class QuestionQueue:
         (monotonic seconds).
         """
         ready = (pending for pending in self._waiting.values() if pending.ready <= now)
+        # Ranks change with each `enqueue`, so that no order is kept.
         first = heapq.nlargest(limit, ready, key=self._rank)
         for pending in first:
             del self._waiting[pending.items]
@@ -119,6 +120,7 @@ class PublishedQueue(list[Pending]):
 
     def enqueue(self, items: Items, count: int, score: float = 0.0) -> None:
         """Adds `count` entries of a question."""
+        # Objects of their own: each entry is in flight by itself.
         self += [Pending(items, count=1) for _ in range(count)]
 
     def take(self, limit: int, now: float) -> list[Pending]:

@@ -88,6 +88,7 @@ class RankingModel(Model):
         """
         labels = examples.labels[indices]
         texts = examples.messages[examples.rows[indices].reshape(-1)]
+        # The mean over the members: [n, 2].
         pair_rewards = self.rewards(params, texts).mean(axis=0).reshape(-1, 2)
         counted = labels != TIE
         is_correct = (pair_rewards.argmax(axis=1) == labels) & counted
@@ -151,6 +152,7 @@ class RankingReward(NetworkReward):
         raw = self.table.lookup(texts).values
         # A lookup has no counts, and changes no moments.
         if counts.sum():
+            # Merged before the batch is normalised, as published; each step counts.
             self.moments.update(np.repeat(raw, counts), self.config.decay)
         return self.reward_of(raw)
 
@@ -178,6 +180,7 @@ class RankingReward(NetworkReward):
         if settings.distinct:
             weights = np.minimum(weights, 1)
 
+        # With replacement, as published.
         drawn = rng.choice(len(weights), (settings.a_batch, 2), p=weights / weights.sum())
         pairs = [
             (self.stats.texts[first], self.stats.texts[second]) for first, second in drawn.tolist()

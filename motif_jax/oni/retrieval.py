@@ -19,4 +19,5 @@ class RetrievalReward(OnlineReward):
         if self.config.value == "label":
             return is_yes
         probability = self.stats.probability[rows]
+        # NaN: the annotator gives no probability, or there is no label.
         return np.where(np.isnan(probability), is_yes, probability).astype(np.float32)

@@ -78,10 +78,12 @@ def draws(
     """
     if not epochs:
         for step in range(first, first + amount):
+            # A generator for each step: a resumed run draws as the undisturbed one.
             rng = seeds.rng(seed, "reward batch", step)
             yield rng.permutation(size)[:batch_size]
         return
     rng = seeds.rng(seed, "reward epochs", first)
+    # As published, epochs begin anew at each arrival.
     order = rng.permutation(size)
     start = 0
     for _ in range(amount):

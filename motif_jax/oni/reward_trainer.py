@@ -121,19 +121,23 @@ def take_steps(
     """
     begin = time.perf_counter()
     examples = job.examples
+    # Before the steps, so that it is the accuracy on texts that were not learned.
     correct, counted = model.count_correct(state.params, examples, job.new)
     rows = []
     for number, indices in enumerate(job.draws, start=job.first):
         if stopped():
             raise StoppedError
+        # To one size, with example 0 at weight 0: one compiled program for each length.
         padded = np.pad(indices, (0, batch_size - len(indices)))
         messages = examples.messages[examples.rows[padded]]
+        # Of short texts the encoder reads the first bytes alone, with equal results.
         length = None if messages[..., SHORT_MESSAGE:].any() else SHORT_MESSAGE
         weights = (np.arange(batch_size) < len(indices)).astype(np.float32)
         batch = TrainingBatch(
             messages, examples.labels[padded], examples.targets[padded], weights, length
         )
         state, metrics = model.step(state, batch, number)
+        # Waits for the step, whose loss is checked before the next one.
         rows.append({name: float(value) for name, value in metrics.items()})
         if not np.isfinite(rows[-1]["loss"]):
             raise UserError(
@@ -176,6 +180,7 @@ class Trainer:
             return None
         outcome = self.running.result()
         self.running = None
+        # Not before: while a job runs, checkpoints hold the state that pays.
         self.state = outcome.state
         return outcome
 

@@ -99,6 +99,7 @@ class FileVectors:
 
     def _find(self, word: bytes) -> np.ndarray | None:
         key = _key(word)
+        # The keys are sorted, and lie on the disk: a search reads few pages.
         index = int(np.searchsorted(self._keys, key))
         if index == len(self._keys) or self._keys[index] != key:
             return None
@@ -142,6 +143,7 @@ def convert(path: Path, folder: Path) -> None:
                 if not has_mark:
                     file.seek(0)
                 _write_arrays(file, path, partial)
+            # On the disk before the rename, which makes the folder valid.
             for array_path in partial.iterdir():
                 sync(array_path)
             partial.rename(folder)
