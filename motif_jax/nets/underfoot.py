@@ -91,6 +91,7 @@ class UnderfootTrunk(nn.Module):
         rows = {name: x.reshape(length * batch, *x.shape[2:]) for name, x in observation.items()}
         features = self.encoder(rows).reshape(length, batch, -1)
         table = self.param("underfoot_table", nn.initializers.normal(0.5), (256, self.features))
+        # Nothing else that the agent reads tells whether it stands on stairs.
         under = jnp.take(table, tiles, axis=0)
         outputs, core_state = self.core(features, state[:, :-MEMORY_SIZE], first)
         joined = jnp.concatenate([outputs.astype(jnp.float32), under], axis=-1)

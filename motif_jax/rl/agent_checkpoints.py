@@ -66,6 +66,7 @@ class Snapshot:
     def __init__(self, checkpoints: Checkpoints, step: int) -> None:
         self._checkpoints = checkpoints
         self.step = step
+        # An item that nobody takes would be missing in the next checkpoint.
         self._untaken = set(checkpoints.items(step))
         self.progress: dict[str, Any] = self.take({_PROGRESS: JSON})[_PROGRESS]
 

@@ -164,6 +164,7 @@ def _open(path: Path, step: int, waiting: Collection[tuple[int, int]]) -> IO[str
     if path.exists():
         # Row by row: a long run has millions.
         rows = read_json_lines(path, ["step", "env", "episode"])
+        # An episode that waits is written again, with the step of its report before the checkpoint.
         valid = (row for row in rows if row["step"] <= step and _key(row) not in waiting)
         with replaced_file(path) as part, open(part, "x", encoding="utf-8") as file:
             file.writelines(map(json_line, valid))

@@ -42,6 +42,7 @@ class Guard:
         self._workdir = workdir
         self._budget = nonfinite.budget
         self.skipped: int = progress.get(SKIPPED, 0)
+        # With a higher limit than the number of skipped updates the run goes on.
         self._ended_by: str | None = progress.get(ENDED_BY) if self.skipped > self._budget else None
         self._by_environment = bool(progress.get(BY_ENVIRONMENT, False))
 

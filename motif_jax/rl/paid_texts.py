@@ -76,6 +76,7 @@ class PaidTexts:
     def take(self, step: int) -> PaidRow:
         """The sums since the last call, as the row of environment step `step`."""
         with self._lock:
+            # New sums at once, so that the batcher does not wait for the sorting below.
             sums = self._sums
             self._sums = {}
         positive = [(key, steps, paid) for key, (steps, paid) in sums.items() if paid > 0]

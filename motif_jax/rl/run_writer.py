@@ -212,6 +212,7 @@ class RunWriter(ExitStack):
             **self._device_use.metrics(reading),
             "queue/waiting_batches": float(waiting),
         }
+        # All hosts take part and read their meters, though the first one writes.
         everyone = self.gather(of_this_host)
         steps_per_second = self._clock.logged()
         reward_metrics = {} if system.reward is None else system.reward.metrics()

@@ -152,7 +152,7 @@ class AgentTraining:
 
             # Several hosts stop together, after an update.
             stopped = (lambda: stop.requested) if self._hosts.count == 1 else never
-            # A stop waits for an update, unless it takes minutes, as one of a language model.
+            # A stop waits for an update, unless it takes minutes: a scheduler kills the job before.
             patience = Patience(stopped) if agent_networks.class_of(config).is_slow else None
             system.learner.patience = patience
             try:

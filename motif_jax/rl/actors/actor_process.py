@@ -76,6 +76,7 @@ class ActorProcess:
         Raises:
           UserError: no process could be started.
         """
+        # The last words of the process before must not stand behind the death of this one.
         self._close_reports()
         self.started_at = clock
         self.is_up = False

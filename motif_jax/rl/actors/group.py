@@ -281,6 +281,7 @@ class SlotGroup:
                     self._begin(column)
 
     def _check_reader(self) -> None:
+        # An actor reads its pipe only between rows, and replays may take long.
         if self.abandoned():
             raise ParentGoneError
 
