@@ -211,6 +211,7 @@ class AgentNetwork:
         chex.assert_shape(state, (first.shape[1], self.state_size))
         read = {name: observation[name] for name in self.fields}
         chex.assert_tree_shape_prefix(read, first.shape)
+        # The names of the fields of `Prepared` are those of flax's collections.
         variables = params._asdict() if isinstance(params, Prepared) else {"params": params}
         return self.module.apply(variables, read, state, first)  # type: ignore[return-value]
 

@@ -86,6 +86,7 @@ class ImageEncoder(nn.Module):
         """The `tile_table` of the first convolution for so many rows; None: draw the pictures."""
         if not self.look_up:
             return None
+        # While acting: it was made with the publication of the parameters.
         if self.has_variable("tables", "image_conv1"):
             return self.get_variable("tables", "image_conv1")
         # Only `AgentNetwork.prepare` makes the collection mutable outside of an initialisation.
@@ -106,6 +107,7 @@ class ImageEncoder(nn.Module):
             layer = weights[f"image_conv{number}"]
             if number == 1 and table is not None:
                 _, bias = layer
+                # Rounded after the sums, since the table is float32.
                 x = (convolve_tiles(table, kinds) + bias).astype(self.dtype)
             elif number == 1 and self.blocks:
                 x = convolve_blocks(x, layer, stride)

@@ -129,6 +129,7 @@ def _verdicts(reward: Any, texts: Sequence[str]) -> dict[str, bool]:
     if not texts:
         return {}
     config = reward.config["reward"]
+    # Retrieval pays labels, 0 and 1, or probabilities.
     threshold = config["classifier"]["threshold"] if config["kind"] == "classification" else 0.5
     rewards = reward.of_messages(reward.params, text_bytes.padded_rows(texts, WIDTH))
     is_yes = rewards > np.float32(threshold)

@@ -124,6 +124,7 @@ class LabelLog(LineWriter):
             for line in file:
                 end += len(line)
                 record = decode_line(line)
+                # A line that a kill has torn is left out.
                 if record is not None:
                     self._later.append((_decode(record[1]), end))
         return [label for label, _ in self._later]

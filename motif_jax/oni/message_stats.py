@@ -105,6 +105,7 @@ class MessageStats:
 
     def columns(self) -> dict[str, Any]:
         """A copy of the texts and of all arrays [N], which `pack` takes."""
+        # Copies, which are packed while the next batch is paid.
         size = len(self)
         return {
             "texts": self.texts[:],

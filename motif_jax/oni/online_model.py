@@ -73,6 +73,7 @@ class _Step(Normalisation):
     def __call__(self, raw: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
         if self.threshold is None:
             return raw
+        # As the training compares, in float32.
         return (raw > np.float32(self.threshold)).astype(jnp.float32)
 
 
@@ -256,11 +257,13 @@ def read_online_model(
         folder=folder,
         step=step,
         network=RewardNetwork(architecture),
+        # Retrieval has no network.
         params=state["own"]["params"] if kind_state else {},
         members=members,
         statistics=statistics,
         config=dict(config),
         curve=[],
+        # A label of two texts says nothing of one alone.
         labels={
             label.items[0]: (label.label, label.probability)
             for label in log

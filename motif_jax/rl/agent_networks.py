@@ -155,6 +155,7 @@ def mesh_sizes(config: AgentConfig, devices: int) -> dict[str, int] | None:
     split = config.sharding
     if split is None or split.fsdp * split.tensor == 1:
         return None
+    # The devices that a network is not split over hold copies of it, which share the batch.
     return {
         "data": devices // (split.fsdp * split.tensor),
         "fsdp": split.fsdp,

@@ -123,6 +123,7 @@ def pack_choice(action: jax.Array, log_prob: jax.Array, value: jax.Array) -> jax
     """
     chex.assert_equal_shape([log_prob, value])
     chex.assert_equal_shape_prefix([action, value], 1)
+    # [n, N], with n = 1 for numbered actions.
     action_rows = action.reshape(len(value), -1).T
     rows = [action_rows, log_prob[None], value[None]]
     return jnp.concatenate([jax.lax.bitcast_convert_type(row, jnp.int32) for row in rows])

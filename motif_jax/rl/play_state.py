@@ -36,6 +36,7 @@ def of(
         inference, recurrent_states = source.inference.state()
         plain_sources.append({"actors": source.actors.state(), "inference": inference})
         arrays[f"source_{number}"] = {
+            # The whole block: rows of slots that are not full yet, and the remembered actions.
             "slots": source.actors.slots.dump(),
             **_named_leaves(recurrent_states),
         }
@@ -72,6 +73,7 @@ def restore(
     Where the checkpoint has another layout of environments, it prints a warning, restores nothing
     and returns no slots.
     """
+    # A block fits its own layout alone.
     layouts = [str(source.actors.config.layout()) for source in sources]
     if [state["actors"]["layout"] for state in plain["sources"]] != layouts:
         line = "the checkpoint has another layout of environments: they begin new episodes"
@@ -84,6 +86,7 @@ def restore(
         # Groups that begin a new slot are not those that were held.
         if not source.actors.resumes_in_slot:
             inference["held"] = []
+        # A network without a memory has no leaves, and so no entries.
         recurrent_states = {name: arrays_of_source.get(name, {}) for name in ("table", "states")}
         source.inference.restore(inference, recurrent_states)
     batcher.restore(plain["batcher"])

@@ -73,6 +73,7 @@ def load_intrinsic(
       config, spec, two_decimals, device, run: see `RewardSetup`.
     """
     reward = kind_of(config).make(RewardSetup(config, spec, two_decimals, device, run))
+    # Only the batcher, on the host, divides texts into sentences.
     if reward is not None and reward.in_step is not None:
         allowed = (
             f"{MESSAGE!r} for a reward that reads {', '.join(reward.fields)}, not the text alone"

@@ -38,6 +38,7 @@ def lookup_device(devices: Devices) -> jax.Device:
     """
     acting = actor_devices(devices)
     learning = learner_devices(devices)
+    # A device runs its programs in order: a lookup there would wait for a whole update.
     if acting[0].platform != "cpu":
         cpu = cpu_device()
         if cpu is not None:

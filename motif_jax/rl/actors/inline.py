@@ -96,4 +96,5 @@ class InlineActors(Rollouts):
             self._groups[group].reset(slot, self.config.warmup_steps)
         else:
             self._groups[group].step(slot, row)
+        # For the next `ready`, as the record of a process.
         self._records.append((group, slot, row + 1))

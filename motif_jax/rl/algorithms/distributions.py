@@ -23,6 +23,7 @@ def draw(spec: EnvironmentSpec, outputs: Array, key: Array) -> tuple[Array, Arra
     if spec.action_size:
         normal = jax.random.normal(key, (len(outputs), spec.action_size))
         action = squashed_gaussian.squashed(jnp, outputs, normal)
+        # Of the action as it is stored, since the learner computes it from that, too.
         return action, squashed_gaussian.log_prob(jnp, outputs, action)
     log_probs = jax.nn.log_softmax(outputs)
     action = jax.random.categorical(key, log_probs).astype(jnp.int32)

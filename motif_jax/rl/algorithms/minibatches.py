@@ -37,6 +37,7 @@ def order(key: Array, epochs: int, minibatches: int, rollouts: int, axis_name: s
         # A block's draw depends on its global number alone, not on the number of devices.
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, global_block)
         position_in_block = jax.vmap(lambda k: jax.random.permutation(k, minibatches))(keys)
+        # [minibatches, blocks]: which rollout of each block a minibatch gets.
         return (local_block[:, None] * minibatches + position_in_block).T
 
     return jax.vmap(epoch)(jax.random.split(key, epochs)).reshape(-1, blocks)
@@ -44,6 +45,7 @@ def order(key: Array, epochs: int, minibatches: int, rollouts: int, axis_name: s
 
 def take(batch: TrajectoryBatch, reward: Array, chosen: Array) -> tuple[TrajectoryBatch, Array]:
     """The rollouts with numbers `chosen`, int32 [N], of a batch and of its rewards [T, B]."""
+    # Rollouts are axis 1, and axis 0 of the recurrent states.
     axes = jax.tree.broadcast(trajectory.BATCH_AXES, batch)
     minibatch = jax.tree.map(lambda x, axis: jnp.take(x, chosen, axis=axis), batch, axes)
     return minibatch, jnp.take(reward, chosen, axis=1)
