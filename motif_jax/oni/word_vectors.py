@@ -27,6 +27,9 @@ _RUN_LENGTHS = range(3, 6)
 _PUNCTUATION = string.punctuation.encode()
 # Words between two updates of the progress line.
 _BLOCK = 4096
+# Bytes of the longest word, and of the longest number with the blank before it.
+_LONGEST_WORD = 1024
+_LONGEST_NUMBER = 64
 
 
 class WordVectors(Protocol):
@@ -180,8 +183,11 @@ def _lines(file: BinaryIO, path: Path, count: int, size: int) -> Iterator[tuple[
     """Yields the words with their vectors. Raises UserError: a line is of another form, or there
     are more of them.
     """
+    # A file without line ends would be read into memory whole; a line that is cut here has too few
+    # numbers.
+    longest = _LONGEST_WORD + size * _LONGEST_NUMBER
     for number in range(2, count + 2):
-        word, _, numbers = file.readline().rstrip(b" \r\n").partition(b" ")
+        word, _, numbers = file.readline(longest).rstrip(b" \r\n").partition(b" ")
         try:
             vector = np.array(numbers.split(b" "), np.float32)
         except ValueError:

@@ -217,6 +217,17 @@ def test_vectors_that_do_not_fit_their_first_line_leave_nothing(tmp_path, header
     assert not converted(tmp_path)
 
 
+def test_a_line_of_vectors_without_end_is_not_read_whole(tmp_path):
+    """Of 64 GB, which lie on no disk."""
+    file = tmp_path / "file"
+    with open(file, "wb") as out:
+        out.write(b"1 3\na 1 2 ")
+        out.truncate(64 << 30)
+
+    with pytest.raises(UserError, match="line 2 of 2 is not a word and 3 finite numbers"):
+        rewards.check(section("bag_of_words", vectors=str(file)))
+
+
 def test_vectors_that_fit_are_converted_once(tmp_path):
     rewards.check(section("bag_of_words", vectors=write_vectors(tmp_path / "file")))
 
