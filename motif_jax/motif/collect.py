@@ -111,6 +111,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree, IDENTITY)
     config = read_section(CollectConfig, config_tree)
     capacity.require_workers("workers", config.workers)
+    # A game that is shorter than a sub-sequence gives none.
     steps = config.environment.max_episode_steps
     allowed = f"at most environment.max_episode_steps={steps}"
     checks.require_key(config, "length", config.length <= steps, allowed)
@@ -120,6 +121,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     _check_players(config, spec)
     if AGENTS in player_weights(config, spec):
         if config.policy == AGENTS:
+            # Names the key that brings agents in, for the error.
             use = f"config.policy={config.policy}"
         else:
             use = f"config.mixture.{AGENTS}={config.mixture.agents}"
@@ -127,10 +129,12 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
         determinism.require(config.environment.name, _environment_options(config), use)
 
     is_collection = (workdir / layout.META).exists() or (workdir / layout.STAGING).exists()
+    # Data without a config, or with neither dataset.json nor a staging folder, are from elsewhere.
     if (workdir / "data").exists() and not ((workdir / "config.json").exists() and is_collection):
         raise UserError(
             f"{workdir} holds a dataset that was not collected here: choose another --workdir"
         )
+    # A complete collection plays no more: it needs neither room nor its agents.
     if not (workdir / layout.META).exists():
         require_disk_space(config, workdir, spec)
         _agents(config, workdir / layout.STAGING / _CHECKPOINTS)
@@ -176,12 +180,15 @@ def _check_players(config: CollectConfig, spec: EnvironmentSpec) -> None:
 
 def require_disk_space(config: CollectConfig, workdir: Path, spec: EnvironmentSpec) -> None:
     """Raises UserError where the disk has no room for a collection that is about to start."""
+    # Resumed: a part of what it needs lies on the disk already.
     if (workdir / layout.STAGING).exists():
         return
+    # The nearest folder that exists, since the work folder may not yet.
     folder = next(
         path for path in (workdir.absolute(), *workdir.absolute().parents) if path.exists()
     )
     fields = ("message", "rewards", *recorded_fields(config, spec))
+    # Messages and rewards are recorded in any case, see `_plan` and `sampling.chunk_arrays`.
     step_bytes = sum(layout.DATA_ARRAYS[name].step_bytes() for name in fields)
     dataset_bytes = step_bytes * config.length * 2 * config.num_pairs
     # Once as chunks and once as the dataset; the rest is for info/, which is small.
@@ -202,12 +209,15 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     staging = workdir / layout.STAGING
     with run_folder.opened(workdir, config_tree, IDENTITY):
         if (workdir / layout.META).exists():
+            # Left where a kill came between dataset.json and the end of the collection.
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is complete: {PairsDataset.open(workdir).num_pairs:,} pairs")
             return None
 
         spec = _spec(config)
         agents = _agents(config, staging / _CHECKPOINTS)
+        # Pinned before the first game: a resumed collection plays these checkpoints, whatever
+        # 'latest' means by then.
         checkpoints = [{**vars(agent), "digest": agent.digest()} for agent in agents.values()]
         atomic_write_json(staging / _CHECKPOINTS, checkpoints)
 
@@ -280,12 +290,14 @@ def _agents(config: CollectConfig, checkpoints: Path) -> dict[str, Any]:
     # Imports jax, which a collection without agents does not need.
     from motif_jax.play import agents
 
+    # Not started yet: the names mean what is there now.
     if not checkpoints.exists():
         resolved = agents.resolve(config.agents)
         for agent in resolved:
             agents.require_fit(agent, config.environment.name, _environment_options(config))
         return {agent.name: agent for agent in resolved}
 
+    # Started: the checkpoints that played first, if they are still the same.
     remedy = f"remove {checkpoints.parent} and collect again"
     entries = read_json(checkpoints, remedy, kind=list)
     try:

@@ -72,6 +72,7 @@ class Collection:
         self._drawn = sum(self._counts.values())
         self._steps = 0
         self._usable = assemble.UsableShare()
+        # Of a resumed collection: its chunks have their captions' keys.
         for episode in self._counts:
             self._count_captions(episode)
 
@@ -86,6 +87,8 @@ class Collection:
         num_pairs = self._num_pairs
         rows = 2 * num_pairs
         with Progress(num_pairs, "pairs", "collect", self._pairs_done(rows)) as progress:
+            # How many pairs are usable is known only once pairs are drawn. With more sub-sequences
+            # the shuffle is another one, so that all pairs are drawn again.
             while True:
                 episodes = self._play(rows, progress)
                 if episodes is None:
@@ -104,6 +107,7 @@ class Collection:
                 rows = assemble.more_rows(rows, num_pairs, num_usable)
             progress.update(num_pairs, episodes=episodes)
 
+        # The chunks go last: until dataset.json is there, they are all that a resumed command has.
         if not self._write(pairs, episodes, meta):
             return False
         shutil.rmtree(self._staging)
@@ -117,6 +121,7 @@ class Collection:
             episodes = assemble.enough_episodes(self._counts.get, rows)
             if episodes is not None:
                 return episodes
+            # Agents first, on the device; then everything below `end` is recorded on the cores.
             end = self._play_agents(rows, progress) if self._agents else None
             if self._stop.requested:
                 return None
@@ -192,6 +197,8 @@ class Collection:
         # on.
         options = {key: value for key, value in self._plan.options.items() if key != "fields"}
         for name, agent in self._agents.items():
+            # An episode's actions are written when it has ended, so that a resumed command plays
+            # the others.
             unplayed = [
                 episode
                 for episode in range(end)
@@ -228,6 +235,7 @@ class Collection:
         if not self._drawn:
             # No mean yet: as many as the device plays at a time.
             return max(self._counts, default=-1) + 1 + self._config.lanes
+        # A tenth more than the mean says: with too few, agents have to play another round.
         needed = math.ceil(1.1 * (rows - self._drawn) * len(self._counts) / self._drawn)
         return max(self._counts) + 1 + min(max(needed, _FEWEST_AHEAD), _MAX_AHEAD)
 
@@ -238,6 +246,7 @@ class Collection:
         rows = sum(self._counts[episode] for episode in range(episodes))
         keys = None
         if self._config.drop_equal_captions:
+            # The chunk of an episode that was left out has no arrays.
             not_empty = [episode for episode in range(episodes) if self._counts[episode]]
             keys = np.concatenate([self._caption_keys(episode) for episode in not_empty])
         shuffle = seeds.rng(self._plan.seed, "shuffle")
@@ -253,6 +262,7 @@ class Collection:
         counts = [self._counts[episode] for episode in range(episodes)]
         rows: list[dict[str, Any]] = []
 
+        # `fill` calls it in the order of the episodes, for those that have sub-sequences.
         def load(episode: int) -> dict[str, np.ndarray]:
             arrays = self._load(episode)
             row: dict[str, Any] = {
@@ -272,6 +282,7 @@ class Collection:
         ):
             for episode in assemble.fill(writer, pairs, counts, load):
                 progress.update(episode + 1)
+                # The next command fills the arrays from the first episode again.
                 if self._stop.requested:
                     return False
 
@@ -280,6 +291,7 @@ class Collection:
                 progress.log(
                     f"{num_cut:,.0f} texts were longer than config.environment.text_bytes and were cut"
                 )
+            # Before `commit`, whose dataset.json says that everything is there.
             atomic_write_text(self._folder / layout.EPISODES, "".join(map(json_line, rows)))
             writer.commit(
                 {

@@ -44,6 +44,8 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
             if targets.probabilities_path(dataset, name).exists():
                 targets.read_probabilities(dataset, name)
     if _is_complete(workdir):
+        # The same command again: `run` will say that it is complete, which holds for these sources
+        # alone.
         _refuse_changed(PairsDataset.open(workdir), datasets, _names(config, datasets))
     else:
         writer.check_folder(workdir)
@@ -65,6 +67,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
         with writer.PairsWriter(workdir, num_pairs) as joined:
             for name in arrays:
                 parts = [dataset.array(name) for dataset in datasets]
+                # `layout` allows more than one dtype for some arrays.
                 dtype = np.result_type(*parts)
                 # The longer where statuses of older engines lack the last number, which is 0 for
                 # them.
@@ -141,6 +144,7 @@ def _shared_arrays(datasets: Sequence[PairsDataset]) -> list[str]:
                 raise UserError(
                     f"config.dataset_dirs: {name} has the shape {list(expected)} in {first.folder}, {list(shape)} in {dataset.folder}"
                 )
+    # Of an earlier join: pairs are numbered by the datasets that are joined now.
     left_out = {"info/dataset"}
     # Its numbers stand for the players of a dataset's own list.
     if any(dataset.meta.get(_PLAYERS) != first.meta.get(_PLAYERS) for dataset in datasets):
@@ -173,6 +177,7 @@ def _refuse_other_annotators(datasets: Sequence[PairsDataset], name: str) -> Non
     folders = list(annotators)
     for folder in folders[1:]:
         first = annotators[folders[0]]
+        # The keys alone: a value may be a whole prompt.
         differing = [
             line.partition(":")[0] for line in differences(first, annotators[folder], first)
         ]
@@ -191,6 +196,7 @@ def _annotators(datasets: Sequence[PairsDataset], name: str) -> dict[str, dict[s
         manifest = next((shards.read_manifest(path) for path in paths), None)
         if manifest is not None:
             questions = manifest.get("questions", {})
+            # Count and digest of the questions follow from the dataset, and so differ in any case.
             wording = {key: questions[key] for key in ("orders", "captions") if key in questions}
             annotators[str(dataset.folder)] = {
                 "annotator": manifest["annotator"],

@@ -25,6 +25,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree)
     config = read_section(MergeAnnotationsConfig, config_tree)
     checks.existing_folder(config, "dataset_dir")
+    # Labels alone are read. `open` takes the number of pairs from the messages.
     dataset = PairsDataset.open(config.dataset_dir, need=())
     names = _names(config, dataset)
     is_distinct = len(set(names)) == len(names)
@@ -35,6 +36,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     for name in names:
         allowed = f"label files of the dataset: {', '.join(label_files) or 'none'}"
         checks.require_key(config, "names", name in label_files, allowed)
+        # Read for its checks: shape, dtype and labels.
         dataset.preference(name)
     if config.name:
         shards.check_name(config.name)

@@ -185,6 +185,7 @@ def caption_keys(messages: np.ndarray) -> np.ndarray:
     for message in messages:
         raw = message.tobytes()
         if raw not in keys:
+            # Once for equal bytes, since most messages of a game repeat.
             digest = hashlib.blake2b(caption(message).encode(), digest_size=8).digest()
             keys[raw] = int.from_bytes(digest, "little")
     return np.array([keys[message.tobytes()] for message in messages], np.uint64)
@@ -204,11 +205,14 @@ def chunk_arrays(
     length = plan.length
 
     texts = history[plan.text]
+    # An environment's text may be narrower than the dataset's array; `collect.check` refuses wider
+    # ones.
     missing = layout.MESSAGE_BYTES - texts.shape[1]
     if missing:
         texts = np.pad(texts, ((0, 0), (0, missing)))
     history = {**history, "message": texts}
 
+    # Weights [starts] where each distinct message counts alike, None where each step does.
     weights = chunks.evenly(history["message"], length) if plan.even else None
     rng = seeds.rng(plan.seed, "starts", job.index)
     starts = chunks.draw_starts(rows, length, plan.share, rng, weights)
@@ -218,6 +222,7 @@ def chunk_arrays(
     arrays = {f"data/{name}": array for name, array in data.items()}
     constants: dict[str, Any] = {}
     if "blstats" in plan.fields:
+        # info/ has the status at the last step of each sub-sequence.
         last = history["blstats"][starts + length - 1]
         for name, position in STATUS_INFO.items():
             arrays[f"info/{name}"] = last[:, position].astype(np.int64)
@@ -277,6 +282,8 @@ class Sampler:
 
         info = self._environment.episode_info()
         arrays = chunk_arrays(history, steps, job, plan, info)
+        # Goes to the episode's line of episodes.jsonl. Names and values are arrays of their own,
+        # since a chunk is read without pickles and so without objects.
         summary = {"end": float(end), **info}
         names = sorted(summary)
         arrays["summary_names"] = np.array(names)
@@ -338,6 +345,8 @@ def record(
     ) as answers:
         for job, answer in answers:
             if answer is None:
+                # An empty chunk: a resumed collection does not play it again, and no gap is left in
+                # front of later episodes.
                 chunks.save(plan.folder, job.index, 0, {})
                 yield Sampled(job, count=0, steps=0, left_out=True)
             else:

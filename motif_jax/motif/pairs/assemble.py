@@ -38,6 +38,7 @@ def draw_pairs(
     Returns the pairs, int64 [at most num_pairs, 2], and how many of all are usable: those whose
     `caption_keys` [rows] differ, or all without keys.
     """
+    # An odd row at the end is in no pair.
     pairs = rng.permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
     if caption_keys is not None:
         keys = caption_keys[pairs]
@@ -123,6 +124,8 @@ def fill(
             if "/" not in name:
                 continue
             if name not in arrays:
+                # A view [2 * pairs, ...]: row 2 * i is the first side of pair i, the next one its
+                # second.
                 created = writer.create(name, array.shape[1:], array.dtype)
                 arrays[name] = created.reshape(pairs.size, *array.shape[1:])
             arrays[name][episode_positions[used]] = array[used]

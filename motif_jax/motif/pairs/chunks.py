@@ -42,6 +42,7 @@ def draw_starts(
     if steps < length:
         return np.zeros(0, np.int64)
     count = max(1, int(share * (steps // length)))
+    # `choice` wants probabilities that sum to 1.
     probabilities = None if weights is None else weights / weights.sum()
     starts = rng.choice(steps - length + 1, size=count, replace=False, p=probabilities)
     return np.sort(starts)

@@ -54,6 +54,7 @@ class PairsDataset:
         if array.ndim < 3 or array.shape[1] != 2:
             raise UserError(f"{path}: shape {array.shape}, expected [pairs, 2, length, ...]")
         dataset = cls(folder, _read_meta(folder), array.shape[0], array.shape[2])
+        # Opened and checked now; other arrays when they are first read.
         for name in need:
             dataset.array(name)
         return dataset
@@ -109,6 +110,7 @@ class PairsDataset:
         """Hash of the judges' inputs (messages, status, rewards, scores): 32 hexadecimal digits;
         UserError as of `digest`.
         """
+        # Hashing reads the arrays whole, so that it is done once.
         if self._content_hash is None:
             names = [
                 name for name in layout.CONTENT_ARRAYS if (self.folder / f"{name}.npy").is_file()
@@ -148,6 +150,7 @@ class _Arrays(Mapping[str, np.ndarray]):
             self._open[name] = array
         return self._open[name]
 
+    # Mapping's own would open the array, and raise where there is none.
     def __contains__(self, name: object) -> bool:
         return (self._folder / f"{name}.npy").is_file()
 

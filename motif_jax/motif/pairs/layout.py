@@ -50,6 +50,7 @@ class ArrayLayout:
 
 DATA_ARRAYS: Mapping[str, ArrayLayout] = {
     "message": ArrayLayout(((MESSAGE_BYTES,),), "uint8", "u", 1),
+    # 27 numbers in NLE 1.x, 26 in NLE 0.9, which the published system plays.
     "blstats": ArrayLayout(((27,), (26,)), "int32", "iuf"),
     "tty_chars": ArrayLayout(((24, 80),), "uint8", "u", 1),
     "tty_colors": ArrayLayout(((24, 80),), "int8", "iu", 1),

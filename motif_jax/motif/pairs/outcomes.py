@@ -59,6 +59,7 @@ def count_outcomes(ids: np.ndarray, labels: np.ndarray, num_messages: int) -> Ou
         return np.bincount(message_ids.reshape(-1), minlength=num_messages)
 
     steps = times(ids)
+    # Equal texts are a tie that no judge of texts is asked about.
     differ = (ids[:, 0] != ids[:, 1]).any(axis=1)
     ids = ids[differ]
     labels = labels[differ]
@@ -86,6 +87,7 @@ def standing(ids: np.ndarray, labels: np.ndarray, empty: np.ndarray) -> np.ndarr
     dataset has no empty message, those that win nothing are BELOW. Arguments as in `against_empty`.
     """
     outcomes = count_outcomes(ids, labels, len(empty))
+    # A message that was never compared stays UNCOMPARED.
     wins_nothing = (outcomes.wins == 0) & (outcomes.losses + outcomes.ties > 0)
     standings = np.full(len(empty), UNCOMPARED, np.int8)
 
@@ -121,6 +123,7 @@ def misjudged(
     decided = (labels < TIE) & (ids[:, 0] != ids[:, 1]).any(axis=1)
     ids = ids[decided]
     labels = labels[decided]
+    # The loss takes the mean; the sum orders both sides alike, as they have equal lengths.
     returns = rewards[ids].astype(np.float64).sum(axis=-1)
     is_wrong = (returns[:, 0] == returns[:, 1]) | (returns.argmax(axis=1) != labels)
 

@@ -25,6 +25,7 @@ from motif_jax.motif.pairs.writer import PairsWriter
 # Key and value of the file's metadata that identify the format.
 FORMAT = b"motif_jax.pairs"
 VERSION = 1
+# Pairs of all columns that are in memory at a time, written or read.
 ROWS_PER_GROUP = 2048
 SIDES = ("first", "second")
 # Allowed names in a file; none leads out of the dataset's folder.
@@ -79,6 +80,7 @@ def write(
     schema = _table(columns, annotations, slice(0, 1)).schema.with_metadata(metadata)
     with (
         replaced_file(Path(path)) as part,
+        # pyarrow reads a relative path with a colon as an address.
         pq.ParquetWriter(part.absolute(), schema, compression="zstd") as writer,
     ):
         for start in range(0, dataset.num_pairs, ROWS_PER_GROUP):
@@ -218,6 +220,7 @@ def _check(contents: Contents, columns: Mapping[str, pa.DataType], rows: int) ->
     the description says.
     """
     path = contents.path
+    # Names first, as they become paths.
     for name, (shape, dtype) in contents.arrays.items():
         if not _ARRAY.fullmatch(name) or dtype.hasobject or min(shape, default=0) < 0:
             raise UserError(f"{path}: {name} {dtype} {list(shape)} is not an array of a dataset")
@@ -230,6 +233,7 @@ def _check(contents: Contents, columns: Mapping[str, pa.DataType], rows: int) ->
             if not _MANIFEST.fullmatch(name):
                 raise UserError(f"{path}: {name} cannot be a manifest's name")
 
+    # Then that every column is there, has its size, and has a row for each pair.
     needed = {f"{name}/{side}" for name in contents.arrays for side in SIDES}
     missing = sorted(needed - set(columns))
     if missing:
@@ -273,6 +277,7 @@ def _fill(contents: Contents, writer: PairsWriter) -> Iterator[int]:
     arrays = {
         name: writer.create(name, shape, dtype) for name, (shape, dtype) in contents.arrays.items()
     }
+    # In memory: `create` makes arrays of two sides, and labels are small.
     annotations: dict[str, np.ndarray] = {}
     for name in contents.annotations:
         if name.startswith("preference/"):
@@ -293,6 +298,7 @@ def _fill(contents: Contents, writer: PairsWriter) -> Iterator[int]:
         start = rows.stop
         yield start
 
+    # All rows are copied, and nothing is in its place yet: the last chance to refuse.
     digests = writer.digests()
     digests |= {name: layout.array_digest(values) for name, values in annotations.items()}
     for name, digest in digests.items():
@@ -326,6 +332,7 @@ def _put(
     """
     column = batch.column(name)
     try:
+        # pyarrow would make NaN of a missing number.
         if column.null_count:
             raise ValueError(f"{column.null_count} values are missing")
         out[...] = convert(column, out)

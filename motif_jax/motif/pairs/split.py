@@ -16,6 +16,7 @@ def torch_permutation(num: int, seed: int) -> np.ndarray:
     per entry.
     """
     bits = np.random.MT19937()
+    # As torch seeds its generator; numpy's own seeding of MT19937 mixes the seed first.
     bits._legacy_seeding(seed)
     positions = np.arange(num - 1, dtype=np.int64)
     raw = bits.random_raw(positions.size).astype(np.int64)

@@ -108,6 +108,7 @@ def read_targets(
     vote_sum = np.zeros((dataset.num_pairs, 2))
     for name, weight in zip(names, annotator_weights or [1.0] * len(names), strict=True):
         labels = dataset.preference(name)
+        # [pairs, 2]. An unknown label has a vote, too, which the weight 0 below leaves out.
         votes = hard_targets(labels)
         certainty = np.ones(dataset.num_pairs)
         if soft or confidence == "probability":
@@ -132,6 +133,7 @@ def read_targets(
     mean_votes = vote_sum / np.maximum(vote_weight, 1e-12)[:, None]
     targets = np.where(is_labelled[:, None], mean_votes, 0.5)
     labels = dataset.preference(names[0]) if len(names) == 1 else _labels_of(targets, is_labelled)
+    # The judges' mean certainty: 1 unless `confidence` asks for it, however many judges there are.
     weights = np.where(judge_weight > 0, vote_weight / np.maximum(judge_weight, 1e-12), 0.0)
     if ties == "drop":
         weights = np.where(labels == TIE, 0.0, weights)

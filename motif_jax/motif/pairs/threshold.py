@@ -62,6 +62,7 @@ def advise(
     # Normalised rewards that the threshold must lie above.
     floors = [float(reward) for reward in normalised[empty]]
     edge = None
+    # By steps and not by texts: what is paid is what an agent meets.
     if tied.any():
         order = np.argsort(normalised[tied], kind="stable")
         ascending = normalised[tied][order]
@@ -88,6 +89,7 @@ def _above_worthless(
     """
     lowest = -np.inf if threshold is None else threshold
     worthy = normalised[(standing == ABOVE) & (normalised > lowest)]
+    # The threshold has to stay below it.
     limit = float(worthy.min()) if worthy.size else np.inf
     worthless = normalised[
         (standing == BELOW) & has_text & (normalised > lowest) & (normalised < limit)
@@ -121,6 +123,7 @@ def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
     if not advice or quantile is None:
         return ""
     distances = np.abs(np.asarray(statistics["quantile_levels"]) - quantile)
+    # Levels are multiples of 0.05, which floats hit only nearly.
     nearest = int(np.argmin(distances))
     share = _percent(advice["paid_shares"][nearest])
     line = f"reward.quantile={quantile:g} pays {share} of the training dataset's steps"

@@ -59,6 +59,7 @@ class PairsWriter:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # First: a removed file keeps its place on the disk as long as it is mapped.
         self._arrays.clear()
         if error is not None:
             self.discard()
@@ -103,6 +104,8 @@ class PairsWriter:
                     f"{name} of pair {pair} is not finite: a dataset holds finite numbers only"
                 )
 
+        # Through fsync before anything is moved: after a crash of the machine dataset.json must not
+        # stand beside arrays that are not on the disk.
         digests = self.digests()
         layouts = {}
         for name, array in self._arrays.items():
@@ -126,6 +129,7 @@ class PairsWriter:
             self._folder / layout.META, {**meta, **facts, "content_hash": content_hash}
         )
         if self._removes_staging:
+            # Empty by now, since only the arrays lay there.
             self._staging.rmdir()
         return content_hash
 
