@@ -81,6 +81,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
     allowed = f"other labels than those of this run, {name}"
     checks.require_key(config, "agreement_with", config.agreement_with != name, allowed)
     questions = _list_questions(config, dataset, annotator)
+    # Before the run folder is opened, so that a dry run leaves none.
     if config.dry_run:
         report_dry_run(config, workdir, annotator, questions, AnswerStore(config.store_dir))
         return 0
@@ -212,6 +213,7 @@ def _annotate(
     name = manifest["name"]
     index = config.shard_index
     count = config.num_shards
+    # `check` has seen a name of the config; the default one may be that of a class from outside.
     shards.check_name(name)
 
     annotation = shards.Annotation(dataset.folder, name)
@@ -219,6 +221,7 @@ def _annotate(
         print(f"{name}: {annotation.discard(index, count):,} labels discarded", flush=True)
     else:
         annotation.check(manifest)
+    # After the comparison: each shard has its own, which binds none of the others.
     manifest["shard"] = {"index": index, "count": count}
 
     summary = {
@@ -261,6 +264,7 @@ def _annotate(
         # Unfinished without an interruption: `config.limit` ended a pilot.
         return interruption.EXIT_CODE if stop.requested else 0
 
+    # Each command that finishes its shard tries it; the last one finds all shards finished.
     merged = merged_labels.merge(config, annotator, annotation, questions, manifest, dataset)
     if merged is not None:
         merged_labels.report(config, workdir, annotator, annotation, questions, dataset, merged)
@@ -279,6 +283,7 @@ def _ask(
     settled.
     """
     known = session.recall(questions, shard.answers(), shard.add)
+    # No model is loaded where shard and store have all answers.
     if not session.unsettled(questions, known):
         return True
     session.start()
@@ -291,6 +296,7 @@ def _ask(
         done = min(telemetry.store_hits + telemetry.asked, total)
         progress.update(done, **session.live())
 
+    # From here on a signal is only noted, so that what has been answered is written first.
     with stop, progress:
         answers = session.ask(questions, known, limit=config.limit, keep=shard.add, report=report)
     return not session.unsettled(questions, answers)

@@ -82,6 +82,7 @@ class JudgePrompts:
         try:
             return self._written(turns, beginning)
         except UserError as error:
+            # The remedy is named only where the template takes the turns without the system's.
             if turns[0]["role"] != "system" or not self._can_write(turns[1:], beginning):
                 raise
             raise UserError(
@@ -103,6 +104,7 @@ class JudgePrompts:
         if not beginning.strip():
             return self._template.prompt(turns)
         continued = self._template.continued([*turns, {"role": "assistant", "content": beginning}])
+        # `continued` ends at the last letter; the blank behind it decides the verdict's tokens.
         return continued + beginning[len(beginning.rstrip()) :]
 
     def _can_write(self, turns: Sequence[Turn], beginning: str) -> bool:

@@ -111,6 +111,7 @@ def report(
         print(
             f"{judge_figures.describe_order(merged.ranked)}\n{merged.figures['advice']}", flush=True
         )
+        # Captions once more: the iterator of `merge` is used up, a list would hold a million texts.
         pairs = answers_page.judged_pairs(
             dataset_captions(dataset.data, config.captions.messages, config.captions.status),
             questions,

@@ -67,6 +67,8 @@ class ModelAnnotator(chat.ChatAnnotator):
         self._settings = settings
         self._dtype = settings.dtype
         if self._dtype == "auto":
+            # Few CPUs multiply bfloat16 themselves; on others a model of 0.5B had no answer after
+            # six minutes.
             self._dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
         # A model that the hub names is fetched here: its files are part of the identity.
         self._path = text.fetch(settings.model, "model.model")
@@ -107,6 +109,7 @@ class ModelAnnotator(chat.ChatAnnotator):
 
     def start(self) -> None:
         print(self._prompts.in_words, flush=True)
+        # XLA multiplies faster on a CPU by kernels that are kept as [out, in], as files have them.
         output_major = products.prefers_output_major()
         loaded = lm.load(self._path, jnp.dtype(self._dtype), output_major=output_major)
         self._max_tokens = loaded.model.config.max_length
@@ -136,6 +139,7 @@ class ModelAnnotator(chat.ChatAnnotator):
         prefill = self._prompts.prefill.text
         fitting = []
         for index, row in enumerate(rows):
+            # Unknown at once; the others are packed together.
             if self._max_tokens is not None and len(row) > self._max_tokens:
                 yield (
                     conversations[index].position,
@@ -148,6 +152,7 @@ class ModelAnnotator(chat.ChatAnnotator):
             for position, values, computed in parts:
                 row = rows[fitting[position]]
                 conversation = conversations[fitting[position]]
+                # Tokens that were run for another question count as a server's cached ones.
                 conversation.add_tokens(len(row), 1, len(row) - computed)
                 yield (
                     conversation.position,

@@ -243,6 +243,7 @@ def check_answer(annotator: Annotator, question: Question, answer: Answer) -> No
     elif shares is not None:
         if len(shares) != len(form.verdicts):
             allowed = f"{len(form.verdicts)} probabilities, of {', '.join(form.verdicts)}"
+        # Written with `not`, so that NaN is refused, too.
         elif not all(share >= 0 for share in shares) or not abs(sum(shares) - 1) <= _SUM_TOLERANCE:
             allowed = "probabilities of 0 or more whose sum is 1"
         elif (

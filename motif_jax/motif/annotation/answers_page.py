@@ -108,6 +108,7 @@ def judged_pairs(
             pairs[key] = pair
             continue
         by_order = _by_order(questions, answers, index)
+        # One answer for each order that was asked and answered.
         winners = [label for label, _ in by_order.values()]
         pairs[key] = JudgedPair(
             captions=(first, second),

@@ -39,7 +39,9 @@ class BothOrders(Annotator):
                 yield None
                 continue
             position, answer = answered
+            # Here, since the session sees the average alone.
             check_answer(self._annotator, questions[position % count], answer)
+            # Question p and its reverse p + count, whichever is answered first.
             partner = waiting.pop((position + count) % (2 * count), None)
             if partner is None:
                 waiting[position] = answer

@@ -47,6 +47,7 @@ def status_line(blstats: np.ndarray) -> str:
     """
     value = [int(entry) for entry in blstats]
     hunger = value[HUNGER]
+    # Datasets from elsewhere may hold any number; a negative one would index from the end.
     hunger_name = _HUNGER_NAMES[hunger] if 0 <= hunger < len(_HUNGER_NAMES) else ""
     hit_points = f"{value[HP]} ({value[MAX_HP]})"
     return f"Dlvl:{value[DEPTH]} $:{value[GOLD]} HP:{hit_points} Xp:{value[LEVEL]} {hunger_name}"
@@ -63,6 +64,7 @@ def caption(
     lines, first_steps = group_messages([decode_message(message) for message in messages])
     if blstats is None:
         return "\n".join(lines)
+    # Without a word for hunger the line ends with a blank.
     status = [f"[{status_line(blstats[step]).rstrip()}]" for step in first_steps]
     if not (use_messages and lines):
         return "\n".join(status)

@@ -172,6 +172,7 @@ class ChatAnnotator(Annotator):
     @staticmethod
     def _draws(config: AnnotatorConfig) -> bool:
         """Whether answers are random, so that a seed changes them."""
+        # None leaves it to the server, which may draw.
         temperature = config.sampling.temperature
         return config.answer.mode != "soft" and (temperature is None or temperature > 0)
 
@@ -217,6 +218,7 @@ class ChatAnnotator(Annotator):
         An answer that was cut, by `finish_reason` or within its reasoning, has no verdict.
         Published rules read it all the same.
         """
+        # The text may be sent back in a second turn, which half a character would break.
         text = without_surrogates(text)
         label, unfinished = self._parse.read(text)
         cut = isinstance(finish_reason, str) and _CUT_REASON.search(finish_reason) is not None

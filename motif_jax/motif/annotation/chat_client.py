@@ -94,6 +94,7 @@ class ChatClient:
             response, body = await self.post(request)
         except aiohttp.ConnectionTimeoutError as error:
             raise NoConnectionError(f"no connection within {_CONNECT_SECONDS:g} s") from error
+        # Before ClientConnectionError, which aiohttp's timeouts of sockets are as well.
         except TimeoutError:
             raise
         except aiohttp.ClientHttpProxyError as error:

@@ -19,6 +19,7 @@ class ConversationLog:
     """
 
     def __init__(self, folder: Path, stem: str) -> None:
+        # A file for each command: the last member of an earlier one may be torn.
         run = len(list(folder.glob(f"{stem}.*.jsonl.gz")))
         self.path = folder / f"{stem}.{run:04d}.jsonl.gz"
 
@@ -40,6 +41,7 @@ class ConversationLog:
                 "completion_tokens": int(answer.tokens[1]),
                 "note": answer.note,
                 "turns": list(answer.turns)
+                # An annotator without a conversation leaves what it was asked about.
                 or [{"role": "captions", "content": list(question.items)}],
             }
             lines.append(json.dumps(line) + "\n")

@@ -63,6 +63,7 @@ def estimate_lines(
         annotator, [annotator.preview(question) for question in sample], unanswered, last_run
     )
 
+    # A rate that the user gives comes before that of a pilot in this work folder.
     rate = config.measured_rate or last_run.get("questions_per_second") or 0.0
     if rate:
         source = "config.measured_rate" if config.measured_rate else f"measured in {workdir}"

@@ -63,6 +63,7 @@ def combine(votes: Sequence[Votes], method: str) -> PairLabels:
     probable verdict of the mean.
     """
     majority = method == "majority"
+    # The mean of one-hot labels is each verdict's share of the votes.
     answers = [
         label_math.one_hot(vote.labels) if majority else vote.probabilities for vote in votes
     ]
@@ -147,6 +148,7 @@ def write_ensemble(
     path = annotation.ensemble_path
     with annotation.merging():
         if restart:
+            # As shard 0 of 1, which leaves no shard of any count.
             annotation.discard(0, 1)
         summary = {"pairs": len(merged.labels), **label_math.counts(merged.labels)}
         # `write` puts the sources on disk before the labels: after a kill between them, the same

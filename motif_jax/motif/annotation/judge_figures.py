@@ -109,6 +109,7 @@ def _log_odds(probabilities: Any) -> float:
 def _without(answer: StoredAnswer, bias: float) -> StoredAnswer:
     p = answer.probabilities
     assert p is not None
+    # The logistic of the log-odds less the bias, on what the tie leaves.
     first = 1.0 / (1.0 + math.exp(bias - _log_odds(p)))
     decided = p[FIRST] + p[SECOND]
     shares = (decided * first, decided * (1.0 - first), p[TIE])
@@ -149,6 +150,7 @@ def rank_captions(
         for caption, won in ((first, p[FIRST]), (second, p[SECOND])):
             wins[caption] = wins.get(caption, 0.0) + float(won + p[TIE] / 2)
             counts[caption] = counts.get(caption, 0) + 1
+    # (wins + 1) / (comparisons + 2) is the mean of the share under a uniform prior.
     order = sorted(
         wins, key=lambda caption: (-(wins[caption] + 1) / (counts[caption] + 2), caption)
     )
@@ -179,6 +181,7 @@ def advice(figures: Mapping[str, float], consistent: float | None = None) -> str
     `figures` as of `answer_figures`; `consistent`: the share of pairs with the same winner in both
     orders, None if one was asked, NaN where no pair was answered in both.
     """
+    # From what makes labels useless to what only asks for care.
     if not figures["answers"]:
         return "No question was answered: these labels say nothing."
     if figures["unknown_share"] > _HALF:

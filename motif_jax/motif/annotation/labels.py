@@ -30,6 +30,7 @@ def most_probable(probabilities: np.ndarray) -> np.ndarray:
     """Most probable verdicts, int8 [pairs], of probabilities [pairs, 3]; a draw is a tie, NaN is
     unknown.
     """
+    # Rows of NaN, whose comparisons are false, become UNKNOWN below.
     with np.errstate(invalid="ignore"):
         second_largest = np.sort(probabilities, -1)[:, -2]
         has_winner = probabilities.max(-1) > second_largest + _EQUAL
@@ -48,6 +49,7 @@ def agreed(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
     known = labels != UNKNOWN
     least = np.where(known, labels, np.iinfo(np.int8).max).min(axis=0)
     greatest = np.where(known, labels, np.iinfo(np.int8).min).max(axis=0)
+    # They also differ where nothing is known, and the mean's NaN then gives UNKNOWN.
     return np.where(least == greatest, least, most_probable(probabilities)).astype(np.int8)
 
 

@@ -146,6 +146,7 @@ def _without_status(line: str) -> str:
     """A line without the bracketed status at its end. A regular expression would take time
     quadratic in blanks.
     """
+    # The first "[Dlvl:" after the last "]" but the final one: brackets of the message stay.
     status = line.find(_STATUS, line.rfind("]", 0, -1) + 1)
     return line[:status].rstrip() if status >= 0 and line.endswith("]") else line
 
@@ -161,6 +162,7 @@ def load_lexicon(path: str | Path = "") -> Lexicon:
     try:
         is_file_of_user = path and (Path(name).exists() or not built_in.is_file())
         file = Path(name) if is_file_of_user else built_in
+        # utf-8-sig drops the byte order mark with which Windows begins files.
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UserError(f"lexicon {name} cannot be read: {error.strerror}") from None
@@ -169,6 +171,7 @@ def load_lexicon(path: str | Path = "") -> Lexicon:
     return _parsed(name, text)
 
 
+# By the text and not by the path: a file that was changed is read anew.
 @functools.lru_cache(maxsize=8)
 def _parsed(name: str, text: str) -> Lexicon:
     """Cached, as every check, annotator and goal of a server reads the same lexicon."""
@@ -214,6 +217,7 @@ def _read(tree: Any) -> Lexicon:
         margin=margin,
         scale=scale,
         threshold=_number("threshold", tree.get("threshold", THRESHOLD)),
+        # `default=str` is for YAML's dates, which JSON does not have.
         digest=digests.of_bytes(json.dumps(tree, sort_keys=True, default=str).encode()),
     )
 
@@ -251,6 +255,8 @@ def _weights(where: str, weights: Any, goals: Sequence[str]) -> dict[str, float]
 
 
 def _number(where: str, value: Any) -> float:
+    # YAML's `yes` is a bool, which Python counts as an int. NaN, infinities and integers that no
+    # float holds fail the comparison.
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         raise UserError(f"{where} is {value!r}, not a number")
     return float(value)
@@ -269,6 +275,7 @@ class LexiconAnnotator(Annotator):
             "lexicon": lexicon.name,
             "lexicon_digest": lexicon.digest,
         }
+        # Pairs do not use the threshold: a change of it leaves their stored answers alone.
         if form is not PAIR:
             self.identity |= {"form": form.name, "threshold": lexicon.threshold}
         is_default = lexicon.name == load_lexicon().name

@@ -26,6 +26,7 @@ _GGUF, _GGUF_MAGIC = ".gguf", b"GGUF"
 
 def is_path(model: str) -> bool:
     """Whether a model is given as a folder or a GGUF file rather than by name."""
+    # A name on the hub has one slash at most: OWNER/NAME.
     looks_like_path = (
         model.startswith((".", "/", "~")) or model.endswith(_GGUF) or model.count("/") > 1
     )

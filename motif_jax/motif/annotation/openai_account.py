@@ -37,6 +37,7 @@ def prices_of(config: AnnotatorConfig) -> Prices | None:
     prices = config.openai.prices
     if not (prices.prompt or prices.cached or prices.completion):
         return None
+    # Without a price of its own the cached part costs as the rest.
     cached = prices.prompt if prices.cached is None else prices.cached
     return Prices(prices.prompt, cached, prices.completion)
 

@@ -105,6 +105,7 @@ class AnswerParser:
         self.is_published = first_match or anywhere
         self._positive = re.compile(rf"(?<!\w){re.escape(form.verdicts[YES])}(?!\w)")
         self._published = _published_pattern(form)
+        # JSON's words, such as null for the tie, unless the prompt has the same word for a verdict.
         self._values = {**dict(form.verdict_form.json_labels), **self._labels}
         self._verdict = _verdict_pattern(form, tuple(self._values))
         self._written = frozenset(form.verdicts)
@@ -135,6 +136,7 @@ class AnswerParser:
 
         An answer that is nothing but a verdict counts; a verdict that a refusal quotes does not.
         """
+        # Nothing but a verdict and signs: "1", "**1**", "(2)". A % would make it another number.
         bare = re.fullmatch(r"[^\w%]*+(\w{1,64}+)[^\w%]*+", text)
         if bare and bare[1].lower() in self._values:
             return self._values[bare[1].lower()] if _is_unsigned(text, bare.start(1)) else UNKNOWN
@@ -150,6 +152,7 @@ class AnswerParser:
             is_tie = self._undecided != UNKNOWN and match_labels == {self._undecided}
             if refuses and refusals.is_quoted(text, match.start(), match.end(), is_tie):
                 continue
+            # A later line takes the place of the earlier ones.
             if "\n" in text[last_start : match.start("verdict")]:
                 labels.clear()
             last_start = match.start("verdict")
@@ -221,10 +224,13 @@ def _verdict_pattern(form: AnswerForm, words: tuple[str, ...]) -> re.Pattern[str
     key = _key_pattern(form, r"[\s_-]*+")
     noun = re.escape(re.split(r"[_ ]", form.key)[-1])
     nouns = rf"(?:description|message|option|number|answer|choice|value|verdict|label|text|{noun})"
+    # At most two words between key and verdict: "best description is option 1".
     link = rf"(?:(?:is|are|was|{nouns})(?![A-Za-z0-9])[\W_]{{0,16}}+)?+"
     between = r"""[ \t,/&"'|+~\u2044-]{1,6}+"""
     conjunction = rf"(?:(?:and/or|or|and|nor|vs\.?|versus)(?!\w){between})?+"
+    # "1 or 2" holds two verdicts, and so none.
     alternatives = rf"(?:{between}{conjunction}(?:{nouns}[ \t_#]{{1,4}}+)?+{verdict}){{0,4}}"
+    # 1.0 is the verdict 1; 1.5, 1:2 and 1 % are other numbers.
     more = r"(?P<more>(?!\.0+(?![\d.]))[.,:/^*\u2044+-]\d|[ ]?[%\u00b0])?"
     # The end of an element, </best_description>, is not a key.
     return re.compile(

@@ -113,6 +113,7 @@ class PromptTexts:
 
     def _fill(self, template: str, items: Sequence[str]) -> str:
         """The template with its placeholders filled in; items are quoted as JSON strings."""
+        # A quoted item is never empty: `or` takes the text of pieces without a name.
         quoted = dict(zip(self.form.items, map(_quote, items), strict=True))
         return "".join(quoted.get(name) or text for name, text in self._pieces(template))
 
@@ -202,12 +203,15 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTe
             raise UserError(
                 f"nothing reads the field {unknown[0]}: the fields must be of {', '.join(_FIELDS)}"
             )
+        # Mode soft asks as mode verdict does.
         question = _text(tree, "question", "analysis" if mode == "analysis" else "verdict")
+        # The goal zeroknowledge has no sentence.
         sentence = _text(tree, "goals", goal, empty=True).strip()
         verdicts = [_text(tree, "verdicts", name) for name in form.verdicts]
         answer = make_form(_text(tree, "answer"), verdicts, form)
         examples = _examples(tree, goal, answer, form)
 
+        # A goal or examples that the question leaves out would be read by nobody.
         needed = list(form.items)
         if sentence:
             needed.append("goal")

@@ -29,6 +29,7 @@ class QuestionHasher:
         """Id of a question about texts, 32 hex digits; the order of the texts counts."""
         *front, last = (item.encode() for item in items)
         state = self._identity.copy()
+        # A text of one form is another question than the same text of another.
         state.update(b"items %b " % form.name.encode())
         for item in front:
             # The length keeps ("ab", "c") and ("a", "bc") apart.
@@ -98,6 +99,7 @@ def caption_questions(
             questions.append(Question(hasher.id_of_texts((first, second)), (first, second)))
         return index
 
+    # Numbers follow from the order of the pairs alone: processes of different shards list alike.
     for row, (first, second) in enumerate(pairs):
         if first == second:
             continue

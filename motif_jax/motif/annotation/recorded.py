@@ -64,6 +64,7 @@ class RecordedAnnotator(Annotator):
         answer = self._answers.get(question.items)
         if answer is not None or not self._turns:
             return answer
+        # Asked in the other order, it is the answer to this one once it is turned.
         answer = self._answers.get(question.items[::-1])
         if answer is None:
             return None
@@ -133,6 +134,7 @@ def read_recorded_answers(paths: Sequence[Path], form: Form) -> dict[tuple[str, 
 
     Of several answers to a question the first known label counts, as in `store.better`.
     """
+    # Conversations name their labels.
     labels = {name: label for label, name in form.labels.items()}
     answers: dict[tuple[str, ...], Answer] = {}
     for path in paths:

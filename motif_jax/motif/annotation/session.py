@@ -103,6 +103,7 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
                 limit -= len(pending)
             if self._stopped():
                 break
+            # No stop: an annotator that left one out would be asked for it forever.
             for question in pending:
                 answer = answers.get(question.id)
                 if answer is None or answer.attempts <= question.attempt:
@@ -151,6 +152,7 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         stream = self.annotator.annotate(pending)
         try:
             for answered in stream:
+                # None comes while answers are awaited: the checks below run all the same.
                 if answered is not None:
                     position, answer = answered
                     check_answer(self.annotator, pending[position], answer)
@@ -170,6 +172,7 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
             message = printable(f"{type(error).__name__}: {error}")
             print(f"while stopping: {message}", file=sys.stderr, flush=True)
         finally:
+            # What was answered is paid for, so that it is written after an error, too.
             try:
                 self._write(unwritten, answers, keep)
                 report()

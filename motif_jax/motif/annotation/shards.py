@@ -121,6 +121,7 @@ class Annotation:
     def known_labels(self) -> int:
         """The number of labelled pairs in preference/NAME.npy, else of answers in the shards."""
         if self.preference_path.exists():
+            # The number is only printed: a damaged file is removed all the same.
             with contextlib.suppress(ValueError, OSError, EOFError):
                 return int((np.load(self.preference_path, mmap_mode="r") != UNKNOWN).sum())
         questions: set[str] = set()
@@ -145,6 +146,7 @@ class Annotation:
         for (shard_index, shard_count), path in self.manifests().items():
             if shard_count == count and shard_index != index:
                 continue
+            # Locked while its files go, so that no other process is writing them.
             with Shard(path.with_suffix(".jsonl"), shard_index, shard_count, self.name):
                 path.unlink(missing_ok=True)
                 path.with_suffix(".jsonl").unlink(missing_ok=True)
@@ -159,6 +161,7 @@ class Annotation:
         path = self.shard_path(index, count, "jsonl")
         shard = Shard(path, index, count, self.name)
         manifest_path = path.with_suffix(".json")
+        # Of killed writers of this shard, whose lock is held here.
         files.remove_temporaries(self.folder, f".{manifest_path.name}.*.tmp")
         stored = read_manifest(manifest_path)
         is_anothers = stored is not None and bool(differences(stored, manifest, BINDING))
@@ -188,6 +191,7 @@ class Annotation:
         unfinished = []
         for index in range(count):
             path = self.shard_path(index, count, "jsonl")
+            # A shard that is not there, or is of another annotation, is unfinished.
             stored = read_manifest(path.with_suffix(".json"))
             is_finished = False
             if stored is not None and not differences(stored, manifest, BINDING):
@@ -300,7 +304,9 @@ def labels_of_pairs(questions: QuestionList, answers: list[StoredAnswer | None])
 
     if questions.question_indices.shape[1] == 1:
         return PairLabels(labels[:, 0], probabilities[:, 0].astype(np.float32), None)
+    # To [orders, pairs, 3].
     mean = label_math.mean_probabilities(np.moveaxis(probabilities, 1, 0))
+    # Equal captions were not asked about, and say nothing of the judge.
     was_asked = questions.question_indices[:, 0] >= 0
     bias = label_math.position_bias(shown_labels[was_asked, 0], shown_labels[was_asked, 1])
     return PairLabels(label_math.agreed(labels.T, mean), mean, bias)

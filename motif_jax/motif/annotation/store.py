@@ -171,6 +171,7 @@ class AnswerStore:
         with open(path, "rb") as file:
             file.seek(self._positions[path.name])
             for line in file:
+                # Its writer is in the middle of it, or was killed there.
                 if not line.endswith(b"\n"):
                     return
                 self._positions[path.name] += len(line)
@@ -194,6 +195,7 @@ class AnswerStore:
         the disk.
         """
         if self._writer is None:
+            # Only now: a run that finds all answers makes no file.
             self._writer = _free_writer(self.folder)
         self._writer.append(
             (key, {**answer.to_json(), **fields}) for key, answer, fields in answers

@@ -52,6 +52,7 @@ class Telemetry:
 
     def answered(self, answer: Answer) -> None:
         """Counts an answer."""
+        # The clock stops at the newest answer, so that what follows it does not lower the rates.
         self.seconds = time.monotonic() - self._since
         self.asked += 1
         if answer.label == len(self.form.verdicts) - 1:

@@ -159,6 +159,7 @@ class TextJudge:
         stopped: Callable[[], bool],
     ) -> dict[str, StoredAnswer]:
         """Answers from the store, and from the annotator for the rest."""
+        # Once for each goal: for its identity an annotator by a model reads the model's files.
         if goal not in self._hashers:
             self._hashers[goal] = QuestionHasher(self._annotator(goal).identity)
         hasher = self._hashers[goal]
@@ -167,6 +168,7 @@ class TextJudge:
         ]
 
         answers: dict[str, StoredAnswer] = {}
+        # A store is for one thread.
         with self._lock:
             for question in questions:
                 answer = self._store.get(question.id)
@@ -185,6 +187,7 @@ class TextJudge:
         ]
         if missing:
             from_store = len(answers) - len(unclear_answers)
+            # A new one for each call, as the session closes it.
             annotator = self._annotator(goal)
             store_dir = self._options["store"]
             with AnnotationSession(
@@ -195,6 +198,7 @@ class TextJudge:
                     unclear_answers,
                     report=lambda: report(from_store + session.telemetry.asked),
                 )
+                # `ask` leaves questions only after a stop.
                 if session.unsettled(questions, answers):
                     raise StoppedError
         return {question.items[0]: answers[question.id] for question in questions}

@@ -181,9 +181,11 @@ def identity(config: AnnotatorConfig) -> dict[str, Any]:
         )
         parts["tokenizer"] = {"name": _name(tokenizer), "revision": version}
 
+    # Of options with keys of their own, those that change answers are in `parts`.
     unbinding = {*_OPTIONS, *_HOW_IT_RUNS, "model", "tokenizer_revision"}
     engine = {}
     for key, value in json_option(config, "vllm.engine").items():
+        # Seed 0 is what `engine_options` gives without the key.
         is_default = value is None or (key, value) == ("seed", 0)
         if key not in unbinding and not is_default:
             engine[key] = value
