@@ -48,6 +48,7 @@ def find_compositions(
     )
     if not distinct:
         return []
+    # Each sentence is rated once, whatever the number of its messages.
     value_of = dict(zip(distinct, rate_texts(distinct).tolist(), strict=True))
 
     compositions = []

@@ -83,6 +83,7 @@ def _open_models(config: ExplainRewardConfig) -> list[Any]:
 
 def _dataset_folder(config: ExplainRewardConfig, reward: Any) -> str | None:
     """The dataset whose messages are rated; None: the messages of the reward's own online run."""
+    # A reward that was learned online knows what its run met.
     if not config.dataset_dir and getattr(reward, "step_counts", None):
         return None
     if config.dataset_dir:
@@ -124,6 +125,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
     with run_folder.opened(workdir, config_tree):
         models = _open_models(config)
         folder = _dataset_folder(config, models[0])
+        # No dataset is named: a reward that was learned online has what its run met.
         if folder is None:
             data = reward_ratings.messages_met(models[0].step_counts)
         else:
@@ -182,6 +184,7 @@ def _explanation(
         rewards.append(reward)
         compositions.append(_compositions(model, messages, data.counts, reward))
         if texts:
+            # The texts have one evaluation, the chosen one, in place of a history.
             text_rating = reward_ratings.rate(model, model.members_of_messages(model.params, rows))
             text_history = text_rating.normalised[None]
             typed.append(
@@ -258,6 +261,7 @@ def messages_table(messages: Any, counts: Any, rewards: Sequence[Any]) -> str:
             columns[f"{prefix}disagreement"] = reward.disagreement
         for evaluation, values in zip(reward.evaluations, reward.history, strict=True):
             columns[f"{prefix}normalised_at_{evaluation}"] = values
+    # By the first reward; NaN, of messages without one, comes last.
     order = np.argsort(-rewards[0].normalised, kind="stable")
     table = (
         pd.DataFrame(columns)

@@ -52,6 +52,7 @@ def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) ->
         low = min(low, reward.threshold)
         high = max(high, reward.threshold)
         paid = values > reward.threshold
+    # Equal rewards span nothing: 0.5 makes room for their bar.
     margin = (high - low) * 0.02 or 0.5
     span = (low - margin, high + margin)
     percent = 100 / max(1e-12, float(weights.sum())) * weights
@@ -107,6 +108,7 @@ def _cells(
         paid = float(reward.paid[index]) if reward.rated[index] else np.nan
         cells.append(number_cell(reward.normalised[index], "+.3f"))
         cells.append(number_cell(reward.raw[index], ".4g"))
+        # A dash where nothing is paid; NaN, of a message without a reward, is true here.
         cells.append(number_cell(paid, ".3f") if paid else TableCell("—", paid))
         if reward.disagreement is not None:
             cells.append(number_cell(reward.disagreement[index], ".3f"))
@@ -222,6 +224,7 @@ def _side_by_side(explanation: Explanation) -> Section:
 
 def _messages(explanation: Explanation, max_rows: int) -> Section:
     """The `max_rows` most frequent messages by descending reward; those without one come last."""
+    # In the dataset's order, which equal rewards keep.
     frequent = np.sort(np.argsort(-explanation.counts, kind="stable")[:max_rows])
     ranked = frequent[np.argsort(-explanation.rewards[0].normalised[frequent], kind="stable")]
     history = any(len(reward.evaluations) > 1 for reward in explanation.rewards)

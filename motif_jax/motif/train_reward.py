@@ -93,11 +93,14 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
 
     def build(stopped: Callable[[], bool]) -> OfflineRun:
         del stopped
+        # Called while the folder is locked, before anything is trained.
         data = reward_data.load(config)
         task = RewardTask(config, data, parallel)
         run_files.refuse_other_data(workdir, task.digests, task.source)
 
         lines = []
+        # A reward of the text alone has values of texts: hashes of those that it learns from are
+        # kept for `known`, and the labels' wins are shown.
         if task.network.architecture.message_only:
             write_training_texts(workdir, data.messages[data.counts > 0])
             counts = outcomes.count_outcomes(data.ids, data.targets.labels, len(data.messages))

@@ -47,6 +47,8 @@ class MotifReward(RewardKind):
                     f"config.reward.dir={trained.folder}: the environment shows no text to reward"
                 )
             self.fields = (spec.text_field,)
+            # Not the learner's device unless it is asked for: new texts would wait behind an
+            # update.
             params = jax.device_put(trained.params, setup.device or cpu_device())
             self.table = MessageTable(self._of_texts, params, trained.step)
             return
@@ -70,6 +72,7 @@ class MotifReward(RewardKind):
         """
         if config.dir:
             check_place(config.dir, "reward.dir")
+            # Raises where its statistics are not finite, or have no such quantile.
             open_reward(config.dir, config.step).normalisation(
                 config.normalise, config.level, fallback=config.quantile
             )
@@ -97,6 +100,7 @@ class MotifReward(RewardKind):
     @classmethod
     def stages(cls, config: AgentReward, two_decimals: bool | None = None) -> RewardStages:
         trained = open_reward(str(config.dir), config.step)
+        # The raw output, which needs neither statistics nor threshold.
         of_output = replace(config, normalise=False, quantile=None, threshold="quantile")
         pay = trained.normalisation(config.normalise, config.level, two_decimals, config.quantile)
         return RewardStages(of_output, trained.normalisation().normalise, pay)
@@ -115,6 +119,7 @@ class MotifReward(RewardKind):
             return ()
         if Path(config.dir).suffix == FILE_SUFFIX:
             return (Path(config.dir),)
+        # One file stands for the evaluation: it has the digests of the others.
         return (Path(config.dir) / "checkpoints" / str(config.step) / digests.FILE,)
 
     @classmethod
@@ -143,12 +148,14 @@ class MotifReward(RewardKind):
     def _of_observations(self, params: Any, observation: Mapping[str, jax.Array]) -> jax.Array:
         """Paid rewards float32 [T, B] of observations [T, B, ...]."""
         chex.assert_equal_shape_prefix([observation[name] for name in self.fields], 2)
+        # The network reads rows [T * B, ...]: a reward has no memory.
         leading = observation[self.fields[0]].shape[:2]
         rows = {
             name: observation[name].reshape(-1, *observation[name].shape[2:])
             for name in self.fields
         }
         values = self._normalisation(self._trained.raw(params, rows))
+        # A constant of the agent's loss.
         return jax.lax.stop_gradient(jnp.reshape(values, leading))
 
 

@@ -91,6 +91,7 @@ def step_rewards(
     if network.architecture.message_only:
         rewards = network.reward(params, {"message": messages[batch.unique]}, max_length)
         return rewards[batch.inverse]
+    # Other fields differ from step to step: messages are encoded once, all else for each step.
     inputs = {name: rows.reshape(-1, *rows.shape[3:]) for name, rows in batch.rows.items()}
     if "message" in network.architecture.fields:
         features = network.message_features(params, messages[batch.unique], max_length)
@@ -186,10 +187,14 @@ def make_loss(
 
         # Divided by the weight of the whole batch, so that the devices' parts add up to its mean.
         pair_losses = cross_entropy(rewards, batch.targets) * batch.weights
+        # At least 1e-12: a batch may be of dropped ties alone, or have no pair of a member's
+        # sample.
         weight = jnp.maximum(reductions.psum(jnp.sum(batch.weights, axis=1), axis_name), 1e-12)
         member_losses = jnp.sum(pair_losses, axis=1) / weight
 
+        # Of the members' mean, which is what an agent is paid by.
         is_correct, counted = correct(jnp.mean(rewards, axis=0), batch.labels)
+        # Weight 0 for all members: padding, or a pair that does not count.
         present = jnp.any(batch.weights > 0, axis=0)
         num_counted = reductions.total(counted & present, axis_name)
         metrics = {

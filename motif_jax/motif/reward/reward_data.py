@@ -211,6 +211,7 @@ class BatchPlan:
         self.steps_per_pass = math.ceil(data.train.size / config.batch_size)
         self.passes = passes(config, len(data.messages), self.steps_per_pass)
         self.steps_per_epoch = self.passes * self.steps_per_pass
+        # Messages lie on the device as a table; rows of other fields go there with each chunk.
         row_bytes = sum(data.rows(data.train[:1])[name].nbytes for name in data.fields)
         steps_in_memory = max(1, _CHUNK_BYTES // max(1, row_bytes * config.batch_size))
         self.chunk_steps = min(config.chunk_steps, self.steps_per_epoch, steps_in_memory)
@@ -231,6 +232,7 @@ class BatchPlan:
         """Training pairs int64 [steps, batch] of `epoch`, -1 where the last batch is not full."""
         orders = []
         for number in range(self.passes):
+            # Each pass has an order of its own.
             index = epoch * self.passes + number
             orders.append(epoch_order(self._config.seed, index, self._data.train, self.batch_size))
         return np.concatenate(orders)
@@ -241,6 +243,7 @@ class BatchPlan:
         """
         part_size = self.batch_size // self._devices
         longest = 1
+        # All epochs before the first step, so that every step has the shapes of one program.
         for epoch in range(self._config.epochs):
             parts = self.order(epoch).reshape(-1, part_size)
             ids = self._data.ids[np.maximum(parts, 0)].reshape(len(parts), -1)
@@ -264,6 +267,7 @@ class BatchPlan:
         """Weights float32 [steps, members, B]; with bootstrap each member sees its own sample of
         the pairs.
         """
+        # -1 is padding, of weight 0.
         weights = np.where(pairs >= 0, self._data.targets.weights[np.maximum(pairs, 0)], 0)
         weights = np.repeat(weights[:, None], self._config.ensemble.members, axis=1)
         if self._draws:
@@ -291,6 +295,7 @@ class BatchPlan:
         unique = np.zeros((steps, self._devices, bucket), np.int32)
         inverse = np.zeros((steps, size, 2, data.dataset.length), np.int32)
         for step in range(steps):
+            # A device encodes the messages of its own part, in whose list `inverse` has indices.
             for device in range(self._devices):
                 part = slice(device * part_size, (device + 1) * part_size)
                 ids = data.ids[filled[step, part]]

@@ -56,6 +56,7 @@ def calibration(rewards: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     """
     counted = labels < TIE
     difference = (rewards[counted, 0] - rewards[counted, 1]).astype(np.float64)
+    # The probability of the preferred side by Bradley and Terry's model.
     confidence = 1 / (1 + np.exp(-np.abs(difference)))
     is_correct = rewards[counted].argmax(axis=1) == labels[counted]
     # A confidence of exactly 1 belongs to the last bin.
@@ -106,6 +107,7 @@ def reward_statistics(
     ensemble_values = values.mean(axis=0)
     mean, variance = weighted_moments(ensemble_values, weights)
     if running:
+        # As published: every occurrence, in batches in the order of the split.
         moments = RunningMoments()
         all_rewards = member_rewards.mean(axis=0)
         for start in range(0, data.train.size, batch_size):
@@ -207,8 +209,11 @@ def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> di
     labels = data.targets.labels
     weights = data.targets.weights
     validation = data.validation
+    # Without ties that `labels.ties=drop` leaves out.
     present = weights[validation] > 0
     only_new, any_new = data.unseen()
+    # `train_evaluated` is of the parameters of now; the row's `train/...` are means over the
+    # epoch's steps.
     groups = {
         "validation": validation[present],
         "train_evaluated": data.train[weights[data.train] > 0],

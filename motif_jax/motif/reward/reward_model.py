@@ -223,6 +223,7 @@ def in_chunks(
       params: the programs run on their device, or else on the CPU.
     """
     messages = pad_messages(messages)
+    # A message runs in the narrowest program that holds it, whatever others are asked with it.
     is_long = messages[:, SHORT_MESSAGE:].any(axis=1)
     launched = []
     for is_in_group, length in ((~is_long, SHORT_MESSAGE), (is_long, None)):
@@ -231,6 +232,7 @@ def in_chunks(
             chunk = indices[start : start + CHUNK]
             padded = np.zeros((CHUNK, messages.shape[1]), np.uint8)
             padded[: chunk.size] = messages[chunk]
+            # For parameters in numpy's arrays; those that lie on a device keep the program there.
             with jax.default_device(cpu_device()):
                 launched.append((chunk, program_of(length)(params, padded)))
 
@@ -288,6 +290,7 @@ def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict
     if config.get("stage") != "train_reward":
         raise UserError(f"{folder} holds a run of {config.get('stage')}: give one of train_reward")
     try:
+        # A quirk among the switches that changes the network.
         centre = bool(config["compat"]["glyph_crop_centre"])
         architecture = RewardArchitecture(**config["network"], glyph_crop_centre=centre)
         return architecture, int(config["ensemble"]["members"]), config
@@ -310,8 +313,10 @@ def read_run(folder: str | Path, step: int | None = None) -> RewardModel:
     architecture, members, config = read_architecture(folder)
     reader = learned_runs.reader_of(config)
     if reader is not None:
+        # Such a run has checkpoints of its agent in place of evaluations.
         return reader.read(folder, step, config)
     network = RewardNetwork(architecture)
+    # Shapes and dtypes alone: nothing is computed.
     abstract = jax.eval_shape(network.init, jax.random.key(0))
     if members > 1:
         # The parameters of an ensemble have a leading axis.

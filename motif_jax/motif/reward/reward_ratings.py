@@ -110,6 +110,7 @@ def _means_over_steps(reward: RewardModel, data: DatasetMessages, max_steps: int
         rows = {name: np.asarray(array[padded]) for name, array in flat.items()}
         values = np.asarray(program(reward.params, rows))[:, : block.size]
         for member in range(reward.members):
+            # Not `+=`, which counts a message once that several steps of a block show.
             np.add.at(sums[member], ids[block], values[member])
         np.add.at(counts, ids[block], 1)
     with np.errstate(invalid="ignore"):

@@ -57,6 +57,7 @@ class RewardTask(Task):
         self.network = RewardNetwork(architecture_of(config))
         self.members = config.ensemble.members
 
+        # First, since the schedules depend on the number of steps.
         self.plan = BatchPlan(data, config, parallel.device_count)
         self.chunk_steps = self.plan.chunk_steps
         self.steps_per_epoch = self.plan.steps_per_epoch
@@ -70,6 +71,8 @@ class RewardTask(Task):
         self._step = preference.make_train_step(
             self.network, self.optimizer, self.members, data.max_length, AXIS
         )
+        # Programs of all devices for evaluations; each device has its part, and the parts are
+        # gathered.
         self.rewards_of_messages = parallel.wrap(self._messages_core)
         self.rewards_of_steps = parallel.wrap(self._steps_core)
         self.digests = data.digests
@@ -90,6 +93,7 @@ class RewardTask(Task):
         """Rewards float32 [members, B, 2, L] of the steps of every device's part of a batch."""
         params, messages = state
         if self.members == 1:
+            # A single model has no axis of members.
             params = jax.tree.map(lambda leaf: leaf[None], params)
         member_rewards = jax.vmap(preference.step_rewards, in_axes=(None, 0, None, None, None))
         # The batch has a leading axis of one step.
@@ -232,9 +236,11 @@ class RewardTask(Task):
         if not np.isfinite(computed).all():
             raise diverged(f"a reward after step {step:,} not finite", self.remedy)
 
+        # Of the training part, by the same rewards of the whole dataset as the pairs below.
         statistics = reward_evaluation.reward_statistics(
             rewards, data, message_only, config.compat.running_statistics, config.batch_size
         )
+        # To [pairs, 2], the mean over the steps of each sub-sequence as in the loss.
         ensemble_rewards = rewards.mean(axis=0)
         step_rewards = ensemble_rewards[data.ids] if message_only else ensemble_rewards
         pair_rewards = step_rewards.mean(axis=-1)

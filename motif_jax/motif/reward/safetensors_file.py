@@ -95,10 +95,12 @@ def read_safetensors(path: str | Path) -> RewardModel:
     if "reward" not in metadata:
         raise UserError(no_header)
     text = metadata.pop("reward")
+    # Of header and tensors: what passes was written by this package, and is whole.
     if metadata != {"digest": digests.of_tensors(text, tensors)}:
         raise UserError(
             f"{path} is damaged: it has another digest than it was written with; make or copy it again"
         )
+    # No parameters: `training_texts` reads them where they are asked for.
     tensors.pop(training_texts.TENSOR, None)
     try:
         header = json.loads(text)
@@ -171,6 +173,7 @@ def write_run_folder(reward: RewardModel, workdir: str | Path) -> None:
     """Writes a model as a run folder with this one evaluation."""
     workdir = Path(workdir)
     architecture = dataclasses.asdict(reward.network.architecture)
+    # A run folder has it among its switches, see `reward_model.read_architecture`.
     centre = architecture.pop("glyph_crop_centre")
     config = {
         **reward.config,

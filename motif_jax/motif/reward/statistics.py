@@ -48,6 +48,7 @@ class RunningMoments:
         batch_variance = batch.var(ddof=1) if size > 1 else 0.0
         delta = batch.mean() - self.mean
         total = self.count + size
+        # Sum of squared deviations: of both parts, and of the distance of their means.
         squares = (
             self.variance * self.count
             + batch_variance * size

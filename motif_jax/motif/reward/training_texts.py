@@ -69,6 +69,7 @@ def read_training_texts(source: Path) -> np.ndarray:
 def _read(path: Path) -> np.ndarray:
     """The hashes of a file. Raises UserError: it is damaged."""
     try:
+        # Ascending too, or `is_known` would not find them.
         hashes = load_array(path)
         if (
             hashes.dtype == np.uint64
