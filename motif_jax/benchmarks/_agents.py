@@ -74,8 +74,10 @@ def training_config(options: ConfigDict, seed: int, variant: str = "") -> AgentC
         config.reward.dir = options.reward_dir
     else:
         config.reward.intrinsic_coefficient = 0.0
+    # No checkpoint within the time that is measured.
     config.save_every_steps = config.train_for_env_steps
     training = agent_config(config)
+    # Before the first computation.
     settings.configure_jax(training)
     return settings.check(training)
 

@@ -25,7 +25,9 @@ def main(side: str, folder: Path) -> None:
     values = json.loads((folder / "input.json").read_text())
     work = SIDES[side](values, folder)
     work()
+    # Loading and compiling are behind it: later calls take less.
     from_start = _peak()
+    # What only the start needed goes back to the system, or it would count again below.
     gc.collect()
     return_freed_memory()
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew; see proc(5)

@@ -29,6 +29,7 @@ def write_script(task: str, games: int, length: int, seed: int) -> Script:
         for action in rng(seed, "actions", index).integers(0, 23, length).tolist():
             keys.clear()
             end = game.advance(action)[1]
+            # Keys after the first dismiss prompts: `Bare.play` finds them by itself.
             steps.append((action, keys[0], bool(end)))
             if end:
                 episode += 1

@@ -86,6 +86,7 @@ class BatchingBeside:
                 self._due.get(timeout=_WAIT_SECONDS)
             except queue.Empty:
                 continue
+            # Of this thread alone: it leaves out waits for the interpreter's lock.
             start = time.thread_time()
             self._make_batch()
             self._seconds += time.thread_time() - start
@@ -93,6 +94,7 @@ class BatchingBeside:
 
     def _make_batch(self) -> None:
         while not self._batcher.is_full():
+            # Slots by turns; what `_fill` has written into them stays.
             self._batcher.add(Finished(0, self._next_slot))
             self._next_slot = (self._next_slot + 1) % self._num_slots
         self._batcher.next()

@@ -111,6 +111,7 @@ def subject(config: ConfigDict) -> Subject:
     params = jax.tree.map(lambda leaf: leaf.astype(chosen.dtype), fresh)
     rng = np.random.default_rng(config.seed)
 
+    # Neither T5's tokens 0 and 1, which pad and end, nor GPT-2's last one, which does both.
     def tokens(*shape: int) -> jax.Array:
         return jnp.asarray(
             rng.integers(2, settings.vocab_size - 1, (chosen.batch_size, *shape)), jnp.int32

@@ -25,6 +25,7 @@ def of_process(side: str, folder: Path) -> dict[str, float]:
     ended = subprocess.run(command, capture_output=True, text=True)
     if ended.returncode != 0:
         raise UserError(f"the process of side {side} failed: {ended.stderr.strip()[-2000:]}")
+    # Libraries may print before it.
     return json.loads(ended.stdout.splitlines()[-1])
 
 

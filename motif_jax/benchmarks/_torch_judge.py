@@ -144,6 +144,7 @@ class TorchJudge:
         module = self._torch
         own_tokens = module.tensor([row[len(self._shared) :] for row in rows])
         with module.inference_mode():
+            # Once: the calls begin behind it.
             prefix = self._run(module.tensor([self._shared]), None)[1]
 
         def call() -> np.ndarray:
@@ -192,6 +193,7 @@ class TorchJudge:
 
     def _norm(self, x: Any, params: Mapping[str, Any]) -> Any:
         wide = x.float()
+        # RMS norm, with its mean in float32.
         normed = wide * self._torch.rsqrt(
             wide.square().mean(-1, keepdim=True) + self._shape.norm_epsilon
         )
@@ -220,6 +222,7 @@ class TorchJudge:
     def _rotated(self, x: Any, turns: tuple[Any, Any]) -> Any:
         cosine, sine = turns
         first, second = x.float().chunk(2, dim=-1)
+        # (x1, x2) becomes (x1 cos - x2 sin, x2 cos + x1 sin).
         across = self._torch.cat([-second, first], dim=-1)
         return (x.float() * cosine + across * sine).to(x.dtype)
 
@@ -240,6 +243,7 @@ class TorchJudge:
             before = prefix[0].shape[2]
             keys = self._torch.cat([prefix[0].expand(rows, -1, -1, -1), keys], dim=2)
             values = self._torch.cat([prefix[1].expand(rows, -1, -1, -1), values], dim=2)
+        # A token sees the whole prefix, and of its own row the tokens up to itself.
         visible = self._torch.ones(length, before + length, dtype=self._torch.bool).tril(before)
         looked = self._torch.nn.functional.scaled_dot_product_attention(
             query, keys, values, attn_mask=visible, enable_gqa=True

@@ -81,6 +81,7 @@ class TransformersScorer:
         batch, count, length = words.shape
         rows = words.reshape(batch * count, length)
         start = torch.full((len(rows), 1), self._model.config.decoder_start_token_id)
+        # The decoder reads before each token the one in front of it, at first its start token.
         inputs = torch.cat([start, rows[:, :-1]], dim=1)
 
         def call() -> np.ndarray:

@@ -91,6 +91,7 @@ def _measure(options: ConfigDict, seed: int, values: dict[str, list[float]]) -> 
             processor_seconds, clock_seconds = pool.play(stop - start)
             values["pool"].append(workers * count / processor_seconds)
             values["clock"].append(workers * count / clock_seconds)
+            # The baselines right after the pool, so that other load disturbs all of them alike.
             values["bare"].append(count / _play_seconds(bare, start, stop))
             values["one"].append(count / _play_seconds(one, envs * start, envs * stop))
         values["memory"].append(pool.memory())
@@ -128,6 +129,7 @@ class _Pool:
     def __enter__(self) -> _Pool:
         self.pool.__enter__()
         self.pool.start()
+        # Waits until all groups stand still, as between two turns.
         self.play(0)
         return self
 
@@ -146,6 +148,7 @@ class _Pool:
         processor_before = processor_seconds(pool.pids())
         start = time.perf_counter()
         while True:
+            # Groups beyond the turn's steps get no answer until the next one.
             acting = ready[:remaining]
             self._held += ready[remaining:]
             for entry in acting:

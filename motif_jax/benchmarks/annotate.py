@@ -105,6 +105,7 @@ def _alternate(
     annotator: Any = session.annotator
     time_stage(session, questions[:64])  # warm-up of both sides
     for _ in range(repeats):
+        # Both sides ask the same prompts, so that each begins with an empty cache.
         annotator.engine.reset_prefix_cache()
         seconds, labels = time_stage(session, questions)
         stage_rates.append(len(questions) / seconds)

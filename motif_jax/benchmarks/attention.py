@@ -80,6 +80,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 def ours(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) -> jax.Array:
     """`attend` of queries, keys and values [B, S, H, D] with a bias [1, H, S, S]."""
+    # `attend` has an axis of branches behind the batch, here of size 1.
     keys = Keys(key.swapaxes(1, 2), value.swapaxes(1, 2), bias[:, None])
     return attend(query[:, None], [keys], query.shape[-1] ** -0.5)[:, 0]
 

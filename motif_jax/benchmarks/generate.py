@@ -39,6 +39,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     middle_length = jnp.pad(subject.prompt, ((0, 0), (0, max(1, chosen.new_tokens // 2))))
     write_one = functools.partial(jax.jit(_next_token(subject)), subject.params, middle_length)
     count = chosen.batch_size * chosen.new_tokens
+    # The baseline makes one token a call, on texts of the mean length while tokens are added.
     sides = {"ours": _language.rate(write, count, chosen.seconds)}
     if chosen.baseline:
         sides["no cache"] = _language.rate(write_one, chosen.batch_size, chosen.seconds)

@@ -35,6 +35,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     actors = settings.actors_configs(training, 1)[0]
     rates: dict[int, list[float]] = {}
     peaks = []
+    # The sizes of calls for which a training compiles its programs.
     sizes = [groups * actors.envs_per_group for groups in bucket_sizes(actors.groups)]
     calls = {rows: call_of(system, rows) for rows in sizes}
     for _ in range(config.repeats):
@@ -60,6 +61,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
 def call_of(system: System, rows: int) -> Any:
     """A call that chooses actions for `rows` random observations."""
     network = system.network
+    # As they were published for acting, and not the learner's.
     params = system.sources[0].inference.params()
     program = jax.jit(lambda *args: choose(network, *args))
     rng = np.random.default_rng(0)
@@ -67,6 +69,7 @@ def call_of(system: System, rows: int) -> Any:
     for name in network.fields:
         field = network.spec.observation[name]
         observation[name] = rng.integers(0, 16, (rows, *field.shape)).astype(field.dtype)
+    # The last row is padding, which no call of this benchmark has.
     table = network.initial_state(rows + 1)
     envs = np.arange(rows, dtype=np.int32)
     first = np.zeros(rows, np.uint8)

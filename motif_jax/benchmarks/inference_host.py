@@ -72,6 +72,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     largest = max(_CALLS)
     for _ in range(config.repeats):
         for rows, call in calls.items():
+            # A repeat's median leaves out calls that the machine's other work slows.
             values[rows].append(_median_microseconds(call.host_seconds, config.options.calls))
         copies.append(_median_microseconds(calls[largest].copy_seconds, config.options.calls))
     more = _measure_beside(calls[largest], config) if config.options.beside else {}

@@ -135,6 +135,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         calls["other"] = other
     elif chosen.baseline:
         calls["other"] = _each_alone(model, params, rows, chosen.batch)
+    # Compiles the other side, too, before the clock runs.
     answers = {name: call() for name, call in calls.items()}
     apart = float(np.abs(answers["shared"] - answers["other"]).max()) if "other" in calls else None
     rates = _language.rates(config, calls, chosen.questions)
@@ -171,6 +172,7 @@ def prompts(sizes: ConfigDict, shared: list[int], rng: np.random.Generator) -> l
     """Tokens of the questions."""
 
     def part(length: int) -> list[int]:
+        # The verdicts have tokens 3 to 5, the tiny shape has 64.
         return rng.integers(6, 64, length).tolist()
 
     beginnings = [part(_BEGINNING_TOKENS) for _ in range(_BEGINNINGS)]
@@ -205,6 +207,7 @@ def _each_alone(
     model: LanguageModel, params: Any, rows: list[list[int]], batch: int
 ) -> Callable[[], np.ndarray]:
     """A call that answers prompts of one length, each from its first token."""
+    # Prompts from their first token are long: a batch of them has to keep to the limit of tokens.
     size = max(1, min(batch, TOKENS_OF_BATCH // len(rows[0])))
 
     @jax.jit

@@ -65,6 +65,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         folder = Path(name)
         (folder / "input.json").write_text(json.dumps(questions))
         if chosen.torch:
+            # In this process, whose memory nobody measures.
             _write_for_torch(folder, chosen)
         other = "torch_judge" if chosen.torch else None
         return _memory.line(config, folder, "judge", "plain torch with the same weights", other)

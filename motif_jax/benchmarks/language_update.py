@@ -94,6 +94,7 @@ class RowForEachAction(LanguageAgent):
         prompts = jnp.repeat(tokens, count, axis=0)
         candidate = jnp.tile(words, (len(tokens), 1))[:, None]
         is_token = jnp.tile(is_word, (len(tokens), 1))[:, None]
+        # Negative tokens are padding.
         scores = scoring.score(
             self.model, params["model"], jnp.maximum(prompts, 0), prompts >= 0, candidate, is_token
         )
@@ -169,6 +170,7 @@ def update_flops(config: ConfigDict, state: Any, data: TrajectoryBatch) -> float
 
 def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
+    # Both sides have the same actions, by the seed, and start from the same state below.
     network = agent(chosen, config.seed)
     update, make_state = update_of(config, network)
     updates = {"shared": update}

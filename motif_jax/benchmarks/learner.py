@@ -28,6 +28,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     options = config.options
     training = _agents.training_config(options, config.seed)
     system = System(training)
+    # One batch of real games; the actors end with the stream, before the clock runs.
     with BatchStream(system) as stream:
         while (batch := stream.get()) is None:
             pass

@@ -102,6 +102,7 @@ def learn(options: ConfigDict, seed: int, serial: bool) -> tuple[float, int]:
                 continue
             system.learner.step(batch)
             steps += batch.num_steps
+            # Games end in the actors; their intrinsic returns are known to the batch.
             reports = [report for source in system.sources for report in source.actors.episodes()]
             log.write(log.join(steps, reports, batch.intrinsic_returns))
             if log.has_enough_episodes() and log.means()[goal.measure] >= goal.level:

@@ -52,6 +52,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         "shared": _language.compiled(shared(subject), *arguments)
     }
     first = _language.first_step_seconds(calls["shared"])
+    # Before the other side takes any memory.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     baseline_name = "every candidate with its prompt a row of its own"
     if chosen.torch:
@@ -67,6 +68,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     print_early(config, "prompts/s", rates["shared"], first_step_seconds=first)
     apart = None
     if "other" in totals:
+        # Relative to the largest score of the other side.
         apart = float(
             np.abs(totals["shared"] - totals["other"]).max() / np.abs(totals["other"]).max()
         )

@@ -62,6 +62,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        # Questions and weights lie in files, so that both processes read the same.
         (folder / "input.json").write_text(json.dumps(values))
         params = LanguageModel(settings).init(jax.random.key(config.seed))
         _transformers_score.write_checkpoint(folder, shape, settings, params)

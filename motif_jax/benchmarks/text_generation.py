@@ -60,6 +60,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     plain = functools.partial(
         make_plain_writer(agent, decoding), agent.params, jnp.asarray(prompts, jnp.int32)
     )
+    # Compiles both sides, too.
     equal = float((ours() == np.asarray(plain())).mean())
     rates = _language.rates(
         config, {"ours": ours, "plain": plain}, chosen.batch_size * chosen.new_tokens
@@ -105,6 +106,7 @@ def make_plain_writer(agent: FreshAgent, decoding: Decoding) -> Any:
             """Adds a token after the prompt and `count` others."""
             valid = jnp.broadcast_to(jnp.arange(text.shape[1]) < length + count, text.shape)
             runs = [network.model.prefill(trunk, text, valid)[0] for trunk in trunks]
+            # The newest token's states of each trunk, [B, width] each.
             ends = [States(*(part[:, length + count - 1] for part in run)) for run in runs]
             states = States(*(jnp.stack(parts) for parts in zip(*ends, strict=True)))
             token = decodings.steered(decoder.outputs(params, states), decoding, _PAD).argmax(-1)

@@ -256,6 +256,8 @@ def _run_step(
     carry, rows = arguments
 
     def call() -> Any:
+        # A step takes over its state's memory, so that the next one has to begin with what it
+        # returns.
         nonlocal carry
         carry, metrics = compiled(carry, rows)
         return metrics
@@ -283,6 +285,7 @@ def batch_of(chosen: ConfigDict, seed: int) -> TextBatch:
     length = chosen.length
     tokens = np.random.default_rng(seed).integers(6, chosen.vocabulary, (chosen.batch_size, length))
     is_action = np.arange(length) // _ACTION_TOKENS % 2 == 1
+    # The last token of each action.
     is_action_end = is_action & ~np.append(is_action[1:], False)
     kinds = np.where(is_action, token_columns.ACTION, token_columns.CONTEXT).astype(np.uint8)
     kinds[is_action_end] = token_columns.ACTION_END
@@ -327,5 +330,6 @@ def _plain(objective: Objective, learned: Any, frozen: Any, part: CountedBatch, 
     estimates = Estimates(v, [ActionQ(*row) for row in rows], target_q, next_v, log_probs)
     sums = implicit_q.losses(batch, estimates, settings)
     actions, policy_tokens = part.counts
+    # With the conservative weight of `subject`.
     loss = (sums.q + sums.v + 1e-4 * sums.conservative) / actions + sums.policy / policy_tokens
     return _Loss(loss)

@@ -59,6 +59,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         memory = _memory()
         for _ in range(config.repeats):
             system.meters.read()
+            # The reading above forgets what was counted before this repeat.
             averages = Averages()
             before = _thread_times.of_named_threads()
             rates.append(_play(system, stream, options.seconds, averages)[0])
@@ -90,7 +91,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
         peaks.append(_agents.matrix_product_rate(options.dtype))
 
     forward_flops, update_flops = _agents.network_flops(training)
+    # An update has a row more than a rollout has steps: that which bootstraps.
     flops_per_step = forward_flops + update_flops * (options.rollout + 1) / options.rollout
+    # Last: each side starts actors, beside which nothing else could be measured.
     more = _compare_networks(training, config) if options.beside else {}
     return result(
         config,
@@ -165,6 +168,7 @@ def _play(
         newest = batch
         if averages is not None:
             averages.add(system.learner.metrics())
+    # The newest update ends within the time that is measured.
     system.learner.finish_update()
     return steps / (time.perf_counter() - start), newest
 
