@@ -58,9 +58,11 @@ def main(items: list[dict[str, Any]], figures: str, deadline: float) -> None:
             emit(figures, {"item": name, "error": "no time was left for it"})
             continue
 
+        # Defaults hold this item's values: the timer may run out when the loop has gone on.
         def end(name: str = name, limit: float = limit) -> None:
             line = {"item": name, "seconds": round(limit, 1), "error": f"not done in {limit:.0f} s"}
             emit(figures, {**line, **finite(dict(benchmarks.early_line))})
+            # At once: the main thread may be inside a compilation, which no exception reaches.
             os._exit(LATE_CODE)
 
         timer = threading.Timer(limit, end)

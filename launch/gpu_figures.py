@@ -160,6 +160,7 @@ def main() -> None:
     if seconds is None:
         seconds = TINY_SECONDS if options.tiny else max(plan.seconds for plan in plans)
     figures = Figures(options.work, options.out, options.started, seconds)
+    # Before the first process is started.
     figures.end_at_sigterm()
     figures.emit(machine())
     if any(
@@ -167,6 +168,7 @@ def main() -> None:
     ):
         # Programs that an earlier call compiled would make the starts warm.
         shutil.rmtree(options.work / "compiled", ignore_errors=True)
+    # Each plan leaves those behind it the time that they need at least.
     for number, plan in enumerate(plans):
         reserved = sum(later.needed_seconds() for later in plans[number + 1 :])
         figures.run_together(plan.together, reserved + sum(item.reserve for item in plan.alone))

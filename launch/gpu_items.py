@@ -68,9 +68,11 @@ class PlanMaker:
         training and the numeric tests.
         """
         cold_starts = [self._language(name, cold=True) for name in LANGUAGE_PROGRAMS]
+        # Side by side: one after the other they leave no time for the rest of a plan.
         chains = [cold_starts] if self.apart else [[item] for item in cold_starts]
         if not self.model:
             chains.insert(0, [self._make_model()])
+        # Their programs are on the disk by now.
         alone = [self._language(name, cold=False) for name in LANGUAGE_PROGRAMS]
         alone.append(self._attention())
         # The last ones get what the others leave of their limits.

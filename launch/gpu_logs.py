@@ -121,6 +121,7 @@ def training_reader(run: Path) -> Reader:
     """
 
     def read(ended: Ended) -> dict[str, Any]:
+        # Without the rows of an earlier call in the same work folder.
         rows = [row for row in json_lines(run / "metrics.jsonl") if row["time"] >= ended.began]
         if not rows:
             raise ValueError("the training wrote no metrics")
@@ -165,6 +166,7 @@ def curve(rows: list[dict[str, Any]], began: float, points: int = 12) -> list[di
     task has.
     """
     names = ("episode/return", "episode/intrinsic_return", "episode/success")
+    # Rounded up, so that there are no more than `points`.
     every = max(1, -(-len(rows) // points))
     return [
         {

@@ -70,5 +70,6 @@ class Plan:
 
     def needed_seconds(self) -> float:
         """Seconds that the items need at least."""
+        # Chains run side by side, so that the longest counts.
         chains = [sum(item.reserve for item in chain) for chain in self.together]
         return max(chains, default=0.0) + sum(item.reserve for item in self.alone)

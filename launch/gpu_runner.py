@@ -42,6 +42,7 @@ class Figures:
         self._is_starting = False
         self._signal: int | None = None
         self._environment = dict(os.environ)
+        # Shared by all items: a cold start fills it, the warm one of the same program reads it.
         self._environment["JAX_COMPILATION_CACHE_DIR"] = str(work / "compiled")
         self._environment.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
@@ -92,6 +93,7 @@ class Figures:
         try:
             line |= item.read(ended)
         except (KeyError, IndexError, TypeError, ValueError) as error:
+            # An item that was late or failed has an error already, which says more.
             line.setdefault("error", f"its figures cannot be read: {error!r}")
         self.emit(line)
         self.keep_logs()
@@ -104,6 +106,8 @@ class Figures:
         deadline = self._deadline - reserved - GRACE_SECONDS
         waiting = list(items)
         while waiting:
+            # The process writes its lines itself: those behind these are of the items that it has
+            # done.
             lines_before = len(json_lines(figures))
             tasks = [
                 {**(item.benchmark or {}), "limit": item.limit, "reserve": item.reserve}
@@ -126,6 +130,7 @@ class Figures:
                     }
                 )
                 done = {waiting[0].name}
+            # Where one was late: what is behind it begins in a new process.
             waiting = [item for item in waiting if item.name not in done]
             self.keep_logs()
 
@@ -234,5 +239,6 @@ def end(process: subprocess.Popen[bytes], is_saving: bool) -> None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_SECONDS)
+    # Also after an end by itself, since what it started may still run.
     kill_group(process)
     process.wait()

@@ -48,6 +48,7 @@ def read(path: Path) -> dict[str, Line]:
     lines: dict[str, Line] = {}
     for line in json_lines(path):
         earlier = lines.get(line["item"])
+        # A line with an error does not take the place of one without.
         if earlier is None or "error" in earlier or "error" not in line:
             lines[line["item"]] = line
     return lines
