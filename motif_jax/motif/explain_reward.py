@@ -59,6 +59,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     if config.dataset_dir:
         checks.existing_folder(config, "dataset_dir")
 
+    # The rest depends on what the rewards read, so that they are opened here.
     models = _open_models(config)
     folder = _dataset_folder(config, models[0])
     for model in models:

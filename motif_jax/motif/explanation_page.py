@@ -147,6 +147,7 @@ def _training(reward: ExplainedReward) -> list[Plot]:
     epochs = np.array([row["epoch"] for row in reward.curve], float)
 
     def line(name: str, key: str, scale: float = 1.0, dashed: bool = False) -> Series:
+        # NaN leaves a gap, as at the fresh network, which has no training loss.
         values = np.array([row.get(key, np.nan) for row in reward.curve], float)
         return Series(name, epochs, scale * values, dashed=dashed)
 

@@ -261,8 +261,10 @@ class ChatAnnotator(Annotator):
             return conversation.answer(UNKNOWN, mass=mass if mass > 0 else 0.0, note=IMPROBABLE)
 
         shares = tuple(verdict_mass / total for verdict_mass in masses)
+        # Verdicts that are equally probable decide nothing.
         best = [label for label, share in enumerate(shares) if share == max(shares)]
         label = best[0] if len(best) == 1 else self.prompt.form.undecided
+        # What kept conversations show of an answer of one token.
         text = f"{prefill} [{', '.join(f'{share:.4f}' for share in shares)}]"
         conversation.turns = [*conversation.turns, {"role": "assistant", "content": text}]
         return conversation.answer(label, shares, mass=mass)

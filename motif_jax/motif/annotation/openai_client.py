@@ -144,6 +144,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             self._settings.base_url, self._key, self._settings.timeout_seconds, self.concurrency
         )
         self._loop = asyncio.new_event_loop()
+        # A daemon, for which a process that ends by an error does not wait.
         self._thread = threading.Thread(target=self._loop.run_forever, name="openai", daemon=True)
         self._thread.start()
 

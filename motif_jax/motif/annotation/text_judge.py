@@ -46,6 +46,7 @@ _OPTIONS = {
     "prompt.file": "prompt",
     "vllm.model": "model",
 }
+# A key as errors name it. With a dot behind it, it would be another key or a file.
 _KEY = re.compile(rf"\bconfig\.({'|'.join(map(re.escape, _OPTIONS))})\b(?!\.)")
 
 

@@ -144,6 +144,7 @@ def load(config: RewardConfig) -> RewardData:
     if "message" in architecture.fields:
         messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
     else:
+        # One empty message, so that batches have the form of all others.
         messages = np.zeros((1, 256), np.uint8)
         ids = np.zeros(shape, np.int32)
     return RewardData(

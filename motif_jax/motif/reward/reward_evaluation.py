@@ -157,6 +157,7 @@ def _advice(
     training messages.
     """
     labels = data.targets.labels
+    # bool [M]: the message of zeros alone, if the dataset has it.
     empty = np.logical_not(data.messages.any(axis=1))
     normalised = np.asarray(Normalisation(mean, variance).normalise(rewards))
     counts = outcomes.count_outcomes(data.ids, labels, len(data.messages))

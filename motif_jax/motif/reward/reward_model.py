@@ -92,6 +92,7 @@ class RewardModel:
                 f"{self.folder}, evaluation {self.step}: its mean or variance is not finite, the training had diverged; "
                 "choose an earlier evaluation with --config.reward.step=N or train again with a smaller learning rate"
             )
+        # That which the labels advise, one of the table's quantiles, or none.
         threshold = None
         level = self.applied_level(quantile, fallback)
         if level == AUTO:
@@ -172,6 +173,7 @@ class RewardModel:
 
     def combine_members(self, members: np.ndarray) -> np.ndarray:
         """Raw rewards float32 [N] of an ensemble: the mean of float32 [members, N]."""
+        # In float32, as `raw` computes it on a device.
         return np.asarray(np.mean(members, axis=0, dtype=np.float32))
 
     def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
@@ -285,6 +287,7 @@ def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict
     """
     config = run_folder.read_config(folder)
     reader = learned_runs.reader_of(config)
+    # A run of an agent that learned its reward has a config of another form.
     if reader is not None:
         return *reader.architecture(config), config
     if config.get("stage") != "train_reward":

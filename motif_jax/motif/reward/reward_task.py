@@ -197,6 +197,7 @@ class RewardTask(Task):
     ) -> Evaluation:
         statistics, row = self.measure(state, shared, position.step)
         row["optimizer/learning_rate"] = position.learning_rate(self._schedule)
+        # Of the steps since the last evaluation, as they were before each update.
         sums = position.sums
         row |= {f"train/{name}": number for name, number in self.shown(sums).items()}
         row["train/gradient_norm"] = ratio(sums, "gradient_norm", "batches")
