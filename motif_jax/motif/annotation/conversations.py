@@ -19,9 +19,14 @@ class ConversationLog:
     """
 
     def __init__(self, folder: Path, stem: str) -> None:
-        # A file for each command: the last member of an earlier one may be torn.
-        run = len(list(folder.glob(f"{stem}.*.jsonl.gz")))
-        self.path = folder / f"{stem}.{run:04d}.jsonl.gz"
+        # A file for each command, behind those that are there: the last member of an earlier one
+        # may be torn, and what is written behind it is lost.
+        run = -1
+        for path in folder.glob(f"{stem}.*.jsonl.gz"):
+            number = path.name.removeprefix(f"{stem}.").removesuffix(".jsonl.gz")
+            if number.isdecimal():
+                run = max(run, int(number))
+        self.path = folder / f"{stem}.{run + 1:04d}.jsonl.gz"
 
     def add(self, answers: Sequence[tuple[Question, Answer]]) -> None:
         """Appends one line for each answer. Raises OSError with the file's name: the disk is

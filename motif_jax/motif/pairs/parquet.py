@@ -257,11 +257,7 @@ def read(path: str | Path, folder: str | Path) -> Iterator[int]:
     """
     file_contents = contents(path)
     with PairsWriter(folder, file_contents.num_pairs) as writer:
-        try:
-            yield from _fill(file_contents, writer)
-        except UserError:
-            writer.discard()
-            raise
+        yield from _fill(file_contents, writer)
         for name, files in file_contents.manifests.items():
             for file, value in files.items():
                 writer.add_json(f"annotations/{name}/{file.removesuffix('.json')}", value)

@@ -13,6 +13,7 @@ from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, PAIR
 from motif_jax.motif.annotation.annotator import Question
+from motif_jax.motif.annotation.conversations import ConversationLog
 from motif_jax.motif.annotation.recorded import RecordedAnnotator, read_recorded_answers
 from tests.end_to_end.annotate_datasets import write_dataset
 from tests.reward_fixtures import annotation_config, run_stage
@@ -206,3 +207,11 @@ def test_a_file_of_something_else_is_refused(conversations, tmp_path) -> None:
 
     with pytest.raises(UserError, match="must be conversations"):
         annotate_again(tmp_path, path)
+
+
+def test_a_new_log_of_conversations_stands_behind_all_others(tmp_path):
+    """Its file is never one that a kill may have torn, although an earlier one was removed."""
+    (tmp_path / "0-of-1.0001.jsonl.gz").write_bytes(b"torn")
+
+    assert ConversationLog(tmp_path, "0-of-1").path.name == "0-of-1.0002.jsonl.gz"
+    assert ConversationLog(tmp_path, "1-of-2").path.name == "1-of-2.0000.jsonl.gz"
