@@ -16,6 +16,7 @@ second is the task's reward, scaled and clipped, times another.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -69,10 +70,33 @@ def _payment(reward: Any, terms: Terms) -> Pay:
         normalise = reward.normalisation(terms.normalise, terms.quantile, terms.two_decimals)
         return lambda texts: np.asarray(normalise(raw(texts)))
     if callable(reward):
-        return reward
+        return functools.partial(_pay_by_function, reward)
     raise UserError(
         f"reward={reward!r}: must be a folder of train_reward, a .safetensors file, what rewards.load returned, or a function of texts"
     )
+
+
+def _pay_by_function(
+    function: Callable[[Sequence[bytes]], Any], texts: Sequence[bytes]
+) -> np.ndarray:
+    """g of each text, float32 [N], by a user's function.
+
+    Raises UserError: the function gives anything else. numpy would pay one number for all texts,
+    and None as NaN.
+    """
+    result = function(texts)
+    try:
+        values = np.asarray(result, np.float32)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"the reward's function must return numbers: {error}") from None
+    if values.shape != (len(texts),):
+        raise UserError(
+            f"the reward's function must return a number for each of {len(texts)} texts, [{len(texts)}], and gave {list(values.shape)}"
+        )
+    if not np.isfinite(values).all():
+        text = texts[int(np.flatnonzero(~np.isfinite(values))[0])]
+        raise UserError(f"the reward's function gives no finite number for the text {text!r}")
+    return values
 
 
 class IntrinsicReward(gymnasium.Wrapper):
@@ -85,8 +109,8 @@ class IntrinsicReward(gymnasium.Wrapper):
     Args:
       env: any environment that shows text: NLE's own, MiniHack's, this package's.
       reward: a folder of `train_reward` or a .safetensors file; an object from `rewards.load`; or a
-        function of a list of bytes that returns g of each (then `terms.quantile` and
-        `terms.normalise` are not used).
+        function of a list of bytes that returns g of each, a finite number (then `terms.quantile`
+        and `terms.normalise` are not used).
       terms: coefficients, threshold, count.
       text: observation field with the text, as bytes (an array of integers up to 256 long, ended by
         zeros) or str; or 'info:KEY', 'obs:KEY', 'module:function'; or a function as in
@@ -96,7 +120,8 @@ class IntrinsicReward(gymnasium.Wrapper):
         observation; None: yes, but not in NetHack, where the published systems do not.
 
     Raises:
-      UserError: there is no reward, it reads more than the text, or the observations have no text.
+      UserError: there is no reward, it reads more than the text, or the observations have no text;
+        in a step, a function gives anything but a finite number for each text.
     """
 
     def __init__(

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,8 +49,24 @@ class Terms(RewardTerms):
     by: str = MESSAGE
 
     def __post_init__(self) -> None:
+        """Raises UserError for a value that the configs of trainings refuse, too; weights may be
+        below 0 here.
+        """
         if self.by not in (MESSAGE, SENTENCE):
             raise UserError(f"by={self.by!r}: must be {MESSAGE!r} or {SENTENCE!r}")
+        for name in ("intrinsic_coefficient", "extrinsic_coefficient", "extrinsic_scale"):
+            self._require_number(name, -math.inf, math.inf, "a finite number")
+        for name in ("count_exponent", "extrinsic_clip"):
+            self._require_number(name, 0.0, math.inf, "a number of at least 0")
+        if self.quantile is not None and self.quantile != "auto":
+            self._require_number("quantile", 0.0, 1.0, "a number between 0 and 1, 'auto' or None")
+
+    def _require_number(self, name: str, minimum: float, maximum: float, allowed: str) -> None:
+        value = getattr(self, name)
+        # numpy's numbers are `Real`, too.
+        is_number = isinstance(value, Real) and math.isfinite(value)
+        if not is_number or not minimum <= value <= maximum:
+            raise UserError(f"{name}={value!r}: must be {allowed}")
 
     def task(self, reward: Any) -> np.ndarray:
         """The task's reward, scaled and clipped, before its coefficient: float32 [...]."""
