@@ -24,6 +24,7 @@ import numpy as np
 from motif_jax.core import entry_points, hub, seeds
 from motif_jax.core.config import default_workers
 from motif_jax.core.errors import UserError
+from motif_jax.envs.spec import ArraySpec
 from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.play.episodes import PlaySettings, play_episodes
 from motif_jax.play.evaluation_setup import EvalSetup, of_folder, open_setup
@@ -106,14 +107,18 @@ class Agent:
           the state for the next call, with values and probabilities.
 
         Raises:
-          UserError: a field is missing or has another shape, or the number of environments changed.
+          UserError: a field is missing, has another shape, or numbers that its type cannot hold;
+            `first` has another shape; or the number of environments changed.
         """
         batch, single = self._batch(observations)
         size = len(next(iter(batch.values())))
         memory = self._policy.initial_state(size) if state is None else state.memory
-        begins = np.broadcast_to(
-            np.asarray(state is None if first is None else first, bool), (size,)
-        )
+        begins = np.asarray(state is None if first is None else first, bool)
+        if begins.shape not in ((), (size,)):
+            raise UserError(
+                f"first has shape {list(begins.shape)}: must be True or False, or one of them for each of {size} environments"
+            )
+        begins = np.broadcast_to(begins, (size,))
         if state is not None and np.size(state.values) != size:
             raise UserError(
                 f"the observation is of {size} environments, the state of {np.size(state.values)}: begin with state=None"
@@ -153,10 +158,33 @@ class Agent:
                     f"the field {name!r} has shape {list(array.shape)}: {list(field.shape)} of one environment, or "
                     f"[N, ...] of several, expected for all fields alike"
                 )
-            batch[name] = array[None] if alone else array
-        if not all(map(len, batch.values())):
+            fitting = _fitting(name, array, field)
+            batch[name] = fitting[None] if alone else fitting
+        sizes = {name: len(array) for name, array in batch.items()}
+        if 0 in sizes.values():
             raise UserError("the observation is of 0 environments: give those of one at least")
+        if len(set(sizes.values())) > 1:
+            raise UserError(
+                f"the fields of the observation are of different numbers of environments: {sizes}"
+            )
         return batch, True in kinds
+
+
+def _fitting(name: str, array: np.ndarray, field: ArraySpec) -> np.ndarray:
+    """`array` in the type of its field. Raises UserError where that changes a number, such as a
+    picture's from 0 to 1, or one is not finite.
+    """
+    dtype = np.dtype(field.dtype)
+    is_number = array.dtype.kind in "biuf"
+    with np.errstate(invalid="ignore", over="ignore"):
+        fitting = array.astype(dtype) if is_number else array
+    keeps_numbers = is_number and (dtype.kind == "f" or bool((fitting == array).all()))
+    if not keeps_numbers or not np.isfinite(fitting).all():
+        raise UserError(
+            f"the field {name!r} has numbers that are not finite or do not fit {dtype}, or no numbers ({array.dtype}): "
+            "agent.make_env() shows what the agent reads"
+        )
+    return fitting
 
 
 def load(

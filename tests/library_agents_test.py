@@ -106,6 +106,34 @@ def test_an_agent_of_gymnasium_is_paid_in_the_plain_environment(
     assert [step[1] for step in steps] == [0.0, paid, 0.0, 0.0]
 
 
+def test_an_observation_that_the_agent_cannot_have_seen_is_refused(tmp_path: Path) -> None:
+    changes = {
+        "environment.name": "MiniGrid-DoorKey-5x5-v0",
+        "reward.intrinsic_coefficient": 0.0,
+    }
+    untrained.write(tmp_path, "minigrid", changes, {7: 1.0})
+    player = agents.load(tmp_path)
+    env = player.make_env()
+    observation, _ = env.reset(seed=0)
+    many = {name: np.stack([array] * 2) for name, array in observation.items()}
+    halves = observation["view"] / 2
+    for arguments, line in (
+        ({"observations": {**observation, "view": halves}}, "'view' has numbers"),
+        ({"observations": {**observation, "view": np.float32(np.nan) * halves}}, "not finite"),
+        ({"observations": {**observation, "view": halves.astype(str)}}, "no numbers"),
+        ({"observations": {**many, "view": many["view"][:1]}}, "different numbers of environments"),
+        ({"observations": many, "first": [True]}, r"first has shape \[1\]"),
+        ({"observations": observation, "first": [True, False]}, r"first has shape \[2\]"),
+    ):
+        with pytest.raises(UserError, match=line):
+            player.act(**arguments)
+    # Whole numbers of another type are the same numbers.
+    wide = {name: array.astype(np.float64) for name, array in observation.items()}
+    _, state = player.act(wide, greedy=True)
+    _, same = player.act(observation, greedy=True)
+    np.testing.assert_array_equal(state.probabilities, same.probabilities)
+
+
 @pytest.mark.slow
 def test_an_agent_acts_for_one_and_for_many(agent: Path) -> None:
     player = agents.load(agent)
