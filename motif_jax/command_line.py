@@ -20,6 +20,7 @@ from ml_collections.config_flags import config_path
 from motif_jax import schema
 from motif_jax.core import resources
 from motif_jax.core.config import dotted, flat, has
+from motif_jax.core.entry_points import is_entry_point
 from motif_jax.core.errors import UserError, printable
 from motif_jax.rl import choices
 
@@ -37,7 +38,14 @@ _DECIDING = {
     "algorithm.c_clip": ("algorithm.advantage", ("vtrace",)),
     "algorithm.gae_lambda": ("algorithm.advantage", ("gae",)),
     "algorithm.exploration_coefficient": ("algorithm.exploration", ("entropy", "symmetric_kl")),
+    "algorithm.value_statistics_rate": ("algorithm.value_normalisation", ("running", "popart")),
     "network.core_layers": ("network.core", ("gru", "lstm")),
+    "network.hidden_size": ("network.core", ("gru", "lstm")),
+    "nonfinite.most_skips": ("nonfinite.policy", ("skip",)),
+    "optimizer.final_fraction": ("optimizer.schedule", ("linear", "cosine")),
+    "reward.table": ("reward.kind", ("table",)),
+    "reward.vectors": ("reward.kind", ("bag_of_words",)),
+    "reward.similarity": ("reward.kind", ("bag_of_words",)),
 }
 
 
@@ -231,11 +239,12 @@ def check_deciding(arguments: Sequence[str], config: ConfigDict) -> None:
             continue
         key, readers = _DECIDING[flag[1]]
         # PPO has a `gae_lambda` and no choice of advantages.
-        if has(config, key) and dotted(config, key) not in readers:
-            readers_in_words = " or ".join(readers)
-            fail(
-                f"{argument}: has no effect with {key}={dotted(config, key)}; {readers_in_words} reads it"
-            )
+        if not has(config, key):
+            continue
+        value = dotted(config, key)
+        # A class of the user's may read any key.
+        if value not in readers and not is_entry_point(value):
+            fail(f"{argument}: has no effect with {key}={value}; {' or '.join(readers)} reads it")
 
 
 def check_lora(arguments: Sequence[str], config: ConfigDict) -> None:

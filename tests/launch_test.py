@@ -59,6 +59,8 @@ MISTAKES = [
     ("--config=configs/collect.py more", ["not a flag: more (flags look like --config.seed=7)"]),
     ("--config=configs/train_language_agent.py --config.lora.rank=4", ["--config.lora.rank=4: has no effect without"]),
     ("--config=configs/train_agent.py --config.algorithm.gae_lambda=0.9", ["gae_lambda=0.9: has no effect with algorithm.advantage=vtrace; gae reads it"]),
+    ("--config=configs/train_agent.py --config.optimizer.final_fraction=0.1", ["final_fraction=0.1: has no effect with optimizer.schedule=constant; linear or cosine reads it"]),
+    ("--config=configs/train_agent.py --config.reward.kind=any_text --config.reward.table=a.json", ["table=a.json: has no effect with reward.kind=any_text; table reads it"]),
     ("--config=AT/bare.py", ["bare.py has no function get_config; must be a Python file with"]),
 ]  # fmt: skip
 
