@@ -274,6 +274,8 @@ def _encoder_fields(kind: str, config: GameNetwork, spec: EnvironmentSpec) -> tu
         unread = {spec.count_field, spec.mask_field}
         if not (spec.observed_text or config.read_text):
             unread.add(spec.text_field)
+        # A field of no numbers, such as a Box of shape (0,), has nothing to read.
+        unread |= {name for name, field in spec.observation.items() if 0 in field.shape}
         fields = tuple(sorted(set(spec.observation) - unread))
         if not fields:
             remedy = ": --config.network.read_text=True reads the text" if spec.text_field else ""

@@ -337,6 +337,18 @@ def test_an_observation_with_nothing_to_read_is_refused() -> None:
         )
 
 
+def test_a_field_of_no_numbers_is_not_read() -> None:
+    empty = ArraySpec((0,), "float32")
+    number = ArraySpec((2,), "float32")
+    settings = GameNetwork(observation_normalisation="running")
+    network = agent.make_agent_network(
+        settings, EnvironmentSpec({"empty": empty, "number": number}, 2)
+    )
+    assert network.fields == ("number",)
+    with pytest.raises(UserError, match="nothing that the network reads"):
+        agent.make_agent_network(settings, EnvironmentSpec({"empty": empty}, 2))
+
+
 def test_a_network_reads_texts_that_belong_to_the_observation() -> None:
     vault = registry.spec("gym:ToyVault-v0", modules="tests.gym_toys", text="obs:sound")
     assert "caption" in agent.make_agent_network(GameNetwork(), vault).fields
