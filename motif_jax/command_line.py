@@ -40,7 +40,6 @@ _DECIDING = {
     "algorithm.exploration_coefficient": ("algorithm.exploration", ("entropy", "symmetric_kl")),
     "algorithm.value_statistics_rate": ("algorithm.value_normalisation", ("running", "popart")),
     "network.core_layers": ("network.core", ("gru", "lstm")),
-    "network.hidden_size": ("network.core", ("gru", "lstm")),
     "nonfinite.most_skips": ("nonfinite.policy", ("skip",)),
     "optimizer.final_fraction": ("optimizer.schedule", ("linear", "cosine")),
     "reward.table": ("reward.kind", ("table",)),
