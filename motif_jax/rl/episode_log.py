@@ -47,7 +47,11 @@ class EpisodeLog(ExitStack):
         # (environment, episode) -> report or return of episodes that lack the other.
         halves = progress.get(HALVES, {"reports": [], "returns": []})
         self._reports = {_key(report): dict(report) for report in halves["reports"]}
-        self._returns = {(env, episode): value for env, episode, value in halves["returns"]}
+        self._returns = {}
+        for env, episode, value, *rest in halves["returns"]:
+            # Checkpoints of earlier versions have no steps: these returns do not count as whole.
+            steps = rest[0] if rest else 0
+            self._returns[env, episode] = IntrinsicReturn(env, episode, value, steps)
         self._with_intrinsic = with_intrinsic
 
         self._file: IO[str] | None = None
@@ -72,8 +76,8 @@ class EpisodeLog(ExitStack):
         """Takes reports and intrinsic returns, in either order, at environment step `step`; returns
         the episodes that are complete.
         """
-        for value in returns:
-            self._returns[value.env, value.episode] = value.value
+        for intrinsic in returns:
+            self._returns[intrinsic.env, intrinsic.episode] = intrinsic
         for report in reports:
             self._reports[_key(report)] = {"step": step, **report}
         complete = [
@@ -85,7 +89,7 @@ class EpisodeLog(ExitStack):
         # before the first slot) are dropped by the same rule.
         rows += [self._finish(key) for key in list(self._reports) if self._is_past(key)]
         self._returns = {
-            key: value for key, value in self._returns.items() if not self._is_past(key)
+            key: intrinsic for key, intrinsic in self._returns.items() if not self._is_past(key)
         }
         return rows
 
@@ -138,11 +142,18 @@ class EpisodeLog(ExitStack):
 
     def waiting(self) -> dict[str, Any]:
         """The incomplete episodes, for the progress (`HALVES`)."""
-        returns = [[env, episode, value] for (env, episode), value in self._returns.items()]
+        returns = [list(intrinsic) for intrinsic in self._returns.values()]
         return {"reports": list(self._reports.values()), "returns": returns}
 
     def _finish(self, key: tuple[int, int]) -> dict[str, Any]:
-        row = {**self._reports.pop(key), "intrinsic_return": self._returns.pop(key, None)}
+        report = self._reports.pop(key)
+        intrinsic = self._returns.pop(key, None)
+        # A rebuilt episode goes on after a rollout that was lost with its actor: the sum of its
+        # other steps is no return.
+        value = None
+        if intrinsic is not None and intrinsic.steps == report.get("length", intrinsic.steps):
+            value = intrinsic.value
+        row = {**report, "intrinsic_return": value}
         self._mark_done(row)
         return row
 

@@ -19,11 +19,25 @@ from motif_jax.rl.paid_texts import PaidTexts
 
 
 class IntrinsicReturn(NamedTuple):
-    """An episode's intrinsic return, discounted by count, without coefficient."""
+    """An episode's intrinsic return, discounted by count, without coefficient.
+
+    Attributes:
+      steps: the steps that it is the sum of: fewer than the episode's where rollouts were lost with
+          an actor, and the episode was rebuilt.
+    """
 
     env: int
     episode: int
     value: float
+    steps: int
+
+
+class _RunningSum(NamedTuple):
+    """What an environment's running episode has earned so far, and in how many steps."""
+
+    episode: int
+    total: float
+    steps: int
 
 
 class Columns(NamedTuple):
@@ -153,17 +167,19 @@ class ReturnSums:
 
     def __init__(self, count_exponent: float) -> None:
         self._exponent = count_exponent
-        self._sums: dict[
-            int, tuple[int, float]
-        ] = {}  # environment -> its running episode, and the sum so far
+        self._sums: dict[int, _RunningSum] = {}  # by environment
 
     def state(self) -> list[list[float]]:
-        """The sums of running episodes, JSON-able."""
-        return [[env, episode, total] for env, (episode, total) in self._sums.items()]
+        """The sums of running episodes, JSON-able: [environment, episode, sum, steps]."""
+        return [[env, *running] for env, running in self._sums.items()]
 
     def restore(self, state: Sequence[Sequence[float]]) -> None:
         """Restores the output of `state`."""
-        self._sums = {int(env): (int(episode), total) for env, episode, total in state}
+        self._sums = {}
+        for env, episode, total, *rest in state:
+            # Checkpoints of earlier versions have no steps: these episodes' returns are not whole.
+            steps = int(rest[0]) if rest else 0
+            self._sums[int(env)] = _RunningSum(int(episode), total, steps)
 
     def add(
         self,
@@ -214,15 +230,17 @@ class ReturnSums:
                     episode[:, column],
                 )
             elif first_rows[column] < len(earned):
-                total = self._sum_before(env, numbers[column]) + column_sums[column]
-                self._sums[env] = (numbers[column], total)
+                steps = len(earned) - int(first_rows[column])
+                self._sums[env] = self._joined(env, numbers[column], column_sums[column], steps)
         return finished
 
-    def _sum_before(self, env: int, episode: int) -> float:
-        """The sum of an environment's running episode before this batch."""
-        number, total = self._sums.get(env, (episode, 0.0))
+    def _joined(self, env: int, episode: int, earned: float, steps: int) -> _RunningSum:
+        """The sum of an environment's episode with what `steps` more steps have earned."""
+        before = self._sums.get(env)
         # An environment whose actor died continues with another episode: drop the old sum.
-        return total if number == episode else 0.0
+        if before is None or before.episode != episode:
+            before = _RunningSum(episode, 0.0, 0)
+        return _RunningSum(episode, before.total + earned, before.steps + steps)
 
     def _add_ended(
         self, env: int, earned: np.ndarray, ended: np.ndarray, last: np.ndarray, episode: np.ndarray
@@ -239,12 +257,12 @@ class ReturnSums:
                 start += 1  # the row of a final observation belongs to the episode just summed
             if start >= stop:
                 continue
-            number = int(episode[start])
-            total = self._sum_before(env, number) + float(earned[start:stop].sum())
+            earned_here = float(earned[start:stop].sum())
+            running = self._joined(env, int(episode[start]), earned_here, stop - start)
             if end is None:
-                self._sums[env] = (number, total)
+                self._sums[env] = running
             else:
-                finished.append(IntrinsicReturn(env, number, total))
+                finished.append(IntrinsicReturn(env, *running))
                 self._sums.pop(env, None)
             start = stop
         return finished

@@ -69,7 +69,9 @@ class Parts:
     def next(self) -> Batch:
         self.slots_in_batcher -= 2
         self.batches += 1
-        return Batch(column([1], [0], [0]), self.batches, [IntrinsicReturn(0, self.batches, 0.5)])
+        return Batch(
+            column([1], [0], [0]), self.batches, [IntrinsicReturn(0, self.batches, 0.5, 1)]
+        )
 
 
 def test_a_full_batch_needs_no_acting() -> None:
@@ -209,7 +211,7 @@ def test_the_rest_of_a_stream_is_its_batches_returns(ahead: System) -> None:
     stream.get()
     stream.assemble()
 
-    assert stream.rest() == [IntrinsicReturn(0, 2, 0.5), IntrinsicReturn(0, 3, 0.5)]
+    assert stream.rest() == [IntrinsicReturn(0, 2, 0.5, 1), IntrinsicReturn(0, 3, 0.5, 1)]
     assert stream.waiting() == 0
 
 

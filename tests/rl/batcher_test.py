@@ -294,8 +294,8 @@ def test_a_lost_episodes_return_is_not_mixed_with_the_next() -> None:
     # The actor dies after the first batch: the end of episode 0 is never reported.
     batches = (
         (0, [0, 0, 0], [0, 0, 0], []),
-        (1, [0, 1, 0], [0, 0, 1], [IntrinsicReturn(7, 1, 2.0)]),
-        (2, [0, 0, 1], [0, 0, 0], [IntrinsicReturn(7, 2, 3.0)]),
+        (1, [0, 1, 0], [0, 0, 1], [IntrinsicReturn(7, 1, 2.0, 2)]),
+        (2, [0, 0, 1], [0, 0, 0], [IntrinsicReturn(7, 2, 3.0, 3)]),
     )
 
     for episode, terminated, last, returns in batches:

@@ -108,7 +108,7 @@ def test_an_episodes_return_holds_the_final_text(of_last: float | None, total: f
         batch = batch._replace(last_intrinsic_reward=paid_last)
     count = np.array([1, 1, 2, 1], np.int32)[:, None]
     sums = ReturnSums(2.0).add(batch, count, np.array([7]), np.zeros((3, 1), int))
-    assert sums == [IntrinsicReturn(7, 0, total)]
+    assert sums == [IntrinsicReturn(7, 0, total, 2)]
 
 
 def test_columns_of_a_batch_are_summed_as_each_alone() -> None:
@@ -140,4 +140,4 @@ def test_columns_of_a_batch_are_summed_as_each_alone() -> None:
         assert returns == of_columns
     assert joint.state() == alone.state()
     by_hand = np.float64(rewards[1:, 2].astype(np.float64).sum())
-    assert joint.state()[1] == [2, 0, by_hand + by_hand]
+    assert joint.state()[1] == [2, 0, by_hand + by_hand, 78]
