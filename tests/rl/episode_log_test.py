@@ -115,7 +115,7 @@ def test_an_episode_of_a_lost_rollout_lacks_intrinsic_return(tmp_path: Path) -> 
     assert rows == [(4, 1, 1.0), (3, 1, 0.5), (4, 0, None), (3, 0, None)]
 
 
-def test_an_episode_that_goes_on_after_a_loss_lacks_intrinsic_return(tmp_path: Path) -> None:
+def test_a_rebuilt_episode_with_lost_steps_lacks_its_intrinsic_return(tmp_path: Path) -> None:
     """It was rebuilt, and some of its four steps are in no batch."""
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
         add(log, 5, [], [IntrinsicReturn(0, 0, 2.5, 3), IntrinsicReturn(0, 1, 2.5, 4)])
