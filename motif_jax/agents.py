@@ -177,8 +177,9 @@ def _fitting(name: str, array: np.ndarray, field: ArraySpec) -> np.ndarray:
     dtype = np.dtype(field.dtype)
     is_number = array.dtype.kind in "biuf"
     with np.errstate(invalid="ignore", over="ignore"):
-        fitting = array.astype(dtype) if is_number else array
-    keeps_numbers = is_number and (dtype.kind == "f" or bool((fitting == array).all()))
+        fitting = array.astype(dtype, copy=False) if is_number else array
+    may_change = dtype.kind != "f" and array.dtype != dtype
+    keeps_numbers = is_number and not (may_change and (fitting != array).any())
     if not keeps_numbers or not np.isfinite(fitting).all():
         raise UserError(
             f"the field {name!r} has numbers that are not finite or do not fit {dtype}, or no numbers ({array.dtype}): "
