@@ -22,23 +22,39 @@ from typing import Any
 
 from gpu_items import PlanMaker
 from gpu_plans import Item, Plan
-from gpu_runner import Figures
+from gpu_runner import REPOSITORY, Figures
 
 # A busy machine takes many times as long.
 TINY_SECONDS = 3600.0
+# A driver that hangs must not take the whole call.
+DRIVER_SECONDS = 20.0
+
+
+def gpu_name() -> str:
+    """The first GPU that the driver lists, 'none', or why it cannot be told."""
+    # Through bash: a machine without nvidia-smi gives an exit code, no exception.
+    process = subprocess.Popen(
+        ["bash", "-c", "exec nvidia-smi -L"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        listed, _ = process.communicate(timeout=DRIVER_SECONDS)
+    except subprocess.TimeoutExpired:
+        # Not waited for: a process that the driver holds does not end.
+        process.kill()
+        return f"unknown: nvidia-smi does not answer in {DRIVER_SECONDS:.0f} s"
+    names = listed.splitlines()
+    if process.returncode != 0 or not names:
+        return "none"
+    return re.sub(r" \(UUID.*", "", names[0])
 
 
 def machine() -> dict[str, Any]:
     """GPU, processor, cores, and versions of what the figures depend on."""
     from importlib import metadata
 
-    # Through bash: a machine without nvidia-smi gives an exit code, no exception.
-    gpus = subprocess.run(
-        ["bash", "-c", "nvidia-smi -L"], capture_output=True, text=True, check=False
-    )
-    gpu = "none"
-    if gpus.returncode == 0:
-        gpu = re.sub(r" \(UUID.*", "", gpus.stdout.splitlines()[0])
     processors = re.findall(
         r"(?m)^model name.*?: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8")
     )
@@ -50,7 +66,7 @@ def machine() -> dict[str, Any]:
             versions[name] = "missing"
     return {
         "item": "machine",
-        "gpu": gpu,
+        "gpu": gpu_name(),
         "processor": processors[0] if processors else "unknown",
         "cores": len(os.sched_getaffinity(0)),
         "python": sys.version.split()[0],
@@ -122,6 +138,9 @@ def chosen_plans(options: argparse.Namespace) -> list[Plan]:
     """The plans that the command line names, with the items that run. Exits with 2: it names none,
     or unknown items.
     """
+    for flag, folder in (("--reward", options.reward), ("--model", options.model)):
+        if folder and not (REPOSITORY / folder).exists():
+            parser().error(f"{flag}={folder}: there is no such folder in {REPOSITORY}")
     maker = PlanMaker(
         options.work,
         len(os.sched_getaffinity(0)),
@@ -140,6 +159,9 @@ def chosen_plans(options: argparse.Namespace) -> list[Plan]:
         if unknown:
             parser().error(f"--items: {', '.join(unknown)}: must be of {', '.join(known)}")
         plans = [plan.only(names) for plan in plans]
+        missing = [f"{item} needs {making}" for item, making in maker.missing_inputs(names)]
+        if missing:
+            parser().error(f"--items: {', '.join(missing)}, which no earlier call has run here")
     elif options.apart:
         parser().error("--apart needs --items: starts one after the other leave no time for a plan")
     elif options.plan:
@@ -155,25 +177,37 @@ def chosen_plans(options: argparse.Namespace) -> list[Plan]:
 def main() -> None:
     """Takes the figures that the command line names."""
     options = parser().parse_args()
+    if options.tiny:
+        # A call with the sizes of a GPU would take tiny runs for its own.
+        options.work = options.work / "tiny"
+        options.work.mkdir(parents=True, exist_ok=True)
     plans = chosen_plans(options)
     seconds = options.seconds
     if seconds is None:
         seconds = TINY_SECONDS if options.tiny else max(plan.seconds for plan in plans)
     figures = Figures(options.work, options.out, options.started, seconds)
     # Before the first process is started.
-    figures.end_at_sigterm()
+    figures.end_at_signals()
     figures.emit(machine())
-    if any(
-        item.name.endswith("_cold") for plan in plans for chain in plan.together for item in chain
-    ):
-        # Programs that an earlier call compiled would make the starts warm.
-        shutil.rmtree(options.work / "compiled", ignore_errors=True)
+    _set_aside(options, [item for plan in plans for item in plan.items()])
     # Each plan leaves those behind it the time that they need at least.
     for number, plan in enumerate(plans):
         reserved = sum(later.needed_seconds() for later in plans[number + 1 :])
         figures.run_together(plan.together, reserved + sum(item.reserve for item in plan.alone))
         _run_alone(figures, plan.alone, reserved)
     figures.emit({"item": "all", "seconds": round(time.time() - options.started, 1)})
+
+
+def _set_aside(options: argparse.Namespace, items: list[Item]) -> None:
+    """Takes what an earlier call has left out of the way of these items."""
+    if any(item.name.endswith("_cold") for item in items):
+        # Programs that an earlier call compiled would make the starts warm.
+        shutil.rmtree(options.work / "compiled", ignore_errors=True)
+    for item in items:
+        run = options.work / item.name
+        # A training would go on where the earlier one was, whose policy has settled.
+        if item.timed and run.exists():
+            run.rename(run.with_name(f"{run.name}-before-{options.started:.0f}"))
 
 
 def _run_alone(figures: Figures, items: list[Item], reserved: float) -> None:

@@ -21,11 +21,15 @@
 # Its time limit must exceed the plan's seconds, else results that are packed at the end do not come back.
 set -euo pipefail
 repository=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-cd "$repository"
 python=${PYTHON:-python3}
+case " $* " in *" --help "* | *" -h "*) exec "$python" "$repository/launch/gpu_figures.py" --help ;; esac
 export OUT=${OUT:-$repository/runs/gpu_figures}
 work=${GPU_FIGURES_WORK:-${TMPDIR:-/var/tmp}/gpu_figures-$(id -u)}
 mkdir -p "$OUT" "$work"
+# As the caller means them, whose own folder need not be the repository.
+OUT=$(CDPATH="" cd -- "$OUT" && pwd)
+work=$(CDPATH="" cd -- "$work" && pwd)
+cd "$repository"
 
 started=$(date +%s)
 path=$repository
@@ -43,12 +47,25 @@ if [ -e "${wheels[0]}" ]; then
 fi
 export PYTHONPATH=$path${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 # Each item would fail for itself, in minutes that are lent.
-"$python" - <<'CHECK' || exit 2
-import importlib, sys
+"$python" - "$@" <<'CHECK' || exit 2
+import importlib, importlib.util, os, sys
 for name in ("nle", "minigrid", "ml_collections", "tensorboardX", "jax"):
     try:
         importlib.import_module(name)
     except ImportError as error:
         sys.exit(f"error: {name} cannot be imported ({error}): make .gpu_wheels/ by launch/gpu_wheels.sh, and have it copied to this machine")
+others = "absl chex flax gymnasium jinja2 numpy optax orbax psutil pyarrow rich safetensors tokenizers yaml".split()
+missing = [name for name in others if importlib.util.find_spec(name) is None]
+if missing:
+    sys.exit(f"error: not installed here: {', '.join(missing)}: add their packages to GPU_WHEELS of launch/gpu_wheels.sh")
+# Without its plugin for the GPU jax takes the CPU, and no item would be done in its time.
+if "--tiny" not in sys.argv and os.environ.get("JAX_PLATFORMS") != "cpu":
+    import jax
+    try:
+        backend = jax.default_backend()
+    except RuntimeError as error:
+        sys.exit(f"error: jax cannot use the GPU: {' '.join(str(error).split())}")
+    if backend != "gpu":
+        sys.exit(f"error: jax sees no GPU here, only the {backend}: install jax[cuda12]; --tiny tries the script without one")
 CHECK
 exec "$python" launch/gpu_figures.py --work="$work" --out="$OUT" --started="$started" "$@"

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from gpu_logs import (
 from gpu_plans import Item, Plan
 
 LANGUAGE_PROGRAMS = ("language_update", "score", "generate", "text_train")
+# Items that need what another one makes.
+MAKING = {"train_reward": "make_reward", "nethack": "make_reward", "glam": "make_model"}
 # What a start takes: measured on an H100 with 16 cores, and half as much again. The cold ones start
 # side by side.
 COLD_SECONDS = {"language_update": 100.0, "score": 70.0, "generate": 60.0, "text_train": 90.0}
@@ -80,9 +82,24 @@ class PlanMaker:
         on_request = [self._without_triton(name) for name in LANGUAGE_PROGRAMS]
         return Plan("language", 440.0, chains, alone, on_request)
 
+    def missing_inputs(self, names: Collection[str]) -> list[tuple[str, str]]:
+        """Of the items of these names those whose input is neither there nor made by them, each
+        with the item that makes it.
+        """
+        folders = {"make_reward": self._reward_dir, "make_model": self._model_dir}
+        return [
+            (name, making)
+            for name, making in MAKING.items()
+            if name in names and making not in names and not Path(folders[making]).exists()
+        ]
+
     @property
     def _reward_dir(self) -> str:
         return self.reward or str(self.work / "reward")
+
+    @property
+    def _model_dir(self) -> str:
+        return self.model or str(self.work / "language" / "model")
 
     def _agent_benchmarks(self) -> list[Item]:
         # A core is left to the learner and inference. With two (`train_two_cores`) their threads
@@ -278,9 +295,8 @@ class PlanMaker:
     def _glam(self) -> Item:
         run = self.work / "glam"
         seconds = self.glam_seconds
-        model = self.model or self.work / "language" / "model"
         flags = [
-            f"--config.network.model={model}",
+            f"--config.network.model={self._model_dir}",
             "--config.log_every_seconds=2",
             "--config.tests=",
         ]

@@ -37,7 +37,7 @@ class Figures:
         # Reentrant: a signal's handler runs in the thread that may hold it.
         self._lock = threading.RLock()
         self._running: set[subprocess.Popen[bytes]] = set()
-        # Of the handler of SIGTERM: whether a process is being started, and the signal that came
+        # Of the handler of signals: whether a process is being started, and the signal that came
         # meanwhile.
         self._is_starting = False
         self._signal: int | None = None
@@ -158,16 +158,18 @@ class Figures:
         """
         with self._lock:
             self._is_starting = True
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                cwd=REPOSITORY,
-                env=environment,
-                process_group=0,
-                **outputs,
-            )
-            self._running.add(process)
-            self._is_starting = False
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    cwd=REPOSITORY,
+                    env=environment,
+                    process_group=0,
+                    **outputs,
+                )
+                self._running.add(process)
+            finally:
+                self._is_starting = False
             if self._signal is not None:
                 self._leave(self._signal)
         return process
@@ -177,8 +179,10 @@ class Figures:
         with self._lock:
             self._running.discard(process)
 
-    def end_at_sigterm(self) -> None:
-        """From now on SIGTERM ends all items, keeps the logs, and ends this process."""
+    def end_at_signals(self) -> None:
+        """From now on SIGTERM, Ctrl-C and a closed terminal end all items, keep the logs, and end
+        this process.
+        """
 
         def leave(number: int, frame: Any) -> None:
             del frame
@@ -189,7 +193,11 @@ class Figures:
                 if not self._is_starting:
                     self._leave(number)
 
-        signal.signal(signal.SIGTERM, leave)
+        # Each item has a process group of its own, which Ctrl-C and a closed terminal do not reach.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # nohup has it ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, leave)
 
     def _leave(self, number: int) -> None:
         """Kills all items, packs the logs and ends this process by the signal `number`."""

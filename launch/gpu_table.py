@@ -4,7 +4,8 @@ measured.
     python launch/gpu_table.py FIGURES.jsonl [PAGE]
 
 The table between two marks in the page is replaced. If an item was measured several times, its last
-line without an error counts. An item that did not end in its time is listed as such.
+line without an error counts. An item that did not end in its time is listed as such. Files of two
+calls are put together by `cat`, where both were on a machine of one kind.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ TRAININGS = {
     "train_reward": "training with the intrinsic reward",
     "train_laptop": "training with `laptop`'s network, task's reward",
 }
+# What makes two machines of one kind.
+KIND = ("gpu", "processor", "cores", "jax", "python")
 Line = dict[str, Any]
 
 
@@ -44,9 +47,16 @@ class Row(NamedTuple):
 
 
 def read(path: Path) -> dict[str, Line]:
-    """The line of each item by its name."""
+    """The line of each item by its name.
+
+    Raises ValueError where no machine is named, or several kinds are: the table has one.
+    """
     lines: dict[str, Line] = {}
-    for line in json_lines(path):
+    all_lines = json_lines(path)
+    kinds = {tuple(line[name] for name in KIND) for line in all_lines if line["item"] == "machine"}
+    if len(kinds) != 1:
+        raise ValueError(f"{path} has the figures of {len(kinds)} kinds of machines in place of 1")
+    for line in all_lines:
         earlier = lines.get(line["item"])
         # A line with an error does not take the place of one without.
         if earlier is None or "error" in earlier or "error" not in line:
@@ -82,6 +92,8 @@ def table(lines: dict[str, Line]) -> str:
 
 def replaced(page: str, new_table: str) -> str:
     """The page with `new_table` between its marks. Raises ValueError: it has no marks."""
+    if BEGIN not in page or END not in page:
+        raise ValueError(f"the page lacks the lines {BEGIN} and {END}")
     start = page.index(BEGIN) + len(BEGIN)
     stop = page.index(END)
     return f"{page[:start]}\n{new_table}\n{page[stop:]}"
@@ -198,8 +210,11 @@ def _beside(line: Line | None, title: str, command: str) -> Row:
     if missing or line is None:
         return Row(title, missing, "", command)
     measured = f"{number(line['value'])} {line['unit']}"
-    comparison = f"{line['baseline']['what']}: {number(line['baseline']['value'])}"
-    return Row(title, measured, comparison, command)
+    # The line of an item that was late may end before it.
+    baseline = line.get("baseline", {})
+    if baseline.get("value") is None:
+        return Row(title, measured, str(line.get("error", "")).split(":")[0], command)
+    return Row(title, measured, f"{baseline['what']}: {number(baseline['value'])}", command)
 
 
 def _language(name: str, lines: dict[str, Line]) -> Row:
@@ -286,7 +301,12 @@ def main() -> None:
     parser.add_argument("page", type=Path, nargs="?", default=PAGE, help="the page that is written")
     options = parser.parse_args()
     page = options.page.read_text(encoding="utf-8")
-    options.page.write_text(replaced(page, table(read(options.figures))), encoding="utf-8")
+    try:
+        lines = read(options.figures)
+        new_page = replaced(page, table(lines))
+    except ValueError as error:
+        parser.error(str(error))
+    options.page.write_text(new_page, encoding="utf-8")
     print(f"written: {options.page}")
 
 

@@ -1,15 +1,11 @@
-"""The script that takes a GPU's figures reads logs and runs as they are, and its table says what
-was not done.
-"""
+"""The script that takes a GPU's figures runs its items and reads logs and runs as they are."""
 
 from __future__ import annotations
 
 import importlib
 import itertools
 import json
-import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -30,12 +26,10 @@ from tests.refusals import config_of
 
 # The scripts of launch/ import each other by their names.
 sys.path.insert(0, str(REPOSITORY / "launch"))
-gpu_figures = importlib.import_module("gpu_figures")
 gpu_items = importlib.import_module("gpu_items")
 gpu_plans = importlib.import_module("gpu_plans")
 gpu_logs = importlib.import_module("gpu_logs")
 gpu_runner = importlib.import_module("gpu_runner")
-gpu_table = importlib.import_module("gpu_table")
 
 
 def is_alive(process: int) -> bool:
@@ -83,20 +77,6 @@ def test_the_line_of_reused_programs_is_read() -> None:
     programs.programs = 3
     programs.saved_seconds = 20.0
     assert gpu_logs.warm_line(ended(f"before\n{programs.line()}\n"))["reused_programs"] == 3
-
-
-@pytest.mark.parametrize(
-    ("programs", "words"),
-    [(7, "11 s with 7 compiled programs from disk"), (None, "11 s with compiled programs kept")],
-)
-def test_the_table_says_whether_a_start_was_warm(tmp_path: Path, programs: int, words: str) -> None:
-    machine = dict.fromkeys(("gpu", "processor", "cores", "jax", "python", "date"), "")
-    score = {"item": "score", "value": 2.0, "unit": "prompts/s", "first_step_seconds": 11.0}
-    figures = tmp_path / "figures.jsonl"
-    lines = [{"item": "machine", **machine}, {**score, "reused_programs": programs}]
-    # The last line is cut off by a kill.
-    figures.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"item": "sco')
-    assert words in gpu_table.table(gpu_table.read(figures))
 
 
 def test_rates_that_were_measured_stay_where_an_item_is_late(tmp_path: Path) -> None:
@@ -158,7 +138,8 @@ def test_an_item_beyond_its_limit_ends_with_its_children_alone(tmp_path: Path) -
     wait_until(lambda: not is_alive(child))
 
 
-def test_an_ended_call_leaves_logs_and_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_an_ended_call_leaves_logs_and_no_process(tmp_path: Path, number: signal.Signals) -> None:
     run = tmp_path / "nethack"
     run.mkdir()
     (run / "metrics.jsonl").write_text("{}\n")
@@ -169,14 +150,14 @@ from pathlib import Path
 from gpu_runner import Figures, Item
 from gpu_logs import nothing
 figures = Figures(Path({str(tmp_path)!r}), Path({str(tmp_path)!r}), {time.time()}, 60.0)
-figures.end_at_sigterm()
+figures.end_at_signals()
 command = ["bash", "-c", "cd {tmp_path}; sleep 50 & echo $! > child.new; mv child.new child; wait"]
 figures.run_together([[Item("long", command, nothing, 50.0, 1.0)]], 0.0)
 """
     process = subprocess.Popen([sys.executable, "-c", script])
     wait_until((tmp_path / "child").exists)
-    process.terminate()
-    assert process.wait(20) == 128 + signal.SIGTERM
+    process.send_signal(number)
+    assert process.wait(20) == 128 + number
     child = int((tmp_path / "child").read_text())
     wait_until(lambda: not is_alive(child))
     assert gpu_logs.json_lines(tmp_path / "figures.jsonl") == [
@@ -192,66 +173,6 @@ def test_an_item_leaves_time_for_the_later_ones(tmp_path: Path) -> None:
     assert gpu_logs.json_lines(tmp_path / "figures.jsonl")[0]["error"] == "no time was left for it"
 
 
-def test_the_table_between_its_marks_names_the_missing_items(tmp_path: Path) -> None:
-    machine = {
-        "item": "machine",
-        "gpu": "GPU 0: NVIDIA H100",
-        "processor": "a",
-        "cores": 16,
-        "jax": "1",
-        "python": "3",
-        "date": "d",
-    }
-    train = {
-        "item": "train", "value": 145_000.0, "baseline": {"what": "w", "value": 327_000.0},
-        "settings": {"workers": 15, "envs_per_worker": 80, "groups_per_worker": 4, "batch_size": 16384},
-    }  # fmt: skip
-    games = {
-        "item": "games",
-        "value": 17_000.0,
-        "steps_per_second_by_the_clock": 290_000.0,
-        "settings": {"workers": 15, "envs_per_worker": 80},
-    }
-    whole_step = {
-        "item": "text_train_step", "value": 9.0, "settings": {"dtype": "bfloat16"}, "error": "not done in 90 s",
-        "step": {"compile_seconds": 60.0, "tokens_per_second": 70_000.0, "peak_share": 0.21},
-    }  # fmt: skip
-    lines = [
-        machine,
-        {"item": "score", "error": "late"},
-        games,
-        whole_step,
-        {**train, "item": "train_laptop"},
-        train,
-        {"item": "score", "error": "not done in 60 s"},
-    ]
-    figures = tmp_path / "figures.jsonl"
-    figures.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{gpu_table.BEGIN}\nstale row\n{gpu_table.END}\nafter\n")
-    command = [sys.executable, str(REPOSITORY / "launch" / "gpu_table.py"), str(figures), str(page)]
-    subprocess.run(command, check=True, capture_output=True)
-    written = page.read_text()
-    assert written.startswith("before\n")
-    assert written.endswith("\nafter\n")
-    assert "stale row" not in written
-    assert "**Machine:** NVIDIA H100, 16 cores" in written
-    assert (
-        "| **145,000 steps/s** (untrained policy, first seconds) | 0.50 of the games alone; "
-        in written
-    )
-    assert (
-        "| training with `laptop`'s network, task's reward, 15 workers x 80 in 4 groups" in written
-    )
-    assert "| **70,000 tokens/s**, 0.21 of bfloat16 matrix products | compiled in 60 s |" in written
-    assert "| scores of candidates, Flan-T5-large | not done in 60 s |" in written
-
-
-def test_the_page_has_the_tables_marks() -> None:
-    page = gpu_table.PAGE.read_text(encoding="utf-8")
-    assert gpu_table.replaced(page, "made").count("\nmade\n") == 1
-
-
 def plans(work: Path = Path("work"), **options: Any) -> list[Any]:
     """The plans of the machine that is lent: 16 cores."""
     made: list[Any] = gpu_items.PlanMaker(work, 16, **options).plans()
@@ -263,54 +184,6 @@ def test_what_a_plans_items_need_fits_into_its_seconds(plan: Any) -> None:
     assert plan.needed_seconds() + gpu_runner.GRACE_SECONDS <= plan.seconds <= 440
     for item in plan.items():
         assert item.reserve <= item.limit, item.name
-
-
-def options_of(*flags: str) -> Any:
-    return gpu_figures.parser().parse_args(["--work=work", "--out=out", *flags])
-
-
-@pytest.mark.parametrize("flags", [(), ("--plan=language", "--apart"), ("--items=train,absent",)])
-def test_a_call_that_cannot_fit_is_refused(flags: tuple[str, ...]) -> None:
-    with pytest.raises(SystemExit) as error:
-        gpu_figures.chosen_plans(options_of(*flags))
-    assert error.value.code == 2
-
-
-def test_items_run_in_the_order_of_the_plans() -> None:
-    chosen = gpu_figures.chosen_plans(
-        options_of("--items=score_cublas_cold,numeric_tests,train,score_cold")
-    )
-    assert [[item.name for item in plan.items()] for plan in chosen] == [
-        ["train"],
-        ["score_cold", "numeric_tests", "score_cublas_cold"],
-    ]
-
-
-def test_a_missing_package_is_named_before_any_item(tmp_path: Path) -> None:
-    broken = tmp_path / "site" / "minigrid"
-    broken.mkdir(parents=True)
-    (broken / "__init__.py").write_text("raise ImportError('no minigrid here')")
-    folders = {"OUT": str(tmp_path / "out"), "GPU_FIGURES_WORK": str(tmp_path / "work")}
-    environment = {
-        **os.environ,
-        **folders,
-        "PYTHON": sys.executable,
-        "PYTHONPATH": str(broken.parent),
-    }
-    # Of a copy: a checkout may have wheels.
-    script = tmp_path / "launch" / "gpu_figures.sh"
-    script.parent.mkdir()
-    shutil.copy(REPOSITORY / "launch" / script.name, script)
-    command = ["bash", str(script), "--tiny"]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr.splitlines() == [
-        "error: minigrid cannot be imported (no minigrid here): make .gpu_wheels/ by launch/gpu_wheels.sh, "
-        "and have it copied to this machine"
-    ]
-    assert not (tmp_path / "out" / "figures.jsonl").exists()
 
 
 def test_a_training_without_metrics_is_an_error(tmp_path: Path) -> None:

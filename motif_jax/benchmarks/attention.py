@@ -56,12 +56,16 @@ def run(config: ConfigDict) -> dict[str, Any]:
         "xla without a GPU",
     )
     inputs = _inputs(config)
+    queries = chosen.batch_size * chosen.tokens
     calls = {"ours": _language.compiled(with_gradient(ours), *inputs)}
     first = _language.first_step_seconds(calls["ours"])
     if chosen.baseline:
+        # A device may have no such kernel, which ends the run.
+        rate = _language.rate(calls["ours"], queries, chosen.seconds)()
+        print_early(config, "queries/s", [rate], first_step_seconds=first)
         calls["other"] = _language.compiled(with_gradient(of_jax(chosen.implementation)), *inputs)
     outputs = {name: call() for name, call in calls.items()}
-    rates = _language.rates(config, calls, chosen.batch_size * chosen.tokens)
+    rates = _language.rates(config, calls, queries)
     print_early(config, "queries/s", rates["ours"], first_step_seconds=first)
     apart = None
     if "other" in outputs:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,6 +30,21 @@ def test_a_side_that_differs_shows_in_its_line(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(attention, "of_jax", other)
 
     assert line_of("attention", **TINY)["apart"] > 0.05
+
+
+def test_ours_is_known_where_the_device_lacks_the_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def other(implementation: str):
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(attention, "of_jax", other)
+
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        line_of("attention", **TINY)
+    early = json.loads(capsys.readouterr().err.splitlines()[-1])
+    assert (early["benchmark"], early["unit"]) == ("attention", "queries/s")
+    assert early["value"] > 0
 
 
 def test_the_gradient_reaches_all_four_inputs() -> None:
