@@ -47,6 +47,15 @@ def test_a_row_has_the_episodes_of_its_update(tmp_path: Path, record: bool) -> N
     assert_matches_recording("glam_log.csv", (tmp_path / FILE).read_text(), record, exact=False)
 
 
+def test_a_row_is_in_the_file_before_the_next_update(tmp_path: Path) -> None:
+    log = GlamLog(tmp_path, 4, 20.0, (0.5, 0.01))
+
+    log.write(0, 100, 2.0, METRICS)
+
+    assert [row["frames"] for row in rows(tmp_path)] == [100]
+    log.close()
+
+
 def test_the_symbolic_log_has_values_and_drrn_no_policys_loss(tmp_path: Path) -> None:
     log = GlamLog(tmp_path, 2, 20.0, (1.0, 0.0), value=True)
     log.write(

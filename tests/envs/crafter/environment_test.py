@@ -181,6 +181,23 @@ def test_a_caption_names_the_creature_that_was_struck(kind, health, expected):
 
 
 @pytest.mark.parametrize(
+    ("grown", "action", "expected"),
+    [
+        (0, "do", "The plant is not ripe yet."),
+        (999, "do", "You eat a ripe plant."),
+        (0, "move_down", "You bump into a plant."),
+    ],
+)
+def test_a_caption_says_what_became_of_a_plant(grown, action, expected):
+    game = small_game()
+    plant = objects.Plant(game.world, (12, 13))
+    plant.grown = grown
+    game.world.add(plant)
+
+    assert caption_of(game, action) == expected
+
+
+@pytest.mark.parametrize(
     ("sleeping", "expected"),
     [(False, "A zombie hits you."), (True, "A zombie hits you.  You are attacked in your sleep.")],
 )

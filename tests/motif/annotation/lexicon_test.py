@@ -198,6 +198,17 @@ def test_the_identity_of_a_lexicon_follows_its_content(annotator_of):
     assert annotator_of(PAIR).short_name == "mine_msg_win"
 
 
+def test_a_lexicon_with_its_keys_in_another_order_is_the_same(tmp_path):
+    """Its stored answers count on."""
+    paths = [tmp_path / "mine.yaml", tmp_path / "reordered" / "mine.yaml"]
+    paths[1].parent.mkdir()
+    for path, entries in zip(paths, (small().items(), reversed(small().items())), strict=True):
+        path.write_text(yaml.safe_dump(dict(entries), sort_keys=False))
+    assert paths[0].read_text() != paths[1].read_text()
+
+    assert load_lexicon(paths[0]).digest == load_lexicon(paths[1]).digest
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
