@@ -86,6 +86,16 @@ def test_less_reward_is_bad() -> None:
     assert text.endswith(": random collects LESS.")
 
 
+def test_one_evaluation_alone_is_neither_good_nor_bad() -> None:
+    data = agent_and_random(0.5)
+    del data.evaluations["random"]
+
+    text, kind = headline(data)
+
+    assert kind == ""
+    assert "no two evaluations were given" in text
+
+
 def test_means_over_different_games_have_no_clear_difference() -> None:
     text, kind = headline(agent_and_random(0.0, first_seed=1000))
 
