@@ -187,9 +187,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
     # The metrics alone: new parameters and moments are released.
     calls = {name: functools.partial(_metrics, program) for name, program in programs.items()}
     first = _language.first_step_seconds(calls["shared"])
-    apart = _changes_apart(programs, state) if chosen.baseline else None
-    # None where the device does not report it.
+    # Before the other side has run, which takes more; None where the device does not report it.
     memory = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    apart = _changes_apart(programs, state) if chosen.baseline else None
     rates = _language.rates(config, calls, chosen.batch_size)
     print_early(config, "samples/s", rates["shared"], first_step_seconds=first)
     flops = update_flops(config, jax.eval_shape(lambda: state), data)

@@ -130,6 +130,38 @@ def test_model_flops_of_an_update_leave_recomputation_out() -> None:
     assert flops == language_update.update_flops(config, state, data)
 
 
+def test_memory_of_an_update_is_taken_before_the_baseline_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = load_config("benchmark", "language_update", {"repeats": 1})
+    config.options.update(REAL["language_update"])
+    runs: list[str] = []
+
+    class Device:
+        """Its peak is a million bytes for each program that has run."""
+
+        device_kind = "made up"
+
+        def memory_stats(self) -> dict[str, int]:
+            return {"peak_bytes_in_use": 1_000_000 * len(runs)}
+
+    def compiled(call: Any, state: Any, data: Any) -> Any:
+        def run() -> tuple[Any, dict[str, float]]:
+            runs.append("program")
+            changed = jax.tree.map(lambda leaf: leaf + 1, state.params)
+            return state._replace(params=changed), {}
+
+        return run
+
+    monkeypatch.setattr(_language, "compiled", compiled)
+    monkeypatch.setattr(language_update, "update_flops", lambda *_: 1.0)
+    monkeypatch.setattr(jax, "local_devices", lambda: [Device()])
+
+    line = language_update.run(config)
+
+    assert line["memory_megabytes"] == 1.0
+
+
 @pytest.mark.extra
 def test_a_training_step_of_ilql_is_run_on_request() -> None:
     line = line_of("text_train", **REAL["text_train"], step="run", baseline=False)
