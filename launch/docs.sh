@@ -7,7 +7,13 @@
 set -euo pipefail
 export NO_MKDOCS_2_WARNING=1  # a notice about another program
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+at_most 1 "$@"
 cd "$repository"
+# Before anything is installed.
+case "${1:-}" in
+  "" | --install | --serve) ;;
+  *) die "docs.sh takes nothing, --serve or --install" ;;
+esac
 
 environment="$repository/.venv-docs"
 make_environment "$environment"
@@ -23,5 +29,4 @@ case "${1:-}" in
   "") "$environment/bin/mkdocs" build --strict --config-file launch/site/mkdocs.yml && echo "the site is at site/index.html; search needs a server: bash launch/docs.sh --serve shows it at http://127.0.0.1:8000" ;;
   --install) ;;
   --serve) exec "$environment/bin/mkdocs" serve --config-file launch/site/mkdocs.yml --dev-addr 127.0.0.1:8000 ;;
-  *) die "docs.sh takes nothing, --serve or --install" ;;
 esac

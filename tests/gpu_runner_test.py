@@ -27,15 +27,17 @@ gpu_logs = importlib.import_module("gpu_logs")
 gpu_plans = importlib.import_module("gpu_plans")
 gpu_runner = importlib.import_module("gpu_runner")
 
-# A process that writes lines as launch/gpu_benchmarks.py does: of its first item, then it ends as
-# one that is late; of the item "silent" none.
-ONE_ITEM = """
+# A process that writes lines as launch/gpu_benchmarks.py does, of two items up to one that is
+# "silent", and ends as where one is late.
+TWO_ITEMS = """
 import json, sys
 items, figures, deadline = sys.argv[1:]
-name = json.loads(items)[0]["item"]
-if name != "silent":
+names = [item["item"] for item in json.loads(items)]
+for name in names[:2]:
+    if name == "silent":
+        break
     with open(figures, "a") as file:
-        file.write(json.dumps({"item": name, "items": len(json.loads(items))}) + "\\n")
+        file.write(json.dumps({"item": name, "items": len(names)}) + "\\n")
 sys.exit(99)
 """
 
@@ -114,15 +116,16 @@ def test_items_behind_a_late_one_go_on_in_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "launch").mkdir()
-    (tmp_path / "launch" / "gpu_benchmarks.py").write_text(ONE_ITEM)
+    (tmp_path / "launch" / "gpu_benchmarks.py").write_text(TWO_ITEMS)
     monkeypatch.setattr(gpu_runner, "REPOSITORY", tmp_path)
 
     figures_of(tmp_path).run_in_one_process(
-        [benchmark(name) for name in ("first", "silent", "last")], 0.0
+        [benchmark(name) for name in ("first", "second", "silent", "last")], 0.0
     )
 
     assert lines_of(tmp_path) == [
-        {"item": "first", "items": 3},
+        {"item": "first", "items": 4},
+        {"item": "second", "items": 4},
         {"item": "silent", "error": "its process ended with 99"},
         {"item": "last", "items": 1},
     ]

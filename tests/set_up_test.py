@@ -144,6 +144,7 @@ def test_help_is_the_head_of_the_script(name: str) -> None:
         ("setup_vllm_cpu.sh", ["more"]),
         ("setup_browser.sh", ["--no-apt"]),
         ("package.sh", ["dist"]),
+        ("docs.sh", ["--serve", "more"]),
     ],
 )
 def test_an_argument_too_many_is_refused_before_any_work(name: str, arguments: list[str]) -> None:
@@ -163,3 +164,29 @@ def test_a_flag_instead_of_a_folder_or_model_is_refused(name: str) -> None:
 
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_another_flag_of_the_docs_is_refused_before_any_work() -> None:
+    done = script_output("docs.sh", "--sevre")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: docs.sh takes nothing, --serve or --install\n"
+
+
+@pytest.mark.parametrize("can_download", [True, False])
+def test_wheels_are_replaced_where_new_ones_can_be_had(clone: Path, can_download: bool) -> None:
+    """A python that downloads a wheel into the folder that pip is given, or cannot."""
+    launch = clone / "launch"
+    for name in ("gpu_wheels.sh", "environment.sh", "constraints.txt"):
+        shutil.copy(REPOSITORY / "launch" / name, launch)
+    download = 'while [ "$1" != --dest ]; do shift; done; touch "$2/new.whl"'
+    program(clone / ".venv" / "bin" / "python", download if can_download else "exit 1")
+    wheels = clone / ".gpu_wheels"
+    wheels.mkdir()
+    (wheels / "old.whl").touch()
+
+    done = subprocess.run(["bash", "launch/gpu_wheels.sh"], cwd=clone, check=False)
+
+    assert (done.returncode == 0) == can_download
+    expected = ["new.whl"] if can_download else ["old.whl"]
+    assert [path.name for path in wheels.iterdir()] == expected
