@@ -12,11 +12,6 @@ hosts_layout() {
 # are those that Slurm gave: where it does not bind processes to them, each process sees all of its node's.
 agent_layout() {
   local gpus=${SLURM_GPUS_ON_NODE:-0} cores=${SLURM_CPUS_PER_TASK:-} other_cores=1 workers
-  if [ $((gpus % $1)) -ne 0 ]; then
-    echo "error: the node's $gpus GPUs do not divide over its $1 processes: give sbatch --ntasks-per-node=$gpus," \
-      "a process for each GPU" >&2
-    exit 2
-  fi
   gpus=$((gpus / $1))
   [ "$gpus" -eq 0 ] || other_cores=2
   hosts_layout "$1"
@@ -36,8 +31,14 @@ agent_layout() {
 # it makes a KILL.
 # It must not kill processes that still leave when the first one has left: the hosts of a run end together by themselves.
 step_of() {
-  local gpus=$((${SLURM_GPUS_ON_NODE:-0} / $1))
+  local gpus=${SLURM_GPUS_ON_NODE:-0}
   step=()
+  if [ $((gpus % $1)) -ne 0 ]; then
+    echo "error: the node's $gpus GPUs do not divide over its $1 processes: give sbatch --ntasks-per-node=$gpus," \
+      "a process for each GPU" >&2
+    exit 2
+  fi
+  gpus=$((gpus / $1))
   if ! command -v srun >/dev/null; then
     [ "$1" -eq 1 ] && return 0
     echo "error: $1 processes on a node need srun, which is not there" >&2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import itertools
 import json
 import shlex
@@ -243,3 +244,16 @@ def test_benchmarks_of_agents_have_options_that_can_be_measured(item: Any) -> No
     assert set(task["options"]) <= set(config.options.keys())
     config.options.update(task["options"])
     benchmark_stage.check(config, None)
+
+
+@pytest.mark.parametrize("has_plugins", [True, False])
+def test_tests_get_the_flags_of_plugins_that_are_there(
+    monkeypatch: pytest.MonkeyPatch, has_plugins: bool
+) -> None:
+    spec = object() if has_plugins else None
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    (_, language) = plans()
+    (tests,) = [item for item in language.items() if item.name == "numeric_tests"]
+    for flag in ("--timeout=100", "-n"):
+        assert (flag in tests.command) == has_plugins
+    assert tests.command[-1] == "--all"

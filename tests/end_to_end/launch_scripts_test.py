@@ -50,6 +50,14 @@ def test_each_gpus_process_has_its_share_of_the_node(run: Run) -> None:
     assert not [argument for argument in run.lines("arguments") if "devices" in argument]
 
 
+@pytest.mark.parametrize("script", ["train_agent.sbatch", "train.sbatch"])
+def test_gpus_that_no_process_would_use_are_refused(run: Run, script: str) -> None:
+    size = {"SLURM_NTASKS_PER_NODE": "3", "SLURM_GPUS_ON_NODE": "8"}
+    program = run.start(script, FAKE_CODE="0", **size, **GIVEN)
+    assert program.wait() == 2
+    assert "the node's 8 GPUs do not divide over its 3 processes" in program.text()
+
+
 @pytest.mark.parametrize(
     ("gpus", "cores", "workers"),
     [("4", "17", ["12"]), ("4", "5", ["4"]), ("1", "2", ["1"]), ("0", "16", ["15"]), ("4", "", [])],
