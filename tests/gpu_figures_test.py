@@ -80,6 +80,16 @@ def test_the_line_of_reused_programs_is_read() -> None:
     assert gpu_logs.warm_line(ended(f"before\n{programs.line()}\n"))["reused_programs"] == 3
 
 
+def test_a_phase_begins_where_it_first_does() -> None:
+    """A benchmark compiles more than one program."""
+    log = "phase trace begins after 3.1 s\nphase compile begins after 5.0 s\n"
+    again = "phase trace begins after 40.0 s\nfirst step after 30.0 s\n"
+    assert gpu_logs.cold_line(ended(log + again)) == {
+        "first_step_seconds": 30.0,
+        "phases": {"trace": 3.1, "compile": 5.0},
+    }
+
+
 def test_rates_that_were_measured_stay_where_an_item_is_late(tmp_path: Path) -> None:
     printed = '{"benchmark": "text_train", "value": 3}'
     figures = gpu_runner.Figures(tmp_path, tmp_path, time.time(), 60.0)
@@ -103,7 +113,8 @@ def test_outcomes_of_tests_are_counted_with_and_without_processes(log: str) -> N
 
 
 def test_a_training_is_judged_by_its_last_third(tmp_path: Path) -> None:
-    rows = [
+    earlier_run = [{"time": 20.0, "step": 0}, {"time": 30.0, "step": 5}]
+    rows = earlier_run + [
         {"time": 100.0 + t, "step": 1000 * min(t, 60) + 100 * max(0, t - 60)}
         for t in range(10, 91, 10)
     ]
