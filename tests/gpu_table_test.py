@@ -147,3 +147,45 @@ def test_a_late_item_without_its_baseline_has_its_value() -> None:
     }
     table = gpu_table.table({"machine": MACHINE, "attention": late})
     assert "| 5 queries/s | not done in 30 s | `:attention_gpu` |" in table
+
+
+def test_a_figure_stands_where_a_later_try_failed(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.jsonl"
+    tries = [
+        {"item": "score", "error": "too early"},
+        {"item": "score", "value": 1.0},
+        {"item": "score", "value": 2.0},
+        {"item": "score", "value": 3.0, "error": "not done in 9 s"},
+    ]
+    figures.write_text("".join(json.dumps(line) + "\n" for line in (MACHINE, *tries)))
+
+    assert gpu_table.read(figures)["score"] == {"item": "score", "value": 2.0}
+
+
+def test_inference_is_that_of_the_most_rows() -> None:
+    line = {
+        "item": "inference",
+        "value": 16e12,
+        "rows": 1200,
+        "rows_per_second": {"80": 5_000.0, "1200": 9_000.0},
+        "baseline": {"what": "matrix product", "value": 600e12},
+    }
+    table = gpu_table.table({"machine": MACHINE, "inference": line})
+    assert "| inference alone, 1,200 rows a call | 9,000 rows/s, 16 TFLOP/s |" in table
+
+
+def test_a_training_that_was_late_says_so_beside_its_rate() -> None:
+    settings = {"workers": 15, "envs_per_worker": 80, "groups_per_worker": 4, "batch_size": 4096}
+    line = {"item": "train", "value": 1e5, "settings": settings, "error": "not done in 75 s"}
+    table = gpu_table.table({"machine": MACHINE, "train": line})
+    assert (
+        "| **100,000 steps/s** (untrained policy, first seconds) | not done in 75 s | `:train_gpu` |"
+        in table
+    )
+
+
+def test_errors_of_tests_count_as_failures() -> None:
+    counts = {"passed": 7, "failed": 2, "error": 3, "skipped": 1}
+    line = {"item": "numeric_tests", "tests": counts, "seconds": 60.0}
+    table = gpu_table.table({"machine": MACHINE, "numeric_tests": line})
+    assert "| 7 passed, 5 failed | 60 s | `pytest --numeric --all` |" in table
