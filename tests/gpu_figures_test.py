@@ -268,3 +268,36 @@ def test_tests_get_the_flags_of_plugins_that_are_there(
     for flag in ("--timeout=100", "-n"):
         assert (flag in tests.command) == has_plugins
     assert tests.command[-1] == "--all"
+
+
+def test_programs_of_the_tests_make_no_cold_start_warm() -> None:
+    (_, language) = plans()
+    items = {item.name: item for item in language.items()}
+    folder = items["numeric_tests"].environment["JAX_COMPILATION_CACHE_DIR"]
+    assert folder != str(Path("work") / "compiled")
+
+
+def test_the_whole_step_alone_is_run() -> None:
+    (_, language) = plans()
+    items = {item.name: item for item in language.items()}
+    assert "--config.options.step=run" in items["text_train_step"].command
+    assert "--config.options.step=skip" in items["text_train"].command
+
+
+def test_language_programs_start_one_after_the_other_on_request() -> None:
+    chains = [len(chain) for chain in plans(apart=True)[1].together]
+    assert chains == [1, len(gpu_items.LANGUAGE_PROGRAMS)]
+    assert [len(chain) for chain in plans()[1].together] == [1] * 5
+
+
+def test_a_call_under_nohup_outlives_its_terminal() -> None:
+    script = f"""
+import signal, sys
+sys.path.insert(0, {str(REPOSITORY / "launch")!r})
+from pathlib import Path
+from gpu_runner import Figures
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+Figures(Path(), Path(), 0.0, 0.0).end_at_signals()
+assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
