@@ -215,6 +215,14 @@ def test_a_model_that_is_there_is_not_made() -> None:
     assert "--config.network.model=runs/model" in items["glam"].command
 
 
+def test_a_reward_that_is_there_is_not_made() -> None:
+    agents, _ = plans(reward="runs/reward")
+    items = {item.name: item for item in agents.items()}
+    assert "make_reward" not in items
+    assert "--config.reward.dir=runs/reward" in items["nethack"].command
+    assert items["train_reward"].benchmark["options"]["reward_dir"] == "runs/reward"
+
+
 def stage_commands(item: Any) -> list[list[str]]:
     """The commands of an item that start a stage: one, or those that a shell runs one after the
     other.

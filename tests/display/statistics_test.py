@@ -109,6 +109,23 @@ def test_differences_of_rates_of_pairs_are_newcombes():
     assert (gap.low, gap.high, gap.pairs) == pytest.approx((0.0569, 0.3404, 50), abs=5e-5)
 
 
+def test_a_positive_correlation_of_pairs_is_corrected_for_continuity():
+    """18 / 12 / 2 / 18, method 10 by hand: phi is (18 * 18 - 12 * 2 - 50 / 2) / sqrt(30 * 20 * 20 *
+    30), and Wilson's limits are 0.46180 and 0.72392, 0.27612 and 0.53820.
+    """
+    first = np.repeat([1.0, 1.0, 0.0, 0.0], [18, 12, 2, 18])
+    second = np.repeat([1.0, 0.0, 1.0, 0.0], [18, 12, 2, 18])
+
+    gap = statistics.rate_difference(first, second, paired=True)
+
+    phi = (18 * 18 - 12 * 2 - 50 / 2) / np.sqrt(30 * 20 * 20 * 30)
+    below, above = 0.6 - 0.46180, 0.72392 - 0.6
+    other_below, other_above = 0.4 - 0.27612, 0.53820 - 0.4
+    low = 0.2 - np.sqrt(below**2 - 2 * phi * below * other_above + other_above**2)
+    high = 0.2 + np.sqrt(above**2 - 2 * phi * above * other_below + other_below**2)
+    assert (gap.low, gap.high) == pytest.approx((low, high), abs=5e-5)
+
+
 def test_what_neither_side_did_has_a_difference_with_a_width():
     never = statistics.rate_difference(np.zeros(60), np.zeros(60), paired=True)
 
