@@ -45,6 +45,28 @@ def test_which_pythons_are_taken(tmp_path: Path, version: tuple[int, int], taken
     assert named == taken
 
 
+@pytest.mark.parametrize(
+    ("folder", "from_elsewhere", "from_the_repository"),
+    [
+        ("runs/mine", "{caller}/runs/mine", "runs/mine"),
+        ("/var/mine", "/var/mine", "/var/mine"),
+        ("", "runs/default", "runs/default"),
+    ],
+)
+def test_a_folder_is_where_the_scripts_caller_is(
+    tmp_path: Path, folder: str, from_elsewhere: str, from_the_repository: str
+) -> None:
+    command = f'. {REPOSITORY}/launch/environment.sh; folder_of "$1" runs/default'
+    printed = [
+        subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command, "bash", folder],
+            cwd=caller, capture_output=True, text=True, check=True,
+        ).stdout.strip()
+        for caller in (tmp_path, REPOSITORY)
+    ]  # fmt: skip
+    assert printed == [from_elsewhere.format(caller=tmp_path), from_the_repository]
+
+
 def script(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs functions of launch/environment.sh for the environment in `folder`."""
     return subprocess.run(
