@@ -198,7 +198,7 @@ def test_the_identity_of_a_lexicon_follows_its_content(annotator_of):
     assert annotator_of(PAIR).short_name == "mine_msg_win"
 
 
-def test_a_lexicon_with_its_keys_in_another_order_is_the_same(tmp_path):
+def test_a_lexicon_in_another_order_of_keys_is_unchanged(tmp_path):
     """Its stored answers count on."""
     paths = [tmp_path / "mine.yaml", tmp_path / "reordered" / "mine.yaml"]
     paths[1].parent.mkdir()
