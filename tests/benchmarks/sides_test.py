@@ -130,6 +130,7 @@ def test_model_flops_of_an_update_leave_recomputation_out() -> None:
     assert flops == language_update.update_flops(config, state, data)
 
 
+@pytest.mark.slow
 def test_memory_of_an_update_is_taken_before_the_baseline_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
