@@ -64,6 +64,7 @@ class TextTraining(GradientTask):
         # Only until `init_state` hands it over, so that memory holds it once.
         self._start_target = target
         self.target = shapes_of(target)
+        # As published: without a loss on values the targets stay as well.
         self._updates_target = bool(self.target) and objective.weights.trains_values
         self._polyak = config.method.polyak
         self._copy_every = config.method.copy_every
@@ -73,6 +74,8 @@ class TextTraining(GradientTask):
     def _counted(self, batches: TextBatch, average: str) -> CountedBatch:
         """Micro-batches [M, B, ...] and the denominators [M] of their sums, over all devices."""
         counts_of = jax.vmap(lambda batch: implicit_q.counts(batch, self.objective.settings))
+        # Before the loss, since each device divides by the counts of all: gradients are added over
+        # devices, not averaged.
         counts = jax.lax.psum(counts_of(batches), AXIS)
         if average == "batch":
             # Every micro-batch is divided by the counts of the whole batch.
@@ -101,6 +104,7 @@ class TextTraining(GradientTask):
 
     def counted_loss(self, state: TextState, shared: Any, batch: TextBatch) -> jax.Array:
         frozen = {**(shared or {}), "target": state.target}
+        # Only products are counted, so that any denominator does.
         one = jnp.float32(1.0)
         return self.objective.terms(
             state.params, frozen, CountedBatch(batch, Counts(one, one)), None
@@ -121,6 +125,7 @@ class TextTraining(GradientTask):
         self, state: TextState, shared: Any, batch: TextBatch, may_apply: jax.Array
     ) -> tuple[TextState, dict[str, jax.Array], jax.Array]:
         key = self.dropout_key(state.step) if self.objective.dropout else None
+        # Outermost, so that gradients, moments and targets are stacked, too.
         state, shared = block_stack.stacked_for_loop((state, shared))
         frozen = {**(shared or {}), "target": state.target}
         sums = training.gradient_sums(
@@ -137,6 +142,7 @@ class TextTraining(GradientTask):
             "gradient_norm": optax.tree.norm(gradient),
             TOKENS: jax.lax.psum(jnp.sum(batch.valid, dtype=jnp.float32), AXIS),
         }
+        # The gradient's norm is among them, which is not finite where any of its numbers is not.
         is_finite = all_finite(metrics)
         new = self._update(state, gradient, is_finite & may_apply)
         return block_stack.unstacked(new), metrics, is_finite
@@ -156,6 +162,7 @@ class TextTraining(GradientTask):
 
         updates, opt_state = update_if(applies, optimise, (gradient, state.opt_state), state.params)
         params = update_if(applies, optax.apply_updates, state.params, updates)
+        # After the parameters: targets follow those of this step.
         target = state.target
         if self._updates_target:
             target = update_if(applies, follow, state.target, params)
@@ -168,6 +175,7 @@ class TextTraining(GradientTask):
         }
         for group in ("trunks", "additions"):
             if group in self.target:
+                # Additions follow alone, since both trunks have one frozen base (`agent_start`).
                 tree[group] = {"target": params[group]["values"]}
         return tree
 
@@ -221,6 +229,7 @@ class TextTraining(GradientTask):
             terms, counts = jax.device_get(
                 self._measure((state.params, state.target, shared), on_devices)
             )
+            # Back from means to sums, since batches have different numbers of actions.
             sums += np.asarray(terms, np.float64) * self._denominators(
                 counts.actions, counts.policy
             )
@@ -228,6 +237,7 @@ class TextTraining(GradientTask):
             policy_tokens += float(counts.policy)
         means = LossTerms(*(sums / np.maximum(self._denominators(actions, policy_tokens), 1)))
         weights = self.objective.weights
+        # From the means: the terms of a batch's loss have different denominators.
         loss = sum(getattr(weights, name) * getattr(means, name) for name in LossTerms._fields[1:])
         return means._replace(loss=loss)
 

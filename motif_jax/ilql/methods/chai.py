@@ -54,9 +54,12 @@ def conservative(
     """
     chex.assert_equal_shape([sampled, log_probs, noise])
     chex.assert_equal_shape_prefix([q, sampled], q.ndim)
+    # log sum exp Q as a mean over 2N samples that is weighted by their density (Kumar et al. 2020,
+    # appendix F).
     log_density = -math.log(2 * width) if published else -width * math.log(2)
     terms = jnp.concatenate([sampled - log_probs, noise - log_density], axis=-1)
     count = terms.shape[-1]
+    # [..., 2N], the candidates and as many random vectors.
     if published:
         return jax.nn.logsumexp(terms / count, axis=-1) - q
     return jax.nn.logsumexp(terms, axis=-1) - math.log(count) - q

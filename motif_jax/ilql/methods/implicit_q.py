@@ -147,9 +147,9 @@ def action_q(
     if conservative:
         conservative_term = -chosen(jax.nn.log_softmax(q / settings.cql_temperature), actions)
     if margin:
-        margin_term = jnp.square(jnp.maximum(q - q_chosen[..., None] + settings.margin, 0.0)).sum(
-            axis=-1
-        )
+        # float32 [..., V], by how much each action's Q is not `margin` below the taken one's.
+        excess = jnp.maximum(q - q_chosen[..., None] + settings.margin, 0.0)
+        margin_term = jnp.square(excess).sum(axis=-1)
     return ActionQ(q_chosen, conservative_term, margin_term)
 
 
@@ -230,6 +230,7 @@ def expectile_errors(targets: Array, values: Array, expectile: float) -> Array:
     """
     chex.assert_equal_shape([targets, values])
     errors = jax.lax.stop_gradient(targets) - values
+    # tau above 1/2: a V that is too low costs more, so that V nears the best action of the data.
     return jnp.where(errors >= 0, expectile, 1 - expectile) * jnp.square(errors)
 
 
@@ -327,26 +328,25 @@ def losses(
         rewards = batch.rewards
         if estimates.added_rewards is not None:
             rewards = rewards + estimates.added_rewards
+        # d_{k+1} is of the state after the action, hence [:, 1:].
         targets = bellman_targets(
             rewards, estimates.next_values, batch.terminals[:, 1:], settings.discount
         )
         for of_action in estimates.qs:
             errors = of_action.chosen - targets
-            q += _masked_sum(
-                huber_errors(errors) if huber else jnp.square(errors), batch.action_mask
-            )
+            penalties = huber_errors(errors) if huber else jnp.square(errors)
+            q += _masked_sum(penalties, batch.action_mask)
             conservative += _masked_sum(of_action.conservative, batch.action_mask)
             margin += _masked_sum(of_action.margin, batch.action_mask)
 
     if estimates.values is not None and (settings.monte_carlo or estimates.target_q is not None):
         v_targets = estimates.target_q
         if settings.monte_carlo:
+            # Of the data's rewards alone, without log pi.
             v_targets = returns_to_go(batch.rewards, settings.discount)
         assert v_targets is not None
-        v = _masked_sum(
-            expectile_errors(v_targets, estimates.values[:, :-1], settings.expectile),
-            batch.action_mask,
-        )
+        errors = expectile_errors(v_targets, estimates.values[:, :-1], settings.expectile)
+        v = _masked_sum(errors, batch.action_mask)
 
     if estimates.log_probs is not None:
         policy = _policy_sum(batch, estimates, settings)
@@ -365,9 +365,11 @@ def _policy_sum(batch: TextBatch, estimates: Estimates, settings: ImplicitQSetti
     assert estimates.log_probs is not None
     advantages = estimates.advantages
     if advantages is None:
+        # Constant weights, exp(0). The other form always has advantages (`Estimator.weighs`).
         advantages = jnp.zeros(batch.action_mask.shape)
     if settings.context_weight > 0:
         assert estimates.context_log_probs is not None
+        # The last position predicts no token.
         weights = policy_token_weights(batch, advantages, settings)[:, :-1]
         return -jnp.sum(jnp.where(batch.valid[:, 1:], weights * estimates.context_log_probs, 0.0))
     weights = jnp.take_along_axis(

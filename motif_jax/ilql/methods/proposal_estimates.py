@@ -29,6 +29,8 @@ def estimates(
     """
     candidates = batch.candidates
     means = chosen_states(running_mean(states.after, batch.valid), batch.action_positions)
+    # [B, K + 1, N, D]: the first K states propose for the conservative term, the last K for Q's
+    # bootstrap.
     count, width = candidates.states.shape[2:]
     noise = chai.random_states(candidates.seeds, batch.action_positions.shape[1], count, width)
 
@@ -48,6 +50,7 @@ def estimates(
     ]
     best = implicit_q.target_of(next_qs, settings).max(axis=-1)
     if zero_after_last:
+        # Published: 0 after the last action, by the mask of the action after each.
         best = best * implicit_q.values_of_next_action(batch.action_mask.astype(jnp.float32))
     return Estimates(
         values=None,

@@ -17,14 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.ilql.agent.parameter_parts import heads_of, joined
-from motif_jax.ilql.agent.text_agent import (
-    POLICY,
-    QS,
-    TARGET,
-    VALUES,
-    TextAgentNetwork,
-    V,
-)
+from motif_jax.ilql.agent.text_agent import POLICY, QS, TARGET, VALUES, TextAgentNetwork, V
 from motif_jax.ilql.methods import implicit_q, proposal_estimates
 from motif_jax.ilql.methods.chosen_states import chosen_states, states_at
 from motif_jax.ilql.methods.implicit_q import (
@@ -75,6 +68,7 @@ class Estimator:
     @property
     def weighs(self) -> bool:
         """Whether the policy's weights depend on advantages."""
+        # exp(0 A) is 1, so that cloning needs no advantages.
         are_constant = self.settings.exponential and self.settings.beta == 0
         return self.rule.q != "none" and self.learns_policy and not are_constant
 
@@ -92,6 +86,7 @@ class Estimator:
         keys = self._keys(key)
         states = self._run(params, additions, batch, keys, self._parts())
         if self.rule.proposes:
+            # CHAI: the batch has what the policy proposes (`dialogues/candidate_batches.py`).
             return proposal_estimates.estimates(
                 self.agent,
                 heads_of(learned, frozen),
@@ -108,6 +103,7 @@ class Estimator:
         if self._uses_values:
             estimates = self._value_estimates(learned, frozen, states, batch, keys)
             if self.rule.prior_reward:
+                # r + log pi(a): Q's error does not train the policy.
                 assert log_probs is not None
                 estimates = estimates._replace(added_rewards=jax.lax.stop_gradient(log_probs))
         # Otherwise the policy ran for the values alone.
@@ -138,6 +134,7 @@ class Estimator:
         qs = self._qs(heads, states[VALUES], batch, keys.get(_HEADS))
         target_q = self._target_q(target_heads, states[TARGET], batch, keys.get(_TARGET_HEADS))
         if self.rule.bootstrap == "value":
+            # V before the next action: the environment's utterance between two actions is skipped.
             next_values = values[:, 1:]
         else:
             params, additions = joined(learned, frozen)
@@ -235,6 +232,7 @@ class Estimator:
         states = run(parts, keys)
         shares_trunk = self.agent.design.roles.trunk_of.get(TARGET) != TARGET
         if shares_trunk and TARGET in states and keys and not self.target_dropout:
+            # The values' trunk ran with dropout, and the target reads it without.
             states[TARGET] = run((TARGET,), None)[TARGET]
 
         without_gradient = {TARGET}
@@ -273,6 +271,7 @@ class Estimator:
             log_probs, entropies = of_tokens(action_states, implicit_q.policy_tokens(batch))
             return log_probs, None, entropies
         context, entropies = of_tokens(after[:, :-1], batch.tokens[:, 1:])
+        # Position t of `context` predicts token t + 1. [B, T - 1] becomes [B, A].
         positions = jnp.minimum(batch.action_token_positions, context.shape[1] - 1)
         log_probs = jnp.take_along_axis(context, positions, axis=1)
         entropies = jnp.take_along_axis(entropies, positions, axis=1)
@@ -354,6 +353,7 @@ class Estimator:
         """Values of the next states from the target Qs of all tokens, float32 [B, K]."""
         network = self.agent.target_heads
         names = self.agent.design.qs
+        # Published: at the action's own position, and shifted by one action below.
         positions = batch.action_positions if self.zero_after_last else batch.state_positions[:, 1:]
         row_indices = jnp.arange(positions.size, dtype=jnp.int32).reshape(positions.shape)
         prior_states = None

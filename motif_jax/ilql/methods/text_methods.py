@@ -88,6 +88,8 @@ RULES: Mapping[str, Rule] = {
     "awac": Rule(),
     "ilql_utterance": Rule(q="utterance"),
     "cql": Rule(bootstrap="best"),
+    # KL-control with the policy as prior: BCQ takes the best action where Psi takes the soft
+    # maximum.
     "psi": Rule(bootstrap="soft", huber=True, prior_reward=True),
     "bcq": Rule(bootstrap="best", huber=True, prior_reward=True),
     "g": Rule(bootstrap="prior", huber=True),

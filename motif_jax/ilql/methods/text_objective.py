@@ -80,7 +80,7 @@ class Objective(Estimator):
         estimates = self.estimates(learned, frozen, batch, key)
         sums = self.rule.losses(batch, estimates, self.settings)
 
-        # Values learn from actions, the policy from tokens.
+        # Values learn from actions, the policy from tokens; a batch may have neither.
         actions = jnp.maximum(counts.actions, 1.0)
         policy_tokens = jnp.maximum(counts.policy, 1.0)
         means = {

@@ -83,10 +83,12 @@ class PpoTraining(GradientTask):
     ) -> None:
         settings = config.ppo
         width = objective.agent.model.config.width
+        # V is 0 everywhere at first, so that the first advantages are of rewards alone.
         heads = Heads(width, {V: HeadConfig(1, (2 * width,), constant=0.0)}, objective.agent.dtype)
         learned = {**start.learned, VALUE: jax.device_get(heads.init(key_of(config.seed, VALUE)))}
         frozen = dict(start.frozen)
         if settings.kl.coefficient and objective.spec is None:
+            # Low-rank additions need no copy: without them the trunk is the reference.
             frozen[REFERENCE] = start.learned["trunks"]
         updates = config.max_steps * settings.epochs * settings.minibatches
         # Each device deals its own episodes into minibatches.
@@ -102,6 +104,7 @@ class PpoTraining(GradientTask):
         return PpoState(*self.start(), np.float32(self.config.ppo.kl.coefficient))
 
     def batches_for(self, state: PpoState, shared: Any, first: int, count: int) -> EpisodeBatch:
+        # The trainer asks for one step at a time, which the policy of the step before has to play.
         assert count == 1
         return self.rollouts(self._agent(state, shared), first)
 
@@ -146,6 +149,7 @@ class PpoTraining(GradientTask):
         log_probs, entropies = in_chunks(of_rows, rows, self.objective.chunk)
         values = jnp.zeros(batch.state_positions.shape)
         if VALUE in learned:  # a reference has none
+            # [B, T, D] becomes [B, K + 1, D]: the states before each token, and after the last.
             value_states = chosen_states(states, batch.state_positions)
             if "v" in self.objective.detach:
                 value_states = jax.lax.stop_gradient(value_states)
@@ -188,6 +192,7 @@ class PpoTraining(GradientTask):
         mask = dialogues.action_mask
 
         # ADVANTAGES
+        # Of the parameters that played, for all epochs: no later minibatch changes its targets.
         values = self._batch_estimates(state.params, frozen, dialogues).values
         rewards, reference = self._penalise(state, frozen, batch._replace(dialogues=dialogues))
         targets = token_ppo.targets(
@@ -202,6 +207,7 @@ class PpoTraining(GradientTask):
             "advantage/std": deviation,
         }
         if settings.normalise_advantage:
+            # Over the step's tokens of all devices, not by minibatch.
             advantage = ppo.normalised(advantage, mask, AXIS)
 
         # OPTIMISER STEPS
@@ -225,6 +231,7 @@ class PpoTraining(GradientTask):
         coefficient = state.kl_coefficient
         if reference:
             utterances = reductions.total(batch.utterances, AXIS)
+            # An utterance is one action of the controller, whose horizon counts actions.
             coefficient = self._controller.adapted(
                 coefficient, reference["reference/kl"], utterances
             )
@@ -243,6 +250,7 @@ class PpoTraining(GradientTask):
         reference = self._batch_estimates(
             learned, frozen, dialogues, with_additions=False
         ).log_probs
+        # Of sampled tokens: an estimate of KL(pi || pi_ref) without bias.
         kl = jnp.where(dialogues.action_mask, batch.log_probs - reference, 0.0)
         penalties = kl_penalty.penalty(batch.log_probs, reference, state.kl_coefficient)
         utterances = jnp.maximum(reductions.total(batch.utterances, AXIS), 1.0)
@@ -268,6 +276,7 @@ class PpoTraining(GradientTask):
         order = ppo.minibatches(key, episodes, episodes // settings.minibatches, settings.epochs)
 
         def minibatch(carry: tuple[Any, Any], chosen: jax.Array) -> tuple[tuple[Any, Any], Any]:
+            # The carry keeps the state's form, with blocks apart, between minibatches.
             learned, opt_state = block_stack.stacked_for_loop(carry)
             part = jax.tree.map(lambda leaf: jnp.take(leaf, chosen, axis=0), (dialogues, samples))
             gradient, metrics = self._gradient(learned, frozen, *part)
@@ -292,6 +301,7 @@ class PpoTraining(GradientTask):
         """
         settings = self.config.ppo
         accumulate = self.config.accumulate
+        # Tokens of the minibatch on all devices: the gradients of devices are added, not averaged.
         tokens = jnp.maximum(reductions.total(samples.valid.astype(jnp.float32), AXIS), 1.0)
         parts = jax.tree.map(
             lambda leaf: leaf.reshape(accumulate, -1, *leaf.shape[1:]), (dialogues, samples)
@@ -339,6 +349,7 @@ class PpoTraining(GradientTask):
 
     def evaluate(self, state: PpoState, shared: Any, position: TrainingPosition) -> Evaluation:
         games = dict(self.play(self._agent(state, shared)))
+        # The trainer keeps the evaluation with the smallest criterion.
         row: dict[str, Any] = {self.criterion: -games["games/return"], **games}
         for name in position.sums:
             if name != "steps" and name not in update.EXTREMES:

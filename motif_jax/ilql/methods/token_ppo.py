@@ -49,6 +49,8 @@ def targets(
     """
     chex.assert_equal_shape([rewards, batch.action_mask, values[:, :-1]])
     discounts = discount * (1.0 - batch.terminals[:, 1:])
+    # [B, K] becomes [K, B], time first as the estimator has it. Padding counts as rows that only
+    # carry a value: advantage 0, target V.
     of_steps = ppo.targets(
         values[:, :-1].T, values[:, -1], rewards.T, discounts.T, ~batch.action_mask.T, gae_lambda
     )

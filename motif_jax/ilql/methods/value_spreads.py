@@ -25,6 +25,7 @@ def spreads(
         values = estimates.values[:, :-1]
         of_inputs["v"] = spread(values, mask)
         of_inputs["target_q"] = spread(estimates.target_q, mask)
+        # Where the policy is weighted, the advantages are those of its weights, without dropout.
         differences = estimates.target_q - values if advantages is None else advantages
         of_inputs["advantage"] = spread(differences, mask)
     if advantages is not None:
