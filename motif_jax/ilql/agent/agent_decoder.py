@@ -65,6 +65,7 @@ class AgentDecoder:
         kind = self.network.design.q
         if kind not in ("utterance", "mean"):
             return None
+        # Heads read one of the two fields; of CHAI both are the mean.
         states = States(mean, mean) if kind == "mean" else last
         parts = {part: roles.of(part, states) for part in (VALUES, TARGET)}
         # The compiler leaves the policy's logits out of the program, since nothing reads them.
@@ -91,6 +92,7 @@ class AgentDecoder:
             raise UserError(
                 "config.decode.kind=rerank: must be another, or config.decode.rerank_log_prob_weight other than 0: the agent has no values that rank texts"
             )
+        # A session keeps a token of the text before an action, a decision transformer its prefix.
         longest = self.network.model.config.max_length
         if longest is not None and decoding.max_tokens + 2 > longest:
             raise UserError(

@@ -72,6 +72,7 @@ def vocabulary_digest(tokenizer: TextTokenizer) -> str:
     parts: tuple[Any, ...] = (texts, tuple(tokenizer.delimiters))
     turns = getattr(tokenizer, "turns", None)
     if turns is not None:
+        # Only where there are any, so that the digests of other tokenizers stay what they were.
         parts += (tuple(turns),)
     return digests.of_bytes(repr(parts).encode())
 
@@ -80,6 +81,7 @@ def vocabulary_of(task: TextTask) -> Vocabulary:
     """The vocabulary of a task; size and delimiters alone where its tokenizer is trained later."""
     learned = task.learned_tokens()
     if learned:
+        # The delimiters will stand after the byte pairs that are learned.
         delimiters = Delimiters(*range(learned, learned + len(Delimiters._fields)))
         return Vocabulary(learned + len(delimiters), delimiters, None)
     tokenizer = task.tokenizer()
@@ -117,6 +119,7 @@ def write(
             template = getattr(tokenizer, "template", None)
             if template is not None:
                 chat_template.write(part, template)
+            # The copy's name alone: `options_of` says where the folder is when it is read.
             options["tokenizer"] = TOKENIZER
         about = {
             "version": VERSION,
@@ -147,6 +150,7 @@ def find(folder: str | Path, key: str) -> Path:
     """The agent's folder: `folder` itself or inside this run folder. Without an agent UserError
     names the config's `key`.
     """
+    # A run folder first, then an agent's own.
     for path in (Path(folder) / AGENT, Path(folder)):
         if (path / FILE).is_file():
             return path
@@ -178,6 +182,7 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
         longest = about["settings"].get("longest_action", 1)
         if not all(isinstance(about[key], str) for key in ("method", "task")):
             raise TypeError("method or task are not texts")
+        # Not isinstance, to which True is a number.
         if type(longest) is not int or longest < 1:
             raise TypeError("longest_action is not a number of tokens")
     except (AttributeError, TypeError, ValueError) as error:

@@ -94,6 +94,7 @@ def model_config(config: TextConfig, tokens: Vocabulary, design: Design) -> Mode
     if of_run is not None:
         return of_run
 
+    # Neither a checkpoint nor a run: fresh trunks of the config's sizes.
     network = config.network
     delimiters = tokens.delimiters
     sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
@@ -183,6 +184,7 @@ def start(
     Raises:
       UserError: a file is damaged, or a low-rank pattern matches no layer.
     """
+    # Heads are fresh in any case; a checkpoint and runs replace trunks of these.
     params = jax.device_get(objective.agent.init(key))
     digests: dict[str, str] = {}
     added_tokens = 0
@@ -194,10 +196,12 @@ def start(
             checkpoint_config, weights.load(folder, checkpoint_config), rows
         )
         end = checkpoint_config.end_ids[0] if checkpoint_config.end_ids else rows
+        # The end of text may have no row of its own in the table.
         like = end if new_rows == END_OF_TEXT and end < rows else None
         _, trunk = vocabulary.extend(
             checkpoint_config, trunk, tokens.size, jax.random.fold_in(key, 1), like
         )
+        # One host array for all trunks: nothing changes it in place.
         params["trunks"] = dict.fromkeys(params["trunks"], jax.device_get(trunk))
         added_tokens = tokens.size - rows
         digests["network"] = weights.digest(folder, below=True)
@@ -297,6 +301,7 @@ def _divided(
     if "prefix" in params:
         learned["prefix"] = params["prefix"]
 
+    # All other trunks are frozen: with additions these are all of them.
     updated = {*learned.get("trunks", {}), *target.get("trunks", {})}
     rest = {name: trunk for name, trunk in trunks.items() if name not in updated}
     if rest:

@@ -45,6 +45,7 @@ def write(
     states, prompt = model.prefill(params, tokens, valid)
     branch = (*keys.shape, states.after.shape[-1])
     total = jnp.where(valid[..., None], states.after.astype(jnp.float32), 0.0).sum(axis=1)
+    # [B, D] becomes [B, N, D]: all candidates of a text begin at its last state.
     last = States(*(jnp.broadcast_to(x[:, None], branch) for x in last_state(states, valid)))
 
     def logits_of(last: States) -> jax.Array:
@@ -56,6 +57,7 @@ def write(
         cache, total = carry
         states, cache = model.extend(params, prompt, drawn[..., None], alive[..., None], cache)  # type: ignore[assignment]
         last = States(*(x[:, :, 0] for x in states))
+        # The stop token counts, the padding after it does not.
         total = total + jnp.where(alive[..., None], last.after.astype(jnp.float32), 0.0)
         return logits_of(last), (cache, total)
 

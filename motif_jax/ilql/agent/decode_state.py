@@ -50,6 +50,7 @@ class DecodeState(NamedTuple):
         states, cache = models.extend(params, prompt, tokens, valid, self.cache, embeddings)
         states = States(*(leaf.astype(jnp.float32) for leaf in states))
         count = valid.shape[2]
+        # [B, N], where each row's last token stands: shorter rows are padded on the right.
         from_end = jnp.argmax(valid[..., ::-1], axis=2)
         last_valid = (count - 1 - from_end)[None, ..., None, None]
         has_tokens = valid.any(axis=2)[..., None]
@@ -59,6 +60,7 @@ class DecodeState(NamedTuple):
                 new = jnp.take_along_axis(new, last_valid, axis=3)
             return jnp.where(has_tokens, new[..., 0, :], old)
 
+        # [C, B, N, S, D] is summed over its tokens S.
         total = self.total + jnp.where(valid[..., None], states.after, 0.0).sum(axis=3)
         return DecodeState(cache, jax.tree.map(last, states, self.last), total)
 
@@ -106,6 +108,7 @@ class DecodeState(NamedTuple):
         """Keeps the first `keep` int32 [B] tokens of each text; the total of a shortened text is
         0.
         """
+        # A sum cannot be shortened: an agent that reads means reads such a text from its start.
         total = jnp.where((keep[:, None] < self.cache.written)[..., None], 0.0, self.total)
         cache = over_trunks(lambda cache: caches.shortened(cache, keep), self.cache)
         return self._replace(cache=cache, total=total)

@@ -125,6 +125,7 @@ def steered(outputs: TokenOutputs, decoding: Decoding, pad: int) -> jax.Array:
     total = without(jnp.zeros_like(logits), pad)
     if decoding.logits:
         total = filtered(logits, decoding.sampling)
+    # What the filters exclude is -inf, and stays so with any advantage.
     if decoding.advantages and outputs.q is not None and outputs.v is not None:
         chex.assert_equal_shape([outputs.q, logits])
         chex.assert_shape(outputs.v, logits.shape[:-1])
@@ -214,4 +215,5 @@ def divergence(facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.A
         return -policy
     of_sample = jnp.where(valid, facts.steered, 0.0).sum(-1) - policy
     count = decoding.candidates
+    # The second term is 0 for one candidate.
     return of_sample + (math.log(count) - (count - 1) / count)

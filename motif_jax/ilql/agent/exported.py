@@ -46,6 +46,7 @@ def write(
         atomic_write_json(
             folder / weights.INDEX, {"metadata": {"total_size": size}, "weight_map": places}
         )
+    # The names by which transformers' `generate` looks for them.
     start = "decoder_start_token_id" if model_config.encoder_layers else "bos_token_id"
     special = {
         "pad_token_id": model_config.pad_id,
@@ -118,6 +119,7 @@ def split_at_special_tokens(path: Path) -> None:
     values = parse_json(path.read_bytes(), dict)
     values |= {"post_processor": None, "padding": None, "truncation": None}
     first = values.get("pre_tokenizer") or {}
+    # SentencePiece's blank before a text: before each part, since each is a text of its own here.
     for step in first.get("pretokenizers", [first]):
         if step.get("prepend_scheme") == "first":
             step["prepend_scheme"] = "always"

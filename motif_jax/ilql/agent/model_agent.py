@@ -50,6 +50,7 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
         )
     settings = configs.read(path)
     configs.require_decoder(settings, "says")
+    # A table may have more rows than there are tokens, never fewer.
     size = backend.get_vocab_size(with_added_tokens=True)
     if size > settings.vocab_size:
         raise UserError(

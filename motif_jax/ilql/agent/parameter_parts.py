@@ -9,6 +9,8 @@ def joined(learned: Any, frozen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The agent's trunks and prefix, and the additions to each trunk, from trained, frozen and
     target parameters.
     """
+    # While networks run, a target is a trunk as any other. With low-rank additions its base is
+    # among the frozen trunks.
     target = frozen.get("target") or {}
     trunks = {**frozen.get("trunks", {}), **learned.get("trunks", {}), **target.get("trunks", {})}
     additions = {**learned.get("additions", {}), **target.get("additions", {})}

@@ -64,6 +64,7 @@ class StackedModels:
         together = self.together
         if together is None:
             together = platforms.traced() != platforms.CPU
+        # Here, inside the program: optimisers and checkpoints keep float32 trunks by name.
         prepared = [self.model.prepared(tree) for tree in trees]
         if not together:
             return tuple(prepared)
@@ -80,6 +81,7 @@ class StackedModels:
     def start(self, params: Any, batch: int, branches: int, capacity: int) -> Cache:
         """Empty caches; see `LanguageModel.start`."""
         one = self.model.start(batch, branches, capacity)
+        # A tuple: trunks that run one after the other, each with keys of its own.
         if isinstance(params, tuple):
             return one._replace(keys=[one.keys] * len(params))  # type: ignore[arg-type]
         count = self.count(params)

@@ -19,6 +19,7 @@ def soft_update(
       polyak: the share of `online` in each update (Lillicrap et al. 2016).
       copy_every: steps between additional copies of `online` (Mnih et al. 2015); None: no copies.
     """
+    # Chosen by a number, not a branch: `step` is known on the device alone.
     rate: Any = polyak
     if copy_every is not None:
         rate = jnp.where(step % copy_every == 0, 1.0, polyak)

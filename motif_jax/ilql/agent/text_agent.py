@@ -113,6 +113,7 @@ class TextAgentNetwork:
                 "dropout": self.model.config.dropout.attention,
             }
         outputs = self.model.config.vocab_size if design.q == "token" else 1
+        # Q of tokens: an output for each token of the vocabulary, at the state before it.
         configs = {name: HeadConfig(outputs, **form) for name in design.qs}
         if design.v and design.qs:
             configs = {V: HeadConfig(1, **form), **configs}
@@ -127,6 +128,7 @@ class TextAgentNetwork:
 
     def init(self, key: jax.Array) -> dict[str, Any]:
         """Fresh parameters, float32; target heads and trunks are copies of the online ones."""
+        # Two trunks at most, since the target is a copy; heads; prefix.
         keys = jax.random.split(key, 4)
         trunks: dict[str, Any] = {}
         for name in self.design.roles.trunks:
@@ -176,6 +178,7 @@ class TextAgentNetwork:
             if part not in trunk_of:
                 continue
             name = trunk_of[part]
+            # Parts that share a trunk share its states, and its dropout.
             if name not in of_trunks:
                 model = self.model
                 if dropout and name in dropout:
@@ -215,6 +218,7 @@ class TextAgentNetwork:
         prefix = self.prefix(params, returns)[:, None]
         embeddings = jnp.concatenate([prefix, model.embed(trunk, tokens)], axis=1)
         with_prefix = jnp.concatenate([jnp.ones_like(valid[:, :1]), valid], axis=1)
+        # [B, 1 + T, D]: tokens stand one position later than without a prefix, as published.
         states, _ = model.prefill(trunk, None, with_prefix, embeddings)
         return States(*(leaf[:, 1:] for leaf in states))
 
@@ -234,6 +238,7 @@ class TextAgentNetwork:
         if not names:
             return Readout(logits, None, (), None)
         heads = self.heads
+        # Decoding does not read the online Qs, and its compiler leaves them out.
         qs = tuple(heads.apply(params["heads"], name, states[VALUES]) for name in names)
         target_qs = [heads.apply(params["target_heads"], name, states[TARGET]) for name in names]
         smaller = target_qs[0] if len(target_qs) == 1 else jnp.minimum(*target_qs)
@@ -265,6 +270,7 @@ def _added(
 def running_mean(states: jax.Array, valid: jax.Array) -> jax.Array:
     """Running means over T of states [B, T, D], without padding."""
     weights = valid[..., None].astype(jnp.float32)
+    # float32, since a sum over a dialogue loses bfloat16's few digits.
     totals = jnp.cumsum(states.astype(jnp.float32) * weights, axis=1)
     counts = jnp.cumsum(weights, axis=1)
     return (totals / jnp.maximum(counts, 1.0)).astype(states.dtype)

@@ -84,6 +84,7 @@ class Programs:
         prefix = self._decoder.prefix(params, self._decoding.target_return)
         if prefix is None:
             return state
+        # [C, B, 1, 1, D]: one token of one continuation, the same in every row.
         embeddings = jnp.broadcast_to(prefix, (len(prefix), batch, 1, 1, prefix.shape[-1]))
         valid = jnp.ones((batch, 1, 1), bool)
         return state.extend(self._models, joined, None, None, valid, embeddings)
@@ -113,6 +114,7 @@ class Programs:
         prompt = state.prompt()
 
         def best_of_batch(keys: jax.Array) -> _Candidates:
+            # `prompt` is shared by all candidates of a row and by all batches of them.
             return _best(self._candidates(params, state, prompt, rows, keys))
 
         if decoding.batches == 1:
@@ -123,6 +125,7 @@ class Programs:
             split = jax.vmap(lambda key: jax.random.split(key, decoding.batches))(keys)
             keys_of_batches = jnp.moveaxis(split, 1, 0)
             shapes = jax.eval_shape(best_of_batch, keys)
+            # Nothing yet, at a score below every candidate's.
             start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
             start = start._replace(scores=jnp.full_like(start.scores, -jnp.inf))
             best = jax.lax.fori_loop(
@@ -157,6 +160,7 @@ class Programs:
             def record(facts: jax.Array, new: jax.Array) -> jax.Array:
                 return facts.at[..., carry.position].set(jnp.where(valid, new, jnp.zeros_like(new)))
 
+            # Of the outputs that `tokens` were drawn from, before these are run.
             new_facts = decodings.token_facts(carry.outputs, carry.steered, tokens, self._pad)
             facts = jax.tree.map(record, carry.facts, new_facts)
             state = carry.state.extend(
@@ -166,6 +170,7 @@ class Programs:
             steered = decodings.steered(outputs, decoding, self._pad)
             return steered, _Carry(state, outputs, steered, carry.position + 1, facts)
 
+        # [B, N]: rows that do not act count as ended, and write padding alone.
         ended = jnp.broadcast_to(~rows[:, None], (len(rows), width))
         if decoding.kind == "beam":
             beam = beams.search(
@@ -192,6 +197,7 @@ class Programs:
         facts = written.carry.facts
         values = None
         if decoding.kind == "rerank":
+            # Tokens of text and action, over which CHAI's mean is taken.
             count = (state.cache.written + texts.cache.written).astype(jnp.float32)[..., None]
             values = self._decoder.values(params, state.last, state.total / count)
         if values is None:

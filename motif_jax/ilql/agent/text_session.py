@@ -45,6 +45,7 @@ class TextSession:
         marks: Delimiters,
         capacity: int = CAPACITY,
     ) -> None:
+        # Kept for equal decoders, so that a later session compiles nothing.
         self._programs = Programs(decoder, decoding, marks)
         self._params = params
         self._max_tokens = decoding.max_tokens
@@ -65,6 +66,7 @@ class TextSession:
         texts = [list(row) for row in rows]
         if self._max_length is not None:
             room = self._max_length - self._max_tokens - self._prefix
+            # The cut moves all positions, so that such a text is mostly read anew.
             texts = [text[-room:] for text in texts]
         common = [
             _common_tokens(old, new, self._reads_means)
@@ -89,6 +91,7 @@ class TextSession:
         self._state, written = self._programs.write(
             self._params, self._state, keys, jnp.asarray(rows)
         )
+        # An action takes all its slots in every row, however few tokens the row wrote.
         self._slots += self._max_tokens
         actions = Actions(*jax.tree.map(np.asarray, written))
         for text, tokens, valid in zip(self.texts, actions.tokens, actions.valid, strict=True):
@@ -108,6 +111,7 @@ class TextSession:
             return
         used = self._prefix + max(map(len, self.texts), default=0)
         while used + count > self._capacity:
+            # Doubled, since the programs are compiled again for each capacity.
             self._capacity *= 2
         self._state = self._programs.squeeze(self._state, capacity=self._capacity)
         self._slots = used
@@ -123,6 +127,8 @@ def _common_tokens(old: Sequence[int], new: Sequence[int], reads_means: bool) ->
         common += 1
     if common == len(old):
         return common
+    # The state that an action begins from is kept for the old text's last token alone, so that the
+    # new one's is run again.
     return 0 if reads_means else min(common, len(new) - 1)
 
 
