@@ -44,6 +44,7 @@ def design_of(method: TextMethod) -> Design:
     rule = rule_of(method.name)
     return Design(
         q=rule.q,
+        # CHAI's heads stand on the frozen policy's trunk, and its proposals replace V.
         v=not rule.proposes,
         double_q=method.double_q,
         separate_policy=method.separate_policy and not rule.proposes,
@@ -114,8 +115,10 @@ def room_of(config: TextConfig, trunk_config: ModelConfig) -> int | None:
     rule = rule_of(config.method.name)
     room = trunk_config.max_length
     if rule.prefix:
+        # The return's embedding takes a position.
         room -= 1
     if rule.proposes:
+        # A candidate continues a dialogue at any of its states, the last one, too.
         room -= config.candidates.max_tokens
     elif rule.online:  # play drops the beginning of longer texts
         room -= dialogue_data.longest_action(config.games.decode.max_tokens, config.initial.policy)
@@ -199,9 +202,11 @@ def build(
 
     training: TextTraining | PpoTraining
     if data.batches is None:
+        # Method ppo: each step plays its own episodes.
         episodes = TrainingData(None, None, digests, f"the task {config.task}")
         training = PpoTraining(config, objective, start, layout.pad, episodes, parallel)
     else:
+        # Recorded or drawn dialogues; CHAI's get the candidates of the frozen policy.
         batches: tuple[Any, Any] = data.batches
         if objective.rule.proposes:
             batches = with_candidates(
@@ -287,6 +292,7 @@ def check_ppo(config: TextConfig) -> None:
     """Raises UserError for values that do not fit method ppo."""
     settings = config.ppo
     kl_penalty.check(settings.kl, "ppo.kl")
+    # Each device deals its own episodes into minibatches, and each of these into micro-batches.
     devices = len(jax.local_devices()[: config.num_devices]) // config.sharding.tensor
     parts = settings.minibatches * config.accumulate * devices
     allowed = f"a multiple of ppo.minibatches x accumulate x devices, {parts}"

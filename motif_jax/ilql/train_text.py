@@ -147,6 +147,7 @@ def _check_method(config: TextConfig) -> None:
         reason = "keeps candidates" if rule.proposes else "plays the episodes"
         checks.require(hosts == 1, "hosts.count", hosts, f"1: method {name} {reason} of one host")
     if rule.proposes:
+        # What the rest asks for, such as a loss of the policy, does not hold of these two.
         _check_proposals(config)
         return
     if rule.online:
@@ -216,6 +217,7 @@ def _check_data(config: TextConfig) -> None:
         text_sources.require_size(task)
     if source.path is None:
         _check_drawn(config, task)
+    # Before the dialogues, whose room is what the model's positions leave.
     trunk_config = _check_network(config, source, task)
 
     for key, path in (("data", source.path), ("held_out.data", source.held_out)):
@@ -266,6 +268,7 @@ def _prepare_source(
         return source
     if source.path is not None:
         task = registry.make(config.task, source.options)
+        # The dialogues exist; a tokenizer may have to be learned from the task's.
         options = text_sources.with_tokenizer(
             task, task.kinds[0], config.policy, workdir, config.seed, stopped
         )
@@ -274,6 +277,7 @@ def _prepare_source(
     options = text_sources.prepare(
         config.task, source.options, config.kind, config.policy, workdir, config.seed, stopped
     )
+    # A stream's games reward what is said, so that the task needs its scorer while it is drawn.
     source = source._replace(options=options, attach=text_scores.attach)
     if registry.make(config.task, options).endless(config.kind):
         return source
@@ -302,6 +306,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
     free = _free_keys(config_tree, workdir)
     config = read_section(TextConfig, config_tree)
 
+    # Called by `offline_run.run` in the prepared run folder, into which this writes files.
     def build(stopped: Callable[[], bool]) -> OfflineRun | None:
         try:
             source = _prepare_source(config, workdir, stopped)
