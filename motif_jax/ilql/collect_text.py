@@ -46,6 +46,7 @@ def options_of(config_tree: ConfigDict) -> dict[str, Any]:
     """The task's options: its section with its switches, or `options`, a JSON object, for a task
     from outside.
     """
+    # The package's tasks have one; `options` is for others.
     if config_tree.task in config_tree:  # a section of its own
         allowed = f"empty: options are below config.{config_tree.task}"
         checks.require_key(config_tree, "options", not config_tree.options, allowed)
@@ -119,6 +120,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         Interruption() as stop,
         run_folder.opened(workdir, config_tree, identity, registry.FREE_OPTIONS),
     ):
+        # Written last (`collected.collect`); a kill after it may have left the parts.
         if meta.exists():
             shutil.rmtree(staging, ignore_errors=True)
             print(
@@ -138,6 +140,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
             )
         except StoppedError:
             return EXIT_CODE
+        # Again, of the options that name the files just made.
         task = registry.make(config.task, options)
         # Files that cannot be read raise their error here, before a worker process starts.
         task.stream(config.kind, config.policy)
@@ -166,6 +169,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
             "config": settings,
         }
         finish = functools.partial(task.finish, config.kind)
+        # With digests of files, so that parts of two contents do not become one collection.
         inputs = registry.drawn_from(task)
         if not dialogues.collect(plan, workdir, about, config.workers, stop, finish, inputs):
             return EXIT_CODE

@@ -75,6 +75,7 @@ class Proposer:
         """The candidates of each text, int32 [T]."""
         keys = [self._key(text) for text in texts]
         entries: dict[bytes, CachedCandidates] = {}
+        # Equal texts, such as the first states of all dialogues, have one entry.
         for key in dict.fromkeys(keys):
             entry = self._cache.find(key)
             if entry is not None:
@@ -83,6 +84,7 @@ class Proposer:
         for key, text in zip(keys, texts, strict=True):
             if key not in entries:
                 missing[bucket(len(text))][key] = text
+        # Texts of one width together: each width is a program.
         for width, part in sorted(missing.items()):
             items = list(part.items())
             for start in range(0, len(items), self._together):
@@ -95,6 +97,7 @@ class Proposer:
         """
         rows = [text.tolist() for text in texts.values()]
         rows += [rows[-1]] * (self._together - len(rows))
+        # The draws' key is the text's own hash, which has the seed as its salt.
         words = [np.frombuffer(key[:8], np.uint32) for key in texts]
         words += [words[-1]] * (self._together - len(words))
         tokens, valid = padded(rows, width, self._pad)
@@ -140,6 +143,8 @@ class CandidateBatches:
         for index in range(count):
             batch = jax.tree.map(lambda leaf: leaf[index], batches)  # noqa: B023
             step = first + index
+            # Published: fresh candidates have sums, those from the cache means, which are all of
+            # a later pass.
             in_first_pass = steps_per_pass is None or step < steps_per_pass
             candidates.append(self._of(batch, "train", step, sums=self._sums and in_first_pass))
         return batches._replace(candidates=stacked(candidates))
@@ -163,6 +168,7 @@ class CandidateBatches:
         """
         rows, states = batch.state_positions.shape
         exists = np.concatenate([batch.action_mask, np.zeros((rows, 1), bool)], axis=1)
+        # The state after an action, unless the dialogue ends there: Q bootstraps from it.
         exists[:, 1:] |= batch.action_mask & (batch.terminals[:, 1:] == 0)
         indices = np.argwhere(exists)
         texts = [

@@ -68,6 +68,7 @@ class CandidateCache:
         weakref.finalize(self, self._file.close)
         self._records = np.memmap(self._file, record, "r", shape=(self.capacity,))
         sequences = np.asarray(self._records["sequence"])
+        # By the order of writing, without records that were never written.
         order = np.argsort(sequences, kind="stable")
         order = order[sequences[order] > 0]
         keys = self._records["key"]
@@ -90,9 +91,11 @@ class CandidateCache:
         index = self._written % self.capacity
         self._written += 1
         old = bytes(self._records["key"][index])
+        # Unless a newer record has the same key.
         if self._index.get(old) == index:
             del self._index[old]
         record = np.zeros((), self._records.dtype)
+        # A numpy bytes field would drop zeros at its end.
         record["key"] = np.void(key)
         record["sequence"] = self._written
         record["means"] = entry.means

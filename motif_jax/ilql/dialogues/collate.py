@@ -52,6 +52,7 @@ def truncated(item: TokenItem, max_len: int | None, quirks: Quirks) -> TokenItem
     if max_len is None or len(item.tokens) <= max_len:
         return item
     states = int((item.state_indices < max_len).sum())
+    # One fewer than states: the last action that is left has no next state, and goes, too.
     actions = max(states - 1, 0)
     utterance_states = int((item.utterance_state_indices < max_len).sum())
     utterances = max(utterance_states - 1, 0)
@@ -89,6 +90,7 @@ def steps(
     state_positions = np.zeros((count, width + 1), np.int32)
     action_positions = np.zeros((count, width), np.int32)
     rewards = np.zeros((count, width), np.float32)
+    # 1 in the padding, as published: nothing bootstraps from there.
     terminals = np.ones((count, width + 1), np.float32)
     action_counts = np.zeros(count, np.int64)
     for row, item in enumerate(items):
@@ -111,5 +113,6 @@ def steps(
         # may be larger.
         longest = action_counts.reshape(micro_batches, -1).max(axis=1, initial=0)
         limits = np.repeat(longest, count // micro_batches)[:, None]
+        # Published: what is not terminal counts, the last state of a dialogue without an end, too.
         action_mask = (terminals[:, :width] == 0) & (np.arange(width) < limits)
     return ActionSteps(state_positions, action_positions, rewards, terminals, action_mask)

@@ -108,6 +108,7 @@ def collect(
     """
     staging = Path(plan.folder)
     staging.mkdir(parents=True, exist_ok=True)
+    # What workers that were killed left half written; whole parts stay.
     remove_temporaries(staging)
     _pin_inputs(staging, inputs)
     done = {int(path.stem) for path in staging.iterdir() if _PART.fullmatch(path.name)}
@@ -135,14 +136,17 @@ def collect(
     parts = totals.counted(parquet.read(_part_path(staging, part)) for part in range(plan.parts))
     parquet.write(folder / DIALOGUES, parts, about)
     meta = {**about, **totals.summary(), "failed_requests": failures}
+    # Before dialogues.json, with which `collect_text` takes the folder for complete.
     finish(folder)
     atomic_write_json(folder / META, {**meta, "digest": digests.of_file(folder / DIALOGUES)})
+    # Last: a kill before it leaves parts that the next start of the command removes.
     shutil.rmtree(staging)
     return True
 
 
 def _pin_inputs(staging: Path, inputs: Mapping[str, Any]) -> None:
     path = staging / _INPUTS
+    # As JSON gives it back, with lists for tuples.
     now = json.loads(json.dumps(dict(inputs)))
     before = read_json(path, f"remove {staging} and collect again") if path.exists() else now
     changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]

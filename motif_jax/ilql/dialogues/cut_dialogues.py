@@ -43,6 +43,7 @@ def count_chosen(dataset: TokensDataset, chosen: np.ndarray, layout: ItemLayout)
     """
     kinds = np.asarray(dataset.token_columns["kinds"])
     acting = np.r_[0, np.cumsum(kinds > 0)]
+    # Tokens of actions, which are counted without reading an item.
     actions = acting[dataset.offsets[1:]] - acting[dataset.offsets[:-1]]
     silent = int((actions[chosen] == 0).sum())
     long = (

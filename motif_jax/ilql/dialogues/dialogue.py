@@ -105,10 +105,12 @@ class Dialogues(Sequence[Dialogue]):
     def returns(self) -> np.ndarray:
         """Undiscounted returns, float64 [N]."""
         dialogue = np.repeat(np.arange(len(self)), np.diff(self.starts))
+        # Rewards of the environment's utterances are 0 in their column.
         return np.bincount(dialogue, self.rewards, len(self))
 
     def action_counts(self) -> np.ndarray:
         """Actions of each dialogue, int64 [N]."""
+        # By differences, since `np.add.reduceat` gives an empty dialogue the entry after it.
         return np.diff(np.concatenate([[0], np.cumsum(self.actions)])[self.starts])
 
 

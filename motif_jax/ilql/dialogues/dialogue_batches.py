@@ -69,16 +69,19 @@ class ItemLayout:
             policy_mask[:, :1] |= (action_counts[:, None] == 0) & valid[:, :1]
 
         steps = by_token
+        # An action is a token: token a is action a.
         action_of_token = np.tile(np.arange(max_tokens, dtype=np.int32), (len(items), 1))
         if self.by_utterance:
             steps = collate.steps(items, True, self.quirks, max_utterances, self.micro_batches)
             action_of_token = np.zeros(policy_mask.shape, np.int32)
             for row, item in enumerate(items):
+                # The utterance of a token is the first whose `</a>` does not stand before it.
                 utterances = np.searchsorted(item.utterance_action_indices, item.action_indices + 1)
                 # Tokens of an utterance whose end was cut off have no value.
                 policy_mask[row, : len(utterances)] &= utterances < len(
                     item.utterance_action_indices
                 )
+                # Within the array, also for the tokens that `policy_mask` leaves out.
                 action_of_token[row, : len(utterances)] = np.minimum(
                     utterances, max(max_utterances - 1, 0)
                 )
@@ -136,6 +139,7 @@ class ListBatches(BucketBatches):
         utterances = ends_before[stops] - ends_before[firsts]
 
         widths = {}
+        # They grow with the width: where a chunk has steps of two, the wider one's serve both.
         max_tokens = max_utterances = 1
         narrower = 0
         for width in self.widths:
@@ -205,6 +209,7 @@ class StreamBatches:
 
     def _draw(self, step: int) -> list[TokenItem]:
         items: list[TokenItem] = []
+        # By step, so that a resumed run draws the same dialogues.
         rng = seeds.rng(self._seed, "stream", step)
         misses = 0
         while len(items) < self.batch_size:

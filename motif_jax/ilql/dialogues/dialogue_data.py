@@ -169,6 +169,7 @@ def chosen_items(filters: DialogueFilter, dataset: TokensDataset) -> np.ndarray:
     chosen = np.arange(len(returns))
     if filters.top < 1 or filters.bottom < 1:
         share = filters.top if filters.top < 1 else filters.bottom
+        # Of equal returns the first ones in the file.
         order = np.argsort(-returns if filters.top < 1 else returns, kind="stable")
         chosen = np.sort(order[: max(1, share_of(len(returns), share))])
     if filters.cutoff is not None:
@@ -196,6 +197,7 @@ def require_rewards(config: TextConfig, dialogues: Dialogues) -> None:
     pays_tokens = config.token_reward.constant != 0 or config.token_reward.file is not None
     if rule.q == "none" or rule.prior_reward or pays_tokens or dialogues.rewards.any():
         return
+    # A misspelt key of the reward has become an entry of `meta`: the message names such keys.
     unread = sorted(
         {key for meta in dialogues.metas[:_SAMPLE].tolist() for key in json.loads(meta)}
     )
@@ -214,6 +216,7 @@ def require_actions(
     """
     require_any_action(config, dialogues, key)
     token_reward = token_reward_of(config.token_reward)
+    # A few of those with actions, since this is a check before any work.
     indices = np.flatnonzero(dialogues.action_counts())[:_SAMPLE].tolist()
     items = [_tokenise(dialogues[index], tokenizer, token_reward, index, key) for index in indices]
     if _have_action(items, layout):
@@ -279,6 +282,7 @@ def open_data(
     vocabulary = {"vocabulary": vocabulary_digest(tokenizer)}
     if rule_of(config.method.name).online:
         return Data(
+            # The agent plays its own episodes, on which the files of the task have an effect.
             batches=None,
             digests=vocabulary | _file_digests(task.files()),
             amount=f"{config.batch_size:,} episodes a step",
@@ -300,6 +304,7 @@ def open_data(
             layout,
             config.batch_size,
             seeds.derive(config.seed, part),
+            # The steps of a chunk are one program, so that their rows have one width.
             group=config.chunk_steps if part == TRAIN else 1,
             by_length=config.length_buckets,
         )
@@ -342,6 +347,7 @@ def _stream_data(
     if config.token_reward.file:
         input_files["token_reward"] = Path(config.token_reward.file)
 
+    # By a generator of its own: those of the training are drawn by step.
     sample = stream(seeds.rng(config.seed, "look"), _SAMPLE, 0)
     require_actions(config, tokenizer, sample, layout, "kind")
     items = [
@@ -369,6 +375,7 @@ def _stream_data(
         batches=(batches(TRAIN), batches(HELD_OUT)),
         digests=vocabulary | _file_digests(input_files),
         amount=f"a stream of {config.kind} of {config.task}",
+        # One more for `</a>`.
         longest_action=max(len(tokenizer.encode(action)) + 1 for action in actions),
         options=options,
     )

@@ -51,6 +51,8 @@ def source_of(config: TextConfig) -> DialogueSource:
         raise UserError(
             f"config.held_out.data={config.held_out.data}: must be None without config.data: held-out dialogues come from the stream"
         )
+    # Later ones win: options of the collected data, of the agent that PPO goes on with, of the
+    # model, of the initial run, and the user's.
     user_options = registry.json_options(config.options)
     options: dict[str, Any] = {}
     # Beside files of other names, dialogues.json may be anything, such as other dialogues.

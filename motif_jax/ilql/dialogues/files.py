@@ -50,6 +50,7 @@ def read(path: Path) -> Dialogues:
     try:
         if path.suffix == ".parquet":
             columns = pq.read_schema(Path(path).absolute()).names
+            # With neither column, `parquet.read` says which ones are missing.
             if "texts" in columns or "messages" not in columns:
                 return parquet.read(path)
             parts = list(_read_messages(path, columns))

@@ -199,6 +199,7 @@ def _write(
             tokens += [*tokenizer.encode(text), *turns.state_close]
             continue
 
+        # The delimiter before the action, which predicts its first token.
         start = len(tokens) - 1
         if sampled is not None and action >= first_sampled:
             tokens += sampled[action - first_sampled].tolist()
@@ -208,6 +209,7 @@ def _write(
             written.starts.append(start)
             written.ends.append(len(tokens) - 1)
             written.rewards.append(reward)
+        # After the end above: nothing is learned of an `</a>` that the agent did not sample.
         if tokens[-1] != delimiters.action_end:  # the action was truncated
             tokens.append(delimiters.action_end)
         action += 1
@@ -233,6 +235,7 @@ def _index(written: _WrittenDialogue, terminal: bool, token_reward: TokenReward)
     actions = np.concatenate([np.zeros(0, np.int32), *spans])
     rewards = token_reward(tokens[actions + 1])
     last_tokens = np.cumsum([len(span) for span in spans], dtype=np.int64) - 1
+    # A copy, since the next line adds the actions' rewards to the array itself.
     rewards_by_action = np.split(rewards.copy(), last_tokens[:-1] + 1) if spans else []
     rewards[last_tokens] += written.rewards
     # In the published order of additions, which gives the same rounding.
@@ -341,6 +344,7 @@ def _states(tokens: list[int], turns: Turns) -> list[list[int]]:
     while turns.state_close[0] in tokens[start:]:
         end = tokens.index(turns.state_close[0], start)
         states.append(tokens[start:end])
+        # Two utterances of the environment in succession: the next text begins after its opening.
         start = end + len(turns.state_close) + len(turns.state_open)
     return states
 

@@ -40,6 +40,7 @@ def read(path: str | Path) -> Iterator[Dialogues]:
             for number, line in enumerate(file, start=1):
                 if not line.strip():
                     continue
+                # Read within `parsed`, so that a line without JSON has the same refusal.
                 part.append(parsed(lambda line=line: parse_json(line), f"{path}: line {number}"))  # type: ignore[misc]
                 if len(part) == PART_DIALOGUES:
                     yield Dialogues.of(part)
@@ -75,6 +76,7 @@ def _sequence(content: Mapping[str, Any]) -> Dialogue:
     actions = [bool(is_action) for _, is_action in sequence]
     if any(is_action not in (True, False) for _, is_action in sequence):
         raise TypeError("is_action is neither true nor false")
+    # Where all utterances are actions, both forms are the same.
     if len(rewards) == sum(actions) and len(rewards) != len(actions):
         rewards = _spread_over_actions(rewards, actions)
     if len(rewards) != len(actions):
@@ -101,6 +103,7 @@ def _messages(content: Mapping[str, Any]) -> Dialogue:
     for message in messages:
         if message["role"] not in CHAT_ROLES:
             raise ValueError(f"the role {message['role']!r} is not one of {', '.join(CHAT_ROLES)}")
+    # As `meta`: a chat model's own turns tell a system message from the user's.
     content = {**content, **meta_of_roles([message["role"] for message in messages])}
     actions = [message["role"] == AGENT for message in messages]
 

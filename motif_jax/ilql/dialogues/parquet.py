@@ -32,6 +32,7 @@ SCHEMA = pa.schema(
 
 
 def _table(dialogues: Dialogues, schema: pa.Schema) -> pa.Table:
+    # Lists of Arrow have int32 offsets.
     offsets = pa.array((dialogues.starts - dialogues.starts[0]).astype(np.int32))
     rewards = pa.array(dialogues.rewards, mask=~dialogues.actions)
     return pa.Table.from_arrays(
@@ -90,6 +91,7 @@ def read(path: str | Path) -> Dialogues:
     starts = np.asarray(texts.offsets, np.int64)
     if not np.array_equal(np.diff(starts), np.diff(rewards.offsets)):
         raise UserError(f"{path}: each dialogue must have as many rewards as texts")
+    # Without what stands before the first offset, hence `starts - starts[0]` below.
     flat_texts = texts.flatten()
     flat_rewards = rewards.flatten()
     if flat_texts.null_count:
@@ -102,6 +104,7 @@ def read(path: str | Path) -> Dialogues:
             f"{path}: a reward is not a number from {-LARGEST_REWARD:g} to {LARGEST_REWARD:g}"
         )
     metas = table.column("meta").to_pylist()
+    # Each text once: many files have `{}` in all rows.
     for meta in dict.fromkeys(metas):
         try:
             parse_json(meta, dict)

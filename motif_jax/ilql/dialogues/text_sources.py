@@ -59,6 +59,8 @@ def prepare(
     """Makes what is missing in `folder`; returns the options of a task that reads it. Raises
     UserError and StoppedError.
     """
+    # In this order: scores are of the prepared texts, and a tokenizer learns from dialogues, whose
+    # rewards need the scores.
     prepared = registry.make(name, options).prepare(kind, policy, folder)
     prepared = _with_scores(name, prepared, kind, folder, stopped)
     task = registry.make(name, prepared)
@@ -98,6 +100,7 @@ def write_all(
     StoppedError.
     """
     path = folder / DIALOGUES
+    # Written atomically, so that it is complete.
     if path.exists():
         return path
     task = registry.make(name, options)
@@ -111,6 +114,7 @@ def write_all(
             for first in range(0, count, size):
                 if stopped():
                     raise StoppedError
+                # A finite kind draws nothing; a stream has a generator in any case.
                 yield stream(seeds.rng(0, "listed", first), min(size, count - first), first)
                 progress.update(min(first + size, count))
 

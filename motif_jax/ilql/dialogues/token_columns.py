@@ -33,6 +33,7 @@ def add(writer: TokensWriter, item: TokenItem, total: float) -> None:
     kinds = np.zeros(len(item.tokens), np.uint8)
     rewards = np.zeros(len(item.tokens), np.float32)
     kinds[item.action_indices + 1] = ACTION
+    # After the line above: `</a>` is a token of its action, too.
     kinds[item.utterance_action_indices] = ACTION_END
     rewards[item.action_indices + 1] = item.rewards
     columns = {"terminal": bool(item.terminals[-1]), "return": total}
@@ -42,6 +43,7 @@ def add(writer: TokensWriter, item: TokenItem, total: float) -> None:
 def longest_action(dataset: TokensDataset) -> int:
     """Tokens of the longest action, with `</a>`; 0 without actions."""
     kinds = np.asarray(dataset.token_columns["kinds"])
+    # Without the context an action's tokens stand between two ends.
     of_actions = kinds[np.flatnonzero(kinds)]
     ends = np.flatnonzero(of_actions == ACTION_END)
     return int(np.diff(ends, prepend=-1).max(initial=0))
@@ -70,6 +72,7 @@ def rebuilt(
     # Index of each action's first token among the tokens of all actions.
     firsts = np.zeros(0, np.int64)
     utterance_rewards = np.zeros(0)
+    # `reduceat` wants a first index.
     if len(ends):
         firsts = np.concatenate([[0], np.searchsorted(token_positions, ends[:-1]) + 1])
         utterance_rewards = np.add.reduceat(action_rewards, firsts)
@@ -100,6 +103,7 @@ def read_dialogues(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]
             texts.append(tokenizer.decode(tokens))
             rewards.append(next(action_rewards) if is_action else None)
         meta: dict[str, Any] = {}
+        # The roles that the file had are not stored: tokens tell a system message alone.
         if begins_with_system(item, tokenizer):
             meta[ROLES] = [
                 SYSTEM,
