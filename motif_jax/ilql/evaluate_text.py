@@ -67,6 +67,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     ):
         with Journal(workdir) as journal:
             plan, rows = _play(config, workdir, journal, stop)
+        # Stopped before the last episode; the same command goes on.
         if len(rows) < plan.get("dialogues", config.episodes):
             return EXIT_CODE
         if config.published_log:
@@ -98,6 +99,7 @@ def _play(
         row = setup.row(episode, config.seed, episode.index < config.show)
         failures = setup.task.failures()
         if failures > failures_before:
+            # Requests that failed since the row before, of whichever episode.
             row[FAILED] = failures - failures_before
         failures_before = failures
         return row
@@ -129,6 +131,7 @@ def _read_recorded(config: EvaluateTextConfig, workdir: Path, journal: Journal) 
         "dialogues": len(dialogues),
     }
     _pin(workdir, plan)
+    # A journal of an earlier start: its dialogues must be those of the file now.
     for row in journal.rows:
         index = row["index"]
         before = text_games_page.dialogue_of(row)
@@ -157,6 +160,7 @@ def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
             raise UserError(
                 f"config.agent={plan['policy']}: was trained again since {workdir} started: choose another --workdir"
             )
+        # As the file gives it back, with lists for tuples; an older plan has no such entry.
         games = json.loads(json.dumps(plan.get("drawn_from")))
         if before.get("drawn_from", games) != games:
             raise UserError(

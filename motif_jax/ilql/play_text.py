@@ -37,6 +37,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
     table = TextTable(setup.task, setup.actor, Terminal(), setup.tokenizer, config.seed)
     with run_folder.opened(workdir, config_tree):
         path = workdir / GAMES
+        # Drops a last line that a kill has torn, so that the next one does not continue it.
         append_lines(path, keep=lambda line: True).close()
         first = len(path.read_text(encoding="utf-8").splitlines())  # games of earlier starts stay
         for game in range(first, first + config.games):

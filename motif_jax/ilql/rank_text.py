@@ -88,6 +88,7 @@ def read_dialogues(config: RankTextConfig) -> Dialogues:
     end = min(config.dialogues, len(dialogues))
     if end == 0:
         return dialogues[:0]
+    # Pairs of an expert's game and its branches are within a group.
     group = dialogues[end - 1].meta.get("group")
     while group is not None and end < len(dialogues) and dialogues[end].meta.get("group") == group:
         end += 1
@@ -101,4 +102,5 @@ def _ends(
     frequent = [
         utterance._asdict() for utterance in ranked if utterance.times >= config.least_count
     ]
+    # The least first, so that both lists begin with their extreme.
     return {"greatest": frequent[: config.shown], "least": frequent[::-1][: config.shown]}

@@ -44,6 +44,7 @@ def evaluated(
     """
     if configured is None:
         return TokenRewardSection()
+    # All keys at their defaults: the config says nothing of its own.
     if configured == EvaluatedTokenReward() and about is not None:
         return section_of(about)
     return TokenRewardSection(

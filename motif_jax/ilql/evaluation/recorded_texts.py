@@ -79,6 +79,7 @@ def check(config: TextSpeaker) -> None:
     text_setup.named_task(config, about)
     tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
     network = agent_folder.network_of(about)
+    # A decision transformer reads returns, with the rewards of tokens of its training.
     if network.design.prefix:
         agent_rewards.of_training(about)
     dialogues_of(agent, config.data, network, tokenizer, 1)
@@ -159,6 +160,7 @@ def _token_row(valued: ValuedDialogue, span: slice, tokenizer: Any) -> dict[str,
     """
     values = valued.values
     of_tokens = {
+        # Nothing is drawn here, so that nothing is steered.
         "steered": values.log_probs,
         "policy": values.log_probs,
         "q": values.target_q,
@@ -181,6 +183,7 @@ def ranking(rows: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
     if not rows or "q" not in rows[0]:
         return None
     return_gains = np.diff(np.array([row["return"] for row in rows]))
+    # Pairs of neighbours: as many as dialogues, where all pairs would be their square.
     q_gains = np.diff(np.array([row["q"] for row in rows]))
     differ = return_gains != 0
     if not differ.any():

@@ -117,6 +117,7 @@ class ActionTokens:
         try:
             return self._tokenizer.encode(text)
         except ValueError:
+            # Texts of the environment have to fit the task's tokens, unlike an agent's.
             if text not in self._foreign:
                 raise
             return list(self._foreign[text])
@@ -176,6 +177,7 @@ class AgentTextActor:
         self._narrow(indices)
         rows = [self._row_of[index] for index in indices]
 
+        # Rows of other episodes keep their texts.
         texts = list(self._session.texts)
         for row, index, observation in zip(rows, indices, observations, strict=True):
             written = self._written[index] if self._as_written else None
@@ -184,6 +186,7 @@ class AgentTextActor:
             texts[row] = [*item.tokens.tolist(), *to_act(dialogue, self._tokenizer)]
         self._session.read(texts)
 
+        # Draws are by episode and turn, so that they do not depend on the row or on the other rows.
         acts = np.zeros(self._batch, bool)
         episodes = np.zeros(self._batch, np.int32)
         turns = np.zeros(self._batch, np.int32)
@@ -195,6 +198,7 @@ class AgentTextActor:
 
         actions = [self._action(written_rows, row) for row in rows]
         for index, action in zip(indices, actions, strict=True):
+            # For `as_written`: the tokenizer may make other tokens of the text.
             self._written[index].append(action.tokens)
         return actions
 
@@ -203,6 +207,7 @@ class AgentTextActor:
         tokens = written.tokens[row][valid]
         words = tokens.tolist()
         if words and words[-1] == self._tokenizer.delimiters.action_end:
+            # The end is no part of the text; an action that was cut has none.
             words.pop()
         facts = TokenFacts(*(numbers[row][valid] for numbers in written.facts))
         text = self._tokenizer.decode_action(words)
@@ -214,6 +219,7 @@ class AgentTextActor:
         if size > _NARROW * self._batch:
             return
         rows = [self._row_of[index] for index in indices]
+        # Copies of a row, which no episode reads.
         padding = [rows[0]] * (size - len(rows))
         self._session.pick([*rows, *padding])
         self._row_of = {index: row for row, index in enumerate(indices)}
@@ -252,6 +258,7 @@ def play(
     Raises:
       UserError: an environment cannot go on.
     """
+    # Used again by every wave: `reset` begins an episode anew.
     environments = [task.environment() for _ in range(min(lanes, len(episodes)))]
     with ThreadPoolExecutor(threads) as pool:
         for start in range(0, len(episodes), lanes):
@@ -285,6 +292,7 @@ def _wave(
 
     actor.begin(episodes)
     running = list(range(len(episodes)))
+    # An environment is used by one thread at a time: each index is in `running` once.
     observations = list(map_over(reset, running))
     actions: list[list[TextAction]] = [[] for _ in episodes]
     while running and not (stop is not None and stop.requested):

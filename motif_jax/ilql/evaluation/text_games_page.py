@@ -103,6 +103,7 @@ def _pieces(row: Mapping[str, Any]) -> list[_Piece]:
         else:
             turn = [_Piece(text, "before")]
         if pieces and turn:
+            # Each utterance starts a line of the page.
             turn[0] = turn[0]._replace(kind=f"{turn[0].kind} begins".strip())
         pieces += turn
     return pieces

@@ -53,6 +53,7 @@ def evaluation_decoding(
     """How a training's evaluations write: `decode`, which the method and the data complete, as in
     `evaluate_text`.
     """
+    # As `AgentDecoder.check` asks: a token of the text and a prefix stand before an action.
     room = longest_action if trunk_config.max_length is None else trunk_config.max_length - 2
     about = {"method": method, "settings": {"longest_action": max(1, min(longest_action, room))}}
     with _keys_of_games():
@@ -74,6 +75,7 @@ def check(
     """Raises UserError for a way to write actions that cannot work in the training's
     evaluations.
     """
+    # The data's longest action is not known before they are read; any length does for a check.
     decoding = evaluation_decoding(games.decode, method.name, network.model.config, 1)
     if games.episodes and task.options.get("environment"):
         # A class of the user's, which has to be there; a server, which other tasks play with, need
@@ -136,6 +138,7 @@ def rollout_player(
     `reward` is paid for each token of an action, of which there are `longest` at most.
     """
     decoder = AgentDecoder(network)
+    # The policy alone and unfiltered, under which `PpoTraining.estimates` computes the ratio.
     decoding = Decoding("sample", longest, advantages=False)
     tokenizer = task.tokenizer()
     rollout_seed = seeds.derive(seed, "rollouts")
@@ -144,6 +147,7 @@ def rollout_player(
         actor = text_episodes.AgentTextActor(
             decoder, params, tokenizer, decoding, rollout_seed, as_written=True
         )
+        # New episodes in each step, the same ones after a resumption.
         numbers = range(step * count, (step + 1) * count)
         episodes = list(text_episodes.play(task, actor, rollout_seed, numbers, count))
         episodes.sort(key=lambda episode: episode.index)  # they come in the order in which they end
@@ -161,6 +165,7 @@ def batch_of(
     utterances: list[int] = []
     for episode in episodes:
         written = [action.tokens for action in episode.actions]
+        # Log-probabilities as they were drawn: PPO's behaviour policy.
         of_actions = [action.facts.policy for action in episode.actions]
         item = layout.cut(tokenise(episode.dialogue, tokenizer, reward, written))
         tokens = len(item.action_indices)

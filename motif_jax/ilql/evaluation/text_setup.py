@@ -44,6 +44,7 @@ def decoding_of(decode: Decode, about: Mapping[str, Any] | None) -> Decoding:
         return Decoding(**values)
     kind, width = OF_METHOD.get(about["method"], ("sample", 1))
     if decode.kind not in (None, kind):
+        # The published width belongs to the published kind.
         kind, width = decode.kind, 1
     longest = about["settings"].get("longest_action")
     if longest is None and decode.max_tokens is None:
@@ -86,6 +87,7 @@ def named_task(config: TextSpeaker, about: Mapping[str, Any] | None) -> tuple[st
     allowed = f"one of {', '.join(registry.names())}, or module:Class; or give an agent"
     checks.require_key(config, "task", bool(name), allowed)
     registry.load(name)
+    # A decoder from a model's folder has no task, and plays any.
     if agent_task and agent_task != name:
         raise UserError(
             f"config.agent={config.agent}: was trained for the task {agent_task}; give an agent of config.task={name}, or leave config.task out"
@@ -177,6 +179,7 @@ class TextEvalSetup:
             row["actions_cut"] = sum(end not in action.tokens[-1:] for action in actions)
             row["tokens_said"] = sum(len(action.tokens) for action in actions)
             row["divergence"] = float(sum(action.divergence for action in actions))
+            # -log p of what was drawn, an estimate of the entropy from one sample.
             row["entropy"] = -float(sum(action.facts.steered.sum() for action in actions))
             if tokens:
                 row["tokens"] = [self._token_row(action.tokens, action.facts) for action in actions]
@@ -236,6 +239,7 @@ def agent_plan(folder: str, saved: agent_folder.SavedAgent) -> dict[str, Any]:
     """The entries of an evaluation's plan that describe its agent, with a digest of design and
     parameters.
     """
+    # By content, so that an agent that was trained again in the same folder is another one.
     leaves = jax.tree_util.tree_leaves_with_path(saved.params)
     tensors = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
     design = json.dumps(saved.about["design"], sort_keys=True)

@@ -22,6 +22,7 @@ from motif_jax.ilql.tasks.wordle.environment import WordleObservation
 from motif_jax.ilql.tasks.wordle.policies import picture
 
 _QUIT = "/end"
+# They turn the direction of a line's text, and are not of Unicode's category Cc.
 _TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 
@@ -169,6 +170,7 @@ class TextTable:
         while True:
             typed = self._terminal.ask(prompt)
             try:
+                # What has no tokens could not stand in the dialogue that the agent reads.
                 self._tokenizer.encode("" if typed == command else typed)
             except ValueError as error:
                 self._terminal.say(plain(str(error)))
@@ -189,6 +191,7 @@ class TextTable:
                 rewards.append(None)
             dialogue = Dialogue(tuple(texts), tuple(rewards), terminal=False)
             texts.append(self._act(DialogueObservation(dialogue)))
+            # The agent reads no rewards; 0 marks the utterance as its own.
             rewards.append(0.0)
             typed = self._ask("< ", _QUIT)
         return {"texts": texts, "rewards": rewards, "return": None}

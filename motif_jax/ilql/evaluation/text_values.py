@@ -58,6 +58,7 @@ class ValuedDialogue(NamedTuple):
     @property
     def spans(self) -> list[slice]:
         """The positions of each action's tokens among all tokens."""
+        # `</a>` at position p is predicted at p - 1, the last of its action's indices.
         ends = np.searchsorted(self.item.action_indices, self.item.utterance_action_indices - 1) + 1
         return [slice(start, end) for start, end in itertools.pairwise([0, *ends.tolist()])]
 
@@ -77,6 +78,7 @@ def _look(
     `returns`, float32 [B], are read by agents that have them before the tokens.
     """
     readout = network.readouts(params, tokens, valid, returns)
+    # The last position gets the first token, and is no action's.
     next_tokens = jnp.roll(tokens, -1, axis=1)
 
     def of_next(numbers: jax.Array) -> jax.Array:
@@ -218,6 +220,7 @@ def utterances(valued: Sequence[ValuedDialogue]) -> list[RankedUtterance]:
         pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
         actions = [text for text, reward in pairs if reward is not None]
         for text, span in zip(actions, one.spans, strict=True):
+            # Without `</a>`, as published.
             sums[text].append(float(advantages[span][:-1].sum()))
     return _ranked(sums)
 
@@ -233,6 +236,7 @@ def n_grams(
         advantages = one.values.target_q - one.values.v
         tokens = one.item.tokens[one.item.action_indices + 1]
         for span in one.spans:
+            # To the token before `</a>`, hence not `span.stop - n + 1`.
             for start in range(span.start, span.stop - n):
                 run = slice(start, start + n)
                 sums[tokenizer.decode(tokens[run].tolist())].append(float(advantages[run].sum()))
@@ -307,6 +311,7 @@ def ranking_accuracy(
         expert_span = expert.spans[pair.turn]
         other_span = other.spans[pair.turn]
         for back in range(1, tokens + 1):
+            # From the end, since the two actions may have different numbers of tokens.
             expert_token = expert_span.stop - back
             other_token = other_span.stop - back
             if expert_token < expert_span.start or other_token < other_span.start:
