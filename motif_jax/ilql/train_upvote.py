@@ -56,6 +56,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     if config.network.checkpoint:
         tokenizer = Tokenizer.read(fetch(config.network.checkpoint, "network.checkpoint"))
     else:
+        # A fresh tokenizer is trained by the run, whose size must hold every byte.
         least = byte_pairs.smallest("roberta")
         allowed = f"at least {least}: all bytes and special tokens"
         checks.require_key(config, "vocab_size", config.vocab_size >= least, allowed)

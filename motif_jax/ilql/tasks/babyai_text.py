@@ -85,6 +85,7 @@ class PlayEnvironment(contract.TextEnvironment):
         prompt = decoded(self._out["prompt"])
         play = Play(seed, prompt, prompt)
         steps = () if start is None else start.steps
+        # A game has no state to restore: it is played again from its seed.
         for step in steps:
             play = self._play(play, step.name)
         self._now = play
@@ -103,6 +104,7 @@ class PlayEnvironment(contract.TextEnvironment):
         else:
             # Prompts are latin-1.
             action = action[:_MAX_ACTION_CHARACTERS].encode("latin-1", "replace").decode("latin-1")
+            # A step of the game that changes nothing, whose prompt shows what was said.
             reward, end = self._game.play(catalogue.NO_EFFECT, action, self._out)
         clauses = tuple(filter(None, decoded(self._out["text"]).split("\n")))
         return Play(

@@ -97,6 +97,7 @@ def interact(
     """Plays an episode to its end, from `start` if given."""
     observation = environment.reset(rng, start)
     steps: list[Step] = []
+    # A start may be the end of a game already.
     terminal = start is not None and observation.to_sequence().terminal
     while not terminal:
         action = policy.act(observation, rng)
@@ -150,6 +151,7 @@ class TextTask(ABC):
     def __init_subclass__(cls) -> None:
         if "keys" in cls.__dict__:
             cls.defaults = {name: key.default for name, key in cls.keys.items()}
+        # `Key` takes its type from the default.
         elif "defaults" in cls.__dict__:  # None allows any type
             cls.keys = {
                 name: Key(tuple(value) if isinstance(value, list) else value, "")

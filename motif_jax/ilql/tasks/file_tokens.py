@@ -52,10 +52,12 @@ def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
     """
     texts = delimiter_texts(backend)
     for text in (_ACTION_END, "<a>", *words, "</eod>", "<s>", "</s>", "<|pad|>"):
+        # </a>, where the model's own end of a turn ends actions.
         if text not in (*texts, *words):
             continue
         if backend.token_to_id(text) is None:
             is_word = text in words
+            # Words may stand in texts; special tokens are delimiters, which texts may only spell.
             token = AddedToken(text, special=not is_word, normalized=False)
             if is_word:
                 backend.add_tokens([token])
@@ -111,6 +113,7 @@ class FileTokenizer:
             self.delimiter_texts = delimiter_texts(self._backend)
             numbers: list[Any] = [self._backend.token_to_id(text) for text in self.delimiter_texts]
             self.delimiters = Delimiters(*numbers)
+        # For `encode` alone: a text that spells a delimiter must not end an utterance.
         self._of_texts = tokenizer_files.without_pieces(self._backend, self.delimiter_texts)
 
     @property
@@ -124,6 +127,7 @@ class FileTokenizer:
             return self._of_texts.encode(text, add_special_tokens=False).ids
 
     def decode(self, tokens: list[int]) -> str:
+        # With delimiters that an agent wrote within an action.
         return self._backend.decode([int(token) for token in tokens], skip_special_tokens=False)
 
     def save(self, folder: Path) -> None:

@@ -72,6 +72,7 @@ def paths(episode_prompts: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
     views = [_newest_view(prompt) for prompt in episode_prompts]
     reached = [_objects_at_hand(view) for view in views]
     for end in range(1, len(views)):
+        # What this step reached was not at hand before it. Sorted, since sets have no order.
         for name in sorted(reached[end] - reached[end - 1]):
             # The path begins where the agent had left this object last, or with the episode.
             start = end
@@ -84,6 +85,7 @@ def _without_detours(views: Sequence[str], steps: Sequence[int]) -> list[int]:
     path: list[int] = []
     for step in steps:
         views_of_path = [views[number] for number in path]
+        # The steps since the earlier view were a circle.
         if views[step] in views_of_path:
             del path[views_of_path.index(views[step]) :]
         path.append(step)

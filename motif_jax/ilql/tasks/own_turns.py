@@ -85,6 +85,7 @@ def read(file: Path, backend: Backend) -> OwnTurns:
     if template is None:
         raise UserError(f"{file.parent} has no chat template")
     texts = chat_turns.derive(template)
+    # Special tokens alone cannot come from an utterance's own text (`FileTokenizer.encode`).
     special = {
         token for token, added in backend.get_added_tokens_decoder().items() if added.special
     }
@@ -108,11 +109,13 @@ def read(file: Path, backend: Backend) -> OwnTurns:
         require_special("a turn of the assistant begins", assistant_open)
 
     turns = Turns(
+        # Together, since a text may have other tokens in one piece than in two.
         state_start=tokens_of(texts.begin + texts.user_open),
         action_start=tokens_of(texts.begin + texts.assistant_open),
         state_open=user_open,
         state_close=user_close,
         action_open=assistant_open,
+        # Its first token is `Delimiters.action_end`, which the agent says itself.
         action_close=assistant_close[1:],
     )
     if not turns.action_start:
@@ -134,6 +137,7 @@ def read(file: Path, backend: Backend) -> OwnTurns:
         action_start=turns.action_start[0],
         state_end=user_close[0],
         action_end=assistant_close[0],
+        # A chat has no token for its end: that of the padding stands for it.
         dialogue_end=pad,
     )
     pad_text = backend.decode([pad], skip_special_tokens=False)

@@ -66,6 +66,7 @@ def overlaid(
     task = load(name)
     stale: set[str] = set()
     for key, value in user_options.items():
+        # Another reward, say: scores of the former judge are not its own.
         if value != options.get(key, task.defaults.get(key)):
             stale.update(task.follow.get(key, ()))
     return {**{key: value for key, value in options.items() if key not in stale}, **user_options}
@@ -76,6 +77,7 @@ def drawn_from(task: TextTask) -> dict[str, Any]:
     files = {
         key: digests.of_input(path) for key, path in task.files().items() if key not in _NOT_DRAWN
     }
+    # A file counts by its content, not its path: "folder (comments_positive.csv)" is of `folder`.
     excluded = {*_NOT_DRAWN, *task.undrawn(), *(key.partition(" ")[0] for key in files)}
     plain = {key: value for key, value in task.options.items() if key not in excluded}
     return {**plain, **files}

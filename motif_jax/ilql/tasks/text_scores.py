@@ -60,6 +60,7 @@ def write(
     scorer = _scorer_of(task)
     size = BATCH
     if isinstance(scorer, Toxicity):
+        # All are asked here; the one batch below reads the answers that are kept.
         scorer.prepare(texts, report, stopped)
         size = max(1, len(texts))
 
@@ -92,6 +93,7 @@ def upvote_folder(run: str) -> Path:
 def _scorer_of(task: TextTask) -> Scorer:
     if task.scored_by() == "toxicity":
         return Toxicity(task.name, task.options)
+    # Here, since it imports jax, without which text tasks are to be imported.
     from motif_jax.ilql.tasks.reddit.text_scorer import TextScorer
 
     return TextScorer(upvote_folder(task.options["upvote_run"]))

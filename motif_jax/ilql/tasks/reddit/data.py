@@ -34,6 +34,7 @@ def read_comments(key: str, folder: str) -> list[Comment]:
         if not folder or not path.is_file():
             raise UserError(f"config.{key}='{folder}': must be a folder with {' and '.join(FILES)}")
         try:
+            # Comments have line ends of their own, which csv has to see.
             with path.open(encoding="utf-8-sig", newline="") as file:
                 rows = csv.reader(file)
                 next(rows, None)

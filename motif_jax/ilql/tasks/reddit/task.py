@@ -68,6 +68,7 @@ class RedditEnvironment(contract.TextEnvironment):
     def reset(self, rng: np.random.Generator, start: Any = None) -> RedditReply:
         if start is None:
             comments = self._task.comments
+            # Of the comment its parent alone: the agent's reply takes its place.
             comment = comments[int(rng.integers(len(comments)))]
             start = RedditReply(comment.parent if self._task.options["include_parent"] else None)
         self._now = start
@@ -161,6 +162,7 @@ class Reddit(FileTokenTask):
         if self.options["folder"]:
             files |= {f"folder ({name})": folder / name for name in data.FILES}
         if self.options["upvote_run"]:
+            # The weights decide what is paid; other files of a run change without them.
             weights = (*run.glob("model/*.safetensors"), *run.glob("*.safetensors"))
             files |= {f"upvote_run ({path.name})": path for path in weights}
         return files
@@ -178,6 +180,7 @@ class Reddit(FileTokenTask):
 
     def scored_by(self) -> str:
         judge = REWARDS[self.options["reward"]]
+        # Without a run the file of scores has to have them all.
         return "" if judge == "upvote" and not self.options["upvote_run"] else judge
 
     def use_scorer(self, scorer: contract.Scorer) -> None:
@@ -186,6 +189,7 @@ class Reddit(FileTokenTask):
     def texts_to_score(self, kind: str) -> Sequence[str]:
         if kind != RECORDED:
             return ()
+        # Each text once, in the order of the files.
         texts = dict.fromkeys(comment.text for comment in self.comments)
         return tuple(text for text in texts if text not in self._known)
 
@@ -237,6 +241,7 @@ class Reddit(FileTokenTask):
         rewards = []
         for text in texts:
             votes = self._votes[text]
+            # By the text, so that equal comments, whose scores may differ, have one reward.
             vote = votes[int(self._draw(text).integers(len(votes)))]
             rewards.append(1.0 if vote > 0 else -1.0)
         return rewards

@@ -60,6 +60,7 @@ class ScorerNetwork:
         """
         model = self.model if key is None else self.model.with_dropout(key)
         states, _ = model.prefill(params, tokens, valid)
+        # The state of the first token, <s>, as RoBERTa's classifiers read it.
         return heads_of(model.config).apply(heads, LIKED, states.after[:, 0])
 
 
@@ -94,6 +95,7 @@ class TextScorer:
         """Probabilities in [0, 1]; long texts are cut to the training's longest."""
         rows = encoded(self._tokenizer, texts, self._longest)
         probabilities = np.zeros(len(rows), np.float32)
+        # By length, so that a batch is padded to little more than its texts.
         order = np.argsort([len(row) for row in rows], kind="stable")
         for start in range(0, len(rows), _BATCH):
             indices = order[start : start + _BATCH]

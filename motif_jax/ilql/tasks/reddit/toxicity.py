@@ -92,6 +92,7 @@ class Toxicity:
 
 def toxicity_label(rude: float, toxic: float) -> float:
     """0, 1 or 2 from the probabilities that a text is rude, and that it is toxic."""
+    # exp(-0.355) is 0.70: a yes that is not certain enough does not count.
     if toxic > 0.5 and math.log(toxic) >= TOXIC_THRESHOLD:
         return TOXIC_LABEL
     return RUDE_LABEL if rude > 0.5 else FRIENDLY_LABEL

@@ -113,6 +113,7 @@ def build(
     inputs = {part: dataset.manifest["content"] for part, dataset in datasets.items()}
     inputs["base model"] = "none"
     if config.network.checkpoint:
+        # The head stays fresh, but for the checkpoint's pooler.
         params = weights.load(base, settings)
         heads = text_scorer.with_pooler(heads, base)
         inputs["base model"] = weights.digest(base)
@@ -155,6 +156,7 @@ def _tokenise(
     share = config.held_out_share
 
     def is_held_out(comment: Comment) -> bool:
+        # By the text, so that a held-out one is not among those that are learned.
         return seeds.derive(config.seed, "held out", comment.text) % 10_000 < share * 10_000
 
     def add(writer: TokensWriter, items: Sequence[Comment]) -> None:
@@ -206,6 +208,7 @@ def write(target: Path, settings: ModelConfig, params: Any, heads: Any, tokenize
     """Writes a folder that `text_scorer.TextScorer` opens; `tokenizer` is the folder of the
     tokenizer's file.
     """
+    # Files of other names that are there would stay.
     shutil.rmtree(target, ignore_errors=True)
     params, heads = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), (params, heads))
     folder.write(target, settings, params, text_scorer.heads_of(settings), heads, tokenizer)

@@ -48,6 +48,7 @@ class CommentBatches(BucketBatches):
     def batch(self, items: np.ndarray, width: int) -> Comments:
         exists = items >= 0
         tokens, valid = gather(self.dataset, items, width, self._pad)
+        # An empty row has the index -1, which reads the last comment.
         return Comments(tokens, valid, self._liked[items] & exists, exists)
 
 
@@ -59,6 +60,7 @@ def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any
     logits = network.logits(parts["model"], parts["heads"], batch.tokens, batch.valid, key)
     losses = optax.sigmoid_binary_cross_entropy(logits, batch.liked.astype(jnp.float32))
     weights = batch.exists.astype(jnp.float32)
+    # A logit of 0 is a probability of one half.
     is_right = ((logits >= 0) == batch.liked).astype(jnp.float32)
     return TokenSums(
         jnp.sum(jnp.where(batch.exists, losses, 0.0)), weights.sum(), (is_right * weights).sum()

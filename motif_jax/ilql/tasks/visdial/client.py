@@ -45,6 +45,7 @@ def checked_url(key: str, url: str) -> str:
     checks.require(
         is_valid, key, url, "the server's address with its scheme, such as http://127.0.0.1:5000"
     )
+    # An address with a route, such as http://127.0.0.1:5000/step_rank, is the server's as well.
     base = url.rstrip("/")
     return next((base.removesuffix(route) for route in _ROUTES if base.endswith(route)), base)
 
@@ -108,6 +109,7 @@ class VisDialServer:
             except urllib.error.HTTPError as error:
                 last = f"HTTP status {error.code}"
                 error.close()
+                # The request itself is refused; a time-out or too many requests may pass.
                 if 400 <= error.code < 500 and error.code not in (408, 429):
                     self.failures += 1
                     message = (
@@ -131,6 +133,7 @@ class VisDialServer:
         deadline = time.monotonic() + self._timeout
         with urllib.request.urlopen(f"{self._url}{route}", data, timeout=self._timeout) as reply:
             body = b""
+            # `timeout` is that of one read, which a server that sends byte by byte never exceeds.
             while part := reply.read1(1 << 16):
                 body += part
                 if time.monotonic() > deadline:

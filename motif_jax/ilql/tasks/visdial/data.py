@@ -58,6 +58,7 @@ def read_dialogues(key: str, path: str) -> list[Scene]:
     for number, item in enumerate(content):
         try:
             turns = item["dialog"]
+            # The published files have questions without their mark.
             asked_questions = [
                 _text(turn["question"], questions).removesuffix("?") + "?" for turn in turns
             ]
@@ -131,6 +132,7 @@ class Features:
             else:
                 import h5py
 
+                # Stays open: a row is read when a picture is talked about.
                 self._rows = h5py.File(path, "r")[name]
         except KeyError:
             raise UserError(f"{self._key}: has no array {name}, which the split needs") from None
@@ -166,6 +168,7 @@ def _from_npz(path: str, name: str) -> Any:
     if isinstance(file, np.ndarray):
         raise ValueError("one array, not an archive of them")
     with file:
+        # An archive's array is read as a whole; it is refused before memory runs out.
         size = file.zip.getinfo(f"{name}.npy").file_size
         free = available_memory()
         if free is not None and size > free:

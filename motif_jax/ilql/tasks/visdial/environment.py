@@ -63,6 +63,7 @@ def recorded(scene: Scene, rules: Rules) -> list[VisDialObservation]:
     """The dialogues of a scene: the recorded one up to its end; under agent_stops each prefix with
     <stop>, and the whole.
     """
+    # Unknown without a reward cache: nothing is reached, and all turns are taken.
     progress = scene.progress or (0.0,) * len(scene.answers)
     initial = scene.initial or 0.0
 
@@ -80,6 +81,7 @@ def recorded(scene: Scene, rules: Rules) -> list[VisDialObservation]:
     total = len(scene.answers)
     if rules.mode == "agent_stops":
         return [first_turns(turns, stopped=True) for turns in range(total)] + [first_turns(total)]
+    # A recorded dialogue goes on after the turn with which the rules end it.
     ends = (turns for turns in range(1, total) if rules.ended(initial, progress[:turns]))
     return [first_turns(next(ends, total))]
 
@@ -93,6 +95,7 @@ class VisDialEnvironment(TextEnvironment):
         self._scenes = scenes
         self._features = features
         self._other = other
+        # Scale and shift apply to rewards in play, see `Rules`.
         self._rules = dataclasses.replace(rules, in_play=True)
         self._now: VisDialObservation | None = None
 

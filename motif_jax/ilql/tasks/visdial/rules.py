@@ -58,6 +58,7 @@ class Rules:
         return sum(progress) >= self.percentile * (self.goal - initial)
 
     def ended(self, initial: float, progress: Sequence[float]) -> bool:
+        # Of any mode: the tenth turn is the last.
         if len(progress) >= TURNS:
             return True
         return self.mode == "env_stops" and bool(progress) and self.reached(initial, progress)
@@ -70,6 +71,7 @@ class Rules:
             return [self.scale * gain + self.shift for gain in progress]
         rewards = []
         for turn, answer in enumerate(answers, start=1):
+            # The turn that reaches the goal costs nothing.
             free = self.reached(initial, progress[:turn]) or (self.last_turn_free and turn == TURNS)
             penalty = self.yes_no_reward if YES_NO[self.yes_no](answer.lower()) else 0.0
             reward = (0.0 if free else -1.0) + penalty

@@ -124,6 +124,7 @@ class VisDial(FileTokenTask):
         return VisDialServer(*(self.options[key] for key in keys))
 
     def failures(self) -> int:
+        # Without making the property, which would ask for an address.
         return self.other_side.failures if "other_side" in self.__dict__ else 0
 
     def environment(self) -> VisDialEnvironment:
@@ -203,6 +204,7 @@ class VisDial(FileTokenTask):
         other = self.other_side
         values = [other.value([], scene.caption, features)]
         for turns in range(1, len(scene.answers) + 1):
+            # The server values a history by its last answer, so that each turn is a request.
             talk = Talk(scene, 0.0, scene.questions[:turns], scene.answers[:turns])
             history = VisDialObservation(talk, self.rules).history()
             values.append(other.value(history, scene.caption, features))

@@ -72,6 +72,7 @@ class Boards:
         self.turns[rows] = turns + 1
         # A game is won by guessing the only word left.
         left = fits[:, :size]
+        # Zeros after a game's last guess are no guesses of word 0.
         is_answer = (self.guesses[rows] == left.argmax(1)[:, None]) & (
             np.arange(TRIES) <= turns[:, None]
         )

@@ -54,6 +54,7 @@ class WordTable:
         word_letters = letters(self.words)
         occurs = np.zeros((len(LETTERS), len(self.words)), np.uint8)
         occurs[word_letters.T, np.arange(len(self.words))] = 1
+        # [5, 26, words]: the digit is 0 for absent, 1 for elsewhere, and 1 more at the same place.
         same = word_letters.T[:, None, :] == np.arange(len(LETTERS), dtype=np.uint8)[None, :, None]
         # The digit that a letter adds to the code at a place, for each hidden word: uint8
         # [5, 26, words].
@@ -84,5 +85,6 @@ def pick(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """
     counts = mask.sum(1)
     indices = np.flatnonzero(mask)
+    # `indices` has the true values of all rows, one row after the other.
     chosen = (np.cumsum(counts) - counts) + rng.integers(0, counts)
     return indices[chosen] % mask.shape[1]

@@ -50,6 +50,7 @@ class WordleObservation(Observation):
         rewards: list[float | None] = []
         for turn, (guess, code) in enumerate(zip(self.guesses, self.codes, strict=True), start=1):
             texts.append(guess)
+            # Only the newest can have won, since a won game ends; a malformed one never does.
             rewards.append(self.reward if turn == len(self.guesses) and code is not None else -1.0)
             if code is not None:
                 texts.append(str(CODE_TEXTS[code]))
@@ -88,6 +89,7 @@ class WordleEnvironment(TextEnvironment):
         code: int | None = None
         if is_word(action):
             if hidden is None:
+                # Drawn anew in each turn, as published; some word always fits.
                 word = int(pick(now.fits[None, : self._table.size], self._rng)[0])
             else:
                 word = self._table.index[hidden]

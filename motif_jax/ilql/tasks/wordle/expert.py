@@ -25,7 +25,9 @@ def information_gain(table: np.ndarray, members: np.ndarray) -> np.ndarray:
     block = max(1, _BLOCK // max(count, NUM_CODES))
     for start in range(0, count, block):
         rows = members[start : start + block]
+        # At the first guess all words fit, and no columns have to be picked.
         codes = table[rows] if count == len(table) else table[rows[:, None], members]
+        # A histogram of codes for each guess, by one count over all of them: [block, 243].
         flat = codes + (np.arange(len(codes)) * NUM_CODES)[:, None]
         counts = np.bincount(flat.ravel(), minlength=len(codes) * NUM_CODES)
         several = np.flatnonzero(counts > 1)  # codes with at most one word add nothing

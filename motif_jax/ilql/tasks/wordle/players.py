@@ -104,6 +104,7 @@ def optimal(start: BoardPlayer | None = None) -> BoardPlayer:
             members = np.flatnonzero(boards.fits[row, : boards.table.size])
             while len(cache) >= _MAX_POSITIONS:
                 cache.pop(next(iter(cache)))
+            # Of one or two words each tells as much as the other.
             cache[key] = members if len(members) <= 2 else best_words(boards.table.table, members)
         return cache[key]
 
@@ -132,6 +133,7 @@ def repeat(
     def again(boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         turns = boards.turns[rows]
         count = turns if first is None else np.minimum(turns, first)
+        # `_after` has made a first guess, so that `count` is at least 1.
         return boards.guesses[rows, rng.integers(0, count)]
 
     return _after(start or random_mixture(table, 0.0), again)
@@ -168,6 +170,7 @@ def monte_carlo(samples: int, player: BoardPlayer) -> BoardPlayer:
     """
 
     def one(boards: Boards, row: int, rng: np.random.Generator) -> int:
+        # Copies of one game, all of which go on side by side.
         sampled = play(boards.taken(np.repeat(row, samples)), player, rng)
         guesses = sampled.guesses[:, boards.turns[row]]
         words, first, group = np.unique(guesses, return_index=True, return_inverse=True)

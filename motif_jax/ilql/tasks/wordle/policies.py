@@ -53,6 +53,7 @@ class Plan:
         for argument in self.arguments:
             if isinstance(argument, Plan):
                 self.lists += argument.lists
+            # Start words are guessed only where they fit, so that they are words of the game.
             elif isinstance(argument, tuple) and name != "start":
                 self.lists += argument
 
@@ -122,6 +123,7 @@ def policy_of(player: BoardPlayer, table: WordTable) -> TextPolicy:
     """
 
     def choose_word(observation: WordleObservation, rng: np.random.Generator) -> str:
+        # By this table, in which a guess has its codes over the added words, too.
         board = WordleObservation(table, observation.guesses, observation.codes).board()
         return table.words[int(player(board, np.zeros(1, np.int64), rng)[0])]
 

@@ -39,6 +39,7 @@ def _until(boards: Boards, rows: np.ndarray, turns: np.ndarray) -> Boards:
     copy.guesses[is_earlier] = boards.guesses[rows][is_earlier]
     copy.codes[is_earlier] = boards.codes[rows][is_earlier]
     copy.turns = turns.copy()
+    # Which words fit follows from guesses and colours up to there.
     for turn in range(TRIES):
         rows_with_turn = np.flatnonzero(turns > turn)
         table = boards.table.table[copy.guesses[rows_with_turn, turn]]
@@ -61,6 +62,7 @@ def _branched(
     """
     start = _until(boards, rows, turns)
     all_games = np.arange(len(rows))
+    # In the expert's state in either case; the quirk forgets the state only now.
     guesses = player(start, all_games, rng)
     if restarts:
         start = Boards(boards.table, len(rows))
@@ -91,6 +93,7 @@ def branching(
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
         expert_games = play(Boards(table, count), expert, rng)
         rows = np.repeat(np.arange(count), expert_games.turns * others)
+        # From the state before each of the expert's guesses.
         turns = np.concatenate([np.repeat(np.arange(n), others) for n in expert_games.turns])
         branches = _branched(expert_games, rows, turns, other, restarts, rng)
         metas = [{"kind": BRANCH, "start": turn} for turn in turns.tolist()]

@@ -158,6 +158,7 @@ class Wordle(TextTask):
             options["tweets"] = str(path)
         structure = folder / _STRUCTURE
         if options["write_structure"] and not structure.exists():
+            # A task of the new options, which name the file of tweets.
             tweets.write_structure(structure, *Wordle(options).read_tweets())
         return options
 
@@ -174,6 +175,7 @@ class Wordle(TextTask):
     def _simulate(self, path: Path, policy: str) -> None:
         plan = parse(policy)
         days = read_words("wordle.words", "tweet_words")
+        # The days' words are hidden ones, whether the game has them or not.
         table = WordTable(distinct([*self.words, *days]), plan.lists)
         rng = seeds.rng(self.options["simulated_seed"], "tweets")
         tweets.simulate(path, days, table, plan.player(table), self.options["simulated"], rng)
@@ -201,6 +203,7 @@ class Wordle(TextTask):
         return stream
 
     def dialogues_per_draw(self, kind: str) -> int:
+        # Fewer games of longer lists, since a game has a bool for each word.
         return max(_FEWEST_GAMES, min(_MAX_GAMES, _CHUNK_BYTES // len(self.words)))
 
     def facts(self, kind: str) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class WordleTokenizer:
     def save(self, folder: Path) -> None:
         backend = Backend(models.WordLevel(NUMBERS))
         backend.pre_tokenizer = pre_tokenizers.Split(Regex(_PIECE.pattern), "isolated")
+        # Without blanks between the letters.
         backend.decoder = decoders.Fuse()
         backend.add_special_tokens(list(DELIMITER_TEXTS))
         folder.mkdir(parents=True, exist_ok=True)

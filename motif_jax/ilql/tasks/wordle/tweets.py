@@ -60,6 +60,7 @@ def rows_of(text: str) -> tuple[int, ...]:
             runs[-1].append(
                 sum(SQUARES[square] * 3**position for position, square in enumerate(line))
             )
+        # Another line, or a seventh row, ends a run.
         elif runs[-1]:
             runs.append([])
     return _until_won(max(runs, key=len))  # the first of equals
@@ -167,6 +168,7 @@ class Guesses:
         """Whether a word has a guess with a code: bool [words, 244]; the last column, for padding,
         is True.
         """
+        # Column 243 is `_NO_ROW`, which any word allows.
         return np.concatenate([np.diff(self._offsets) > 0, np.ones((len(self.words), 1), bool)], 1)
 
     def draw(self, words: np.ndarray, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -180,6 +182,7 @@ class Guesses:
 
 
 def _offsets(ends: np.ndarray) -> np.ndarray:
+    # [words, 243] becomes [words, 244]: a word begins where the one before ends.
     before = np.concatenate([[0], ends[:-1, -1]])
     return np.concatenate([before[:, None], ends], 1)
 
@@ -264,6 +267,7 @@ class TweetGames:
 
     def _fitting_words(self, codes: np.ndarray) -> np.ndarray:
         """How many words have guesses for all rows: int [N, 6] -> int64 [N]."""
+        # The order of rows does not matter, and many tweets have the same ones.
         distinct, group = np.unique(np.sort(codes, 1), axis=0, return_inverse=True)
         counts = np.empty(len(distinct), np.int64)
         step = max(1, _BLOCK // len(self._guesses.words))
@@ -287,8 +291,10 @@ class TweetGames:
         if self._true_word:
             words = self._words[games]
         else:
+            # The number within the game says which of its fitting words is meant.
             before = np.where(games > 0, self._ends[games - 1], 0)
             fits = self._fits(codes)
+            # The first word with more fitting ones up to it than that number.
             words = (np.cumsum(fits, 1) > (drawn - before)[:, None]).argmax(1)
         is_row = codes != _NO_ROW
         guesses = np.zeros((count, TRIES), np.int64)
@@ -314,6 +320,7 @@ def simulate(
     """
     chosen = rng.integers(0, len(days), count)
     lines: list[list[str]] = []
+    # In parts, since boards hold a bool for each game and word.
     step = max(1, _BLOCK // len(table.words))
     for start in range(0, count, step):
         today = chosen[start : start + step]
