@@ -135,6 +135,7 @@ def _read_recorded(config: EvaluateTextConfig, workdir: Path, journal: Journal) 
     for row in journal.rows:
         index = row["index"]
         before = text_games_page.dialogue_of(row)
+        # But for `meta`, which a row does not keep.
         if index < len(dialogues) and before != dialogues[index]._replace(meta=before.meta):
             raise UserError(
                 f"config.data={config.data}: the file changed since {workdir} started (dialogue {index} differs): choose another --workdir"
@@ -186,6 +187,7 @@ def _write(
     parquet.write(
         workdir / DIALOGUES, [dialogues], {"origin": "motif_jax evaluate_text", "plan": dict(plan)}
     )
+    # Dialogues have a file and tokens a page of their own.
     plain = [
         {k: v for k, v in row.items() if k not in ("dialogue", "tokens", FAILED)} for row in rows
     ]

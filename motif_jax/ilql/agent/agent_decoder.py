@@ -44,6 +44,7 @@ class AgentDecoder:
         design = self.network.design
         roles = design.roles
         if design.q != "token" or not design.v:
+            # Values of whole actions are read at their ends, by `values`.
             trunk = params["trunks"][roles.trunk_of[POLICY]]
             return TokenOutputs(self.network.model.logits(trunk, roles.of(POLICY, states).after))
         readout = self.network.read(

@@ -179,6 +179,7 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
     try:
         Design(**about["design"])
         dict(about["options"])
+        # An agent without it needs `decode.max_tokens` where it plays.
         longest = about["settings"].get("longest_action", 1)
         if not all(isinstance(about[key], str) for key in ("method", "task")):
             raise TypeError("method or task are not texts")
@@ -238,6 +239,7 @@ def load(
     about = describe(folder, key)
     path = Path(about["folder"])
     options = options_of(about)
+    # An evaluation has made its task already, with options and a scorer of its own.
     task = task or registry.make(about["task"], options)
     require_tokens(about, task, folder, key)
     network = network_of(about, dtype)

@@ -68,6 +68,7 @@ class DecodeState(NamedTuple):
         """`width` empty continuations of each text, which read that text as `self.prompt()`."""
 
         def wide(leaf: jax.Array) -> jax.Array:
+            # [C, B, 1, D] becomes [C, B, N, D]: continuations begin at their text's last state.
             return jnp.broadcast_to(leaf, (*leaf.shape[:2], width, leaf.shape[3]))
 
         cache = models.start(params, self.total.shape[1], width, capacity)
@@ -79,6 +80,7 @@ class DecodeState(NamedTuple):
 
     def grow(self, chosen: DecodeState) -> DecodeState:
         """Appends one chosen continuation to each text."""
+        # `last` and `total` of a continuation are of its text, too; its cache is not.
         return chosen._replace(cache=over_trunks(caches.grown, self.cache, chosen.cache))
 
     def pick(self, index: jax.Array) -> DecodeState:

@@ -104,9 +104,11 @@ def perturbation(advantages: jax.Array, decoding: Decoding) -> jax.Array:
     if decoding.advantage_form == "exp":
         term = weight * advantages
     else:
+        # Both are finite, since the weight is between 0 and 1.
         term = jnp.where(advantages > 0, math.log(weight), math.log1p(-weight))
     if decoding.advantage_clip is None:
         return term
+    # Wordle's published limit is 0: a young Q then makes no letter likelier that spells no word.
     return jnp.minimum(term, decoding.advantage_clip)
 
 
@@ -122,6 +124,7 @@ def steered(outputs: TokenOutputs, decoding: Decoding, pad: int) -> jax.Array:
     may turn either part off.
     """
     logits = without(outputs.logits.astype(jnp.float32), pad)
+    # Where the policy's logits do not count, all tokens but the padding begin equal.
     total = without(jnp.zeros_like(logits), pad)
     if decoding.logits:
         total = filtered(logits, decoding.sampling)

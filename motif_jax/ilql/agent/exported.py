@@ -108,6 +108,7 @@ def write_dialogue_template(folder: Path, marks: Mapping[str, str]) -> None:
         "{%- endfor -%}"
     )
     for name, text in marks.items():
+        # As an expression, since a delimiter may hold what Jinja reads otherwise.
         template = template.replace(name.upper(), "{{ " + repr(text) + " }}")
     atomic_write_text(folder / CHAT_TEMPLATE, template)
 

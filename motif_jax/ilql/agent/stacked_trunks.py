@@ -76,6 +76,7 @@ class StackedModels:
 
     def count(self, params: Any) -> int:
         """The number of trunks of joined parameters."""
+        # Every model has an embedding, whose first axis is then that of trunks.
         return len(params) if isinstance(params, tuple) else len(params["embedding"])
 
     def start(self, params: Any, batch: int, branches: int, capacity: int) -> Cache:

@@ -102,6 +102,7 @@ class TextAgentNetwork:
         """V and the online Qs."""
         design = self.design
         width = self.model.config.width
+        # D to 2D with ReLU, and the outputs, as published.
         form: dict[str, Any] = {"widths": (2 * width,)}
         if design.residual:
             form = {

@@ -66,6 +66,7 @@ class Proposer:
         self._write = write
 
     def _key(self, text: np.ndarray) -> bytes:
+        # Of one byte order, so that all machines find a folder's candidates.
         words = np.asarray(text, "<i4").tobytes()
         return hashlib.blake2b(
             words, digest_size=KEY_BYTES, salt=self._seed.to_bytes(8, "little")

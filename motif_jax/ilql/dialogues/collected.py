@@ -112,6 +112,7 @@ def collect(
     remove_temporaries(staging)
     _pin_inputs(staging, inputs)
     done = {int(path.stem) for path in staging.iterdir() if _PART.fullmatch(path.name)}
+    # Each part keeps its own, so that those of earlier starts count.
     failures = sum(parquet.about(_part_path(staging, part)).get("failures", 0) for part in done)
 
     def lost(part: int) -> None:
@@ -130,6 +131,7 @@ def collect(
             drawn += len(plan.span(part))
             failures += failed
             progress.update(drawn, **({"failed_requests": failures} if failures else {}))
+    # Stopped; the parts stay, and the next start draws the others.
     if len(done) < plan.parts:
         return False
     totals = DialogueTotals()

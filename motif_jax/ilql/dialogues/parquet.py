@@ -78,6 +78,7 @@ def read(path: str | Path) -> Dialogues:
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} cannot be read as parquet: {error}") from None
     try:
+        # Other writers have large strings, or numbers of other widths.
         table = table.cast(SCHEMA)
     except (pa.ArrowException, ValueError) as error:
         raise UserError(

@@ -82,6 +82,7 @@ def check(config: TextSpeaker) -> None:
     # A decision transformer reads returns, with the rewards of tokens of its training.
     if network.design.prefix:
         agent_rewards.of_training(about)
+    # One that can be read is enough for a check.
     dialogues_of(agent, config.data, network, tokenizer, 1)
 
 

@@ -164,6 +164,7 @@ class TextEvalSetup:
             token_rewards = float(sum(self.token_reward(action.tokens).sum() for action in actions))
         else:  # a policy of the task writes texts: their tokens are the tokenizer's
             item = tokenise(dialogue, self.tokenizer, self.token_reward)
+            # An item's rewards have those of the actions in them.
             token_rewards = float(item.rewards.sum()) - dialogue.total
         row: dict[str, Any] = {
             "index": episode.index,

@@ -35,8 +35,10 @@ def plain(text: str) -> str:
     def is_safe(character: str) -> bool:
         if character in _TURNS:
             return False
+        # Cs are halves of characters, which cannot be encoded.
         return character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cs")
 
+    # A carriage return alone would write over the line.
     characters = text.replace("\r\n", "\n")
     return "".join(character if is_safe(character) else _REPLACED for character in characters)
 

@@ -76,6 +76,7 @@ class Objective(Estimator):
         """
         batch, counts = part
         if self.reward_scale != 1:
+            # Rewards alone: the returns of a decision transformer stay in units of the data.
             batch = batch._replace(rewards=batch.rewards / self.reward_scale)
         estimates = self.estimates(learned, frozen, batch, key)
         sums = self.rule.losses(batch, estimates, self.settings)

@@ -252,6 +252,7 @@ class Reddit(FileTokenTask):
     def _scores(self, texts: Sequence[str]) -> list[float]:
         if self.options["reward"] == "none":
             return [0.0] * len(texts)
+        # Each text is asked about once.
         missing = list(dict.fromkeys(text for text in texts if text not in self._known))
         new: dict[str, float] = {}
         if missing:
@@ -264,6 +265,7 @@ class Reddit(FileTokenTask):
         if self.options["reward"] == "toxicity_noised":
             return [self._noised(text, score) for text, score in zip(texts, scores, strict=True)]
         if self.options["reward"] == "upvote_model":
+            # The released code pays 0, where its README says -1.
             low = 0.0 if self.options["zero_one"] else -1.0
             return [1.0 if score >= 0.5 else low for score in scores]
         return scores

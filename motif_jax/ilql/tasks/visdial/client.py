@@ -98,6 +98,7 @@ class VisDialServer:
         caption: str,
         more: Mapping[str, Any],
     ) -> _T:
+        # A form, whose fields are JSON but for the caption.
         fields = {"history": json.dumps(list(history)), "caption": caption}
         fields |= {name: json.dumps(value) for name, value in more.items()}
         data = urllib.parse.urlencode(fields).encode()

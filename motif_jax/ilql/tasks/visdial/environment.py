@@ -104,6 +104,7 @@ class VisDialEnvironment(TextEnvironment):
             scene = self._scenes[int(rng.integers(len(self._scenes)))]
             initial = scene.initial
             if initial is None:
+                # No reward cache says it: the server values an empty history.
                 initial = self._other.value([], scene.caption, self._features[scene.image])
             start = VisDialObservation(Talk(scene, initial), self._rules)
         self._now = start

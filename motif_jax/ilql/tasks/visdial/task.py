@@ -140,6 +140,7 @@ class VisDial(FileTokenTask):
 
     def check(self, kind: str, policy: str) -> None:
         super().check(kind, policy)
+        # Each of these opens a file or makes a client, so that errors come before any work.
         if kind == RECORDED:
             unpaid = self.rules.mode != "env_stops" and self.rules.scale == 0
             allowed = "a file: it says what answers were worth, and where dialogues end (with mode=10_stop or agent_stops reward_scale=0 wants none)"

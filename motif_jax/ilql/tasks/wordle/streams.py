@@ -73,6 +73,7 @@ def _branched(
 def _grouped(table: WordTable, parts: list[_Part], first: int) -> Dialogues:
     """The games of all parts, sorted by group and numbered from `first`; else their order stays."""
     groups = np.concatenate([part[1] for part in parts])
+    # Stable, so that the expert's game comes first in its group.
     order = np.argsort(groups, kind="stable")
     metas = [meta for part in parts for meta in part[2]]
     texts = [encode_meta({**metas[index], "group": first + int(groups[index])}) for index in order]

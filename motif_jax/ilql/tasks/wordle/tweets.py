@@ -121,7 +121,9 @@ class Guesses:
     @classmethod
     def of(cls, words: Sequence[str], guesses: Sequence[str]) -> Guesses:
         table = colours.WordTable(words)
+        # [words, guesses], the codes of all guesses by word.
         rows = np.ascontiguousarray(table.codes(letters(guesses)).T)
+        # An entry for each word and guess: 30 million of the official lists.
         dtype = np.uint16 if len(guesses) <= 1 << 16 else np.int32
         flat = np.concatenate([np.argsort(row, kind="stable").astype(dtype) for row in rows])
         counts = np.stack([np.bincount(row, minlength=NUM_CODES) for row in rows])
@@ -263,6 +265,7 @@ class TweetGames:
             )
         self._true_word = true_word
         self._codes = codes
+        # A game is drawn as often as words fit it: each pair of game and word is equally likely.
         self._ends = np.cumsum(counts)
 
     def _fitting_words(self, codes: np.ndarray) -> np.ndarray:
