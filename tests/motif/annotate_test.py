@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from motif_jax.core.checked_lines import LineWriter
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import EXIT_CODE
 from motif_jax.core.verdicts import FIRST, SECOND, TIE
@@ -322,6 +323,32 @@ def test_a_name_without_answers_is_free_for_another_annotator(
             summary_of()
 
     assert summary_of(annotator="random")["finished"]
+
+
+def test_labels_without_their_answers_are_not_replaced(options, summary_of) -> None:
+    # As of an imported dataset, which has manifests and labels alone.
+    summary_of()
+    folder = Path(options["dataset_dir"]) / "annotations" / "n"
+    (folder / "shard-00000-of-00001.jsonl").unlink()
+
+    with pytest.raises(UserError, match="belongs to another annotation"):
+        summary_of(annotator="random")
+
+    assert np.load(label_file(options)).tolist() == LABELS
+
+
+def test_a_restart_beside_a_running_shard_discards_nothing(options, summary_of) -> None:
+    summary_of()
+    folder = Path(options["dataset_dir"]) / "annotations" / "n"
+
+    with (
+        LineWriter(folder / "shard-00000-of-00001.jsonl"),
+        pytest.raises(UserError, match="is being written by another process"),
+    ):
+        summary_of(restart=True)
+
+    assert np.load(label_file(options)).tolist() == LABELS
+    assert (folder / "probabilities.npy").exists()
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,9 @@ class Annotation:
         """Raises UserError where the labels of this name come from another annotation than that of
         `manifest`.
 
-        A shard without answers has no labels: a run has ended before the first, and `open_shard`
-        replaces its manifest.
+        A shard without answers is another's only where there is a label file, as of an imported
+        dataset, which has no answers. Else a run has ended before its first answer, and
+        `open_shard` replaces its manifest.
         """
         if self.ensemble_path.exists():
             raise UserError(
@@ -107,7 +108,7 @@ class Annotation:
         for path in paths:
             # A file that another process has removed meanwhile differs in nothing.
             differing = differences(read_manifest(path) or manifest, manifest, BINDING)
-            if differing and _has_answers(path):
+            if differing and (self.preference_path.exists() or _has_answers(path)):
                 raise UserError(
                     f"{path} belongs to another annotation ({'; '.join(differing)}): choose another --config.name, or discard its "
                     "labels with --config.restart=True"
@@ -133,23 +134,25 @@ class Annotation:
         """Removes the labels of this name, but no stored answers; returns their number.
 
         Other shards of the same count are left to the commands that write them. Raises UserError:
-        another process writes a shard that would be removed.
+        another process writes a shard that would be removed; then nothing is.
         """
         number = self.known_labels()
-        for path in (
-            self.preference_path,
-            self.probabilities_path,
-            self.summary_path,
-            self.ensemble_path,
-        ):
-            path.unlink(missing_ok=True)
-        for (shard_index, shard_count), path in self.manifests().items():
-            if shard_count == count and shard_index != index:
-                continue
-            # Locked while its files go, so that no other process is writing them.
-            with Shard(path.with_suffix(".jsonl"), shard_index, shard_count, self.name):
+        # All are locked before a file goes, so that no other process is writing one of them.
+        with contextlib.ExitStack() as held:
+            paths = [
+                self.preference_path,
+                self.probabilities_path,
+                self.summary_path,
+                self.ensemble_path,
+            ]
+            for (shard_index, shard_count), path in self.manifests().items():
+                if shard_count == count and shard_index != index:
+                    continue
+                answers_path = path.with_suffix(".jsonl")
+                held.enter_context(Shard(answers_path, shard_index, shard_count, self.name))
+                paths += [path, answers_path]
+            for path in paths:
                 path.unlink(missing_ok=True)
-                path.with_suffix(".jsonl").unlink(missing_ok=True)
         return number
 
     def open_shard(self, index: int, count: int, manifest: Mapping[str, Any]) -> Shard:
