@@ -100,19 +100,35 @@ def _refuse_changed(
     joined.
     """
     remedy = "join into another --workdir"
-    for dataset, source in zip(datasets, joined.meta["sources"], strict=True):
+    sources = joined.meta.get("sources", [])
+    if len(sources) != len(datasets):
+        raise UserError(f"{joined.folder} holds a dataset that was not joined here: {remedy}")
+    for dataset, source in zip(datasets, sources, strict=True):
         if source["content_hash"] != dataset.content_hash():
             raise UserError(
                 f"{joined.folder} was made when {dataset.folder} had other pairs: {remedy}"
             )
     for name in names:
-        labels = np.concatenate([dataset.preference(name) for dataset in datasets])
-        if name not in joined.preference_names() or not np.array_equal(
-            joined.preference(name), labels
-        ):
+        if not _has_labels(joined, datasets, name):
             raise UserError(
                 f"{joined.folder} was made before the labels {name} were what they are now: {remedy}"
             )
+
+
+def _has_labels(joined: PairsDataset, datasets: Sequence[PairsDataset], name: str) -> bool:
+    """Whether a joined dataset has the labels of its datasets as they are now, and their
+    probabilities where all of them have some.
+    """
+    if name not in joined.preference_names():
+        return False
+    if not np.array_equal(joined.preference(name), _labels(datasets, name)):
+        return False
+    if not _all_soft(datasets, name):
+        return not _all_soft([joined], name)
+    if not _all_soft([joined], name):
+        return False
+    stored = targets.read_probabilities(joined, name)
+    return np.array_equal(stored, _probabilities(datasets, name), equal_nan=True)
 
 
 def _array_names(dataset: PairsDataset) -> list[str]:
@@ -190,16 +206,21 @@ def _refuse_other_annotators(datasets: Sequence[PairsDataset], name: str) -> Non
 
 def _annotators(datasets: Sequence[PairsDataset], name: str) -> dict[str, dict[str, object]]:
     """Folder -> what made its labels `name`, of those datasets that have a manifest."""
-    annotators = {}
+    annotators: dict[str, dict[str, object]] = {}
     for dataset in datasets:
         paths = shards.Annotation(dataset.folder, name).manifests().values()
         manifest = next((shards.read_manifest(path) for path in paths), None)
         if manifest is not None:
+            # The content of the dataset is part of an annotator's identity where it reads numbers.
+            content = manifest.get("dataset", {}).get("content_hash")
+            identity = {
+                key: value for key, value in manifest["annotator"].items() if value != content
+            }
             questions = manifest.get("questions", {})
             # Count and digest of the questions follow from the dataset, and so differ in any case.
             wording = {key: questions[key] for key in ("orders", "captions") if key in questions}
             annotators[str(dataset.folder)] = {
-                "annotator": manifest["annotator"],
+                "annotator": identity,
                 "questions": wording,
             }
     return annotators
@@ -226,12 +247,19 @@ def _number_datasets(joined: np.ndarray, datasets: Sequence[PairsDataset]) -> No
 
 def _add_labels(joined: writer.PairsWriter, datasets: Sequence[PairsDataset], name: str) -> None:
     """Joins the labels of an annotation, and its probabilities where all datasets have them."""
-    joined.add(
-        f"preference/{name}", np.concatenate([dataset.preference(name) for dataset in datasets])
-    )
+    joined.add(f"preference/{name}", _labels(datasets, name))
     if _all_soft(datasets, name):
-        probabilities = [targets.read_probabilities(dataset, name) for dataset in datasets]
-        joined.add(f"annotations/{name}/probabilities", np.concatenate(probabilities))
+        joined.add(f"annotations/{name}/probabilities", _probabilities(datasets, name))
+
+
+def _labels(datasets: Sequence[PairsDataset], name: str) -> np.ndarray:
+    """The labels int8 [pairs] of an annotation, those of the first dataset first."""
+    return np.concatenate([dataset.preference(name) for dataset in datasets])
+
+
+def _probabilities(datasets: Sequence[PairsDataset], name: str) -> np.ndarray:
+    """The probabilities float32 [pairs, 3] of an annotation that all datasets have."""
+    return np.concatenate([targets.read_probabilities(dataset, name) for dataset in datasets])
 
 
 def _sources(datasets: Sequence[PairsDataset], names: Sequence[str]) -> list[dict[str, object]]:

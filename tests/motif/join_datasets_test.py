@@ -11,11 +11,12 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.core.errors import UserError
+from motif_jax.core.verdicts import FIRST
 from motif_jax.motif import join_datasets
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.targets import read_probabilities
 from motif_jax.motif.pairs.writer import write_pairs
-from tests.reward_fixtures import load_config, make_dataset, write_labels
+from tests.reward_fixtures import load_config, make_dataset, run_stage, write_labels
 
 
 @pytest.fixture
@@ -109,6 +110,19 @@ def test_labels_by_different_goals_are_not_one_annotation(
     write_manifest(folders[1], "test", "combat")
     joined = join(folders, tmp_path / "joined")
     assert joined.meta["sources"][1]["labels"]["test"]["annotator"]["goal"] == "combat"
+
+
+def test_labels_by_the_score_of_each_dataset_are_joined(
+    folders: list[Path], tmp_path: Path
+) -> None:
+    for number, folder in enumerate(folders):
+        changes = {"dataset_dir": str(folder), "store_dir": str(tmp_path / "store")}
+        run_stage("annotate", tmp_path / f"{number}", "", annotator="score", **changes)
+
+    joined = join(folders, tmp_path / "joined", names="score")
+
+    score = joined.info["score"]
+    np.testing.assert_array_equal(joined.preference("score") == FIRST, score[:, 0] > score[:, 1])
 
 
 def test_probabilities_and_unfit_names_that_are_left_out_are_named(
@@ -215,6 +229,25 @@ def test_a_complete_join_refuses_other_sources_and_labels(
     make_dataset(folders[1], pairs=20, seed=3)
     with pytest.raises(UserError, match=f"was made when {folders[1]} had other pairs"):
         join(folders, joined)
+
+
+def test_a_complete_join_refuses_other_probabilities(folders: list[Path], tmp_path: Path) -> None:
+    for folder, count in zip(folders, (30, 20), strict=True):
+        probabilities = np.tile([0.7, 0.2, 0.1], (count, 1))
+        write_labels(folder, "soft", np.zeros(count, np.int8), probabilities)
+    join(folders, tmp_path / "joined")
+
+    write_labels(folders[1], "soft", np.zeros(20, np.int8), np.tile([0.6, 0.3, 0.1], (20, 1)))
+
+    with pytest.raises(UserError, match="before the labels soft were what they are now"):
+        join(folders, tmp_path / "joined")
+
+
+def test_a_dataset_from_elsewhere_is_no_joined_one(folders: list[Path], tmp_path: Path) -> None:
+    write_pairs(tmp_path / "made", {"message": np.ones((4, 2, 1, 256), np.uint8)})
+
+    with pytest.raises(UserError, match="holds a dataset that was not joined here"):
+        join_datasets.check(config_of(folders), tmp_path / "made")
 
 
 def test_players_are_left_out_where_their_numbers_mean_others(
