@@ -29,6 +29,7 @@ from motif_jax.rl import choices
 _CHOICES = {
     "algorithm": ("name", choices.ALGORITHM_SECTIONS),
     "network": ("kind", choices.NETWORK_SECTIONS),
+    "reward": ("kind", choices.REWARD_SECTIONS),
 }
 
 
@@ -44,6 +45,7 @@ _DECIDING = {
     "optimizer.final_fraction": ("optimizer.schedule", ("linear", "cosine")),
     "reward.table": ("reward.kind", ("table",)),
     "reward.vectors": ("reward.kind", ("bag_of_words",)),
+    "reward.goal": ("reward.kind", ("bag_of_words",)),
     "reward.similarity": ("reward.kind", ("bag_of_words",)),
 }
 
@@ -215,11 +217,11 @@ def check_config_file(arguments: Sequence[str]) -> str | None:
 
 
 def check_chosen(arguments: Sequence[str], config: ConfigDict) -> None:
-    """Refuses flags of algorithms and networks that are not the chosen ones, since nothing would
-    read their values.
+    """Refuses flags of algorithms, networks and rewards that are not the chosen ones, since nothing
+    would read their values.
     """
     for argument in arguments:
-        flag = re.match(r"--?config\.(algorithm|network)\.(\w+)", argument)
+        flag = re.match(r"--?config\.(algorithm|network|reward)\.(\w+)", argument)
         if flag is None:
             continue
         section, key = flag.groups()
@@ -243,7 +245,7 @@ def check_deciding(arguments: Sequence[str], config: ConfigDict) -> None:
         value = dotted(config, key)
         # A class of the user's may read any key.
         if value not in readers and not is_entry_point(value):
-            fail(f"{argument}: has no effect with {key}={value}; {' or '.join(readers)} reads it")
+            fail(f"{argument}: has no effect with {key}={value}; {' or '.join(map(str, readers))} reads it")
 
 
 def check_lora(arguments: Sequence[str], config: ConfigDict) -> None:

@@ -61,6 +61,8 @@ MISTAKES = [
     ("--config=configs/train_agent.py --config.algorithm.gae_lambda=0.9", ["gae_lambda=0.9: has no effect with algorithm.advantage=vtrace; gae reads it"]),
     ("--config=configs/train_agent.py --config.optimizer.final_fraction=0.1", ["final_fraction=0.1: has no effect with optimizer.schedule=constant; linear or cosine reads it"]),
     ("--config=configs/train_agent.py --config.reward.kind=any_text --config.reward.table=a.json", ["table=a.json: has no effect with reward.kind=any_text; table reads it"]),
+    ("--config=configs/train_agent.py --config.reward.goal=gold", ["goal=gold: has no effect with reward.kind=motif; bag_of_words reads it"]),
+    ("--config=configs/oni.py --config.reward.kind=table --config.reward.pairs.every=3", ["every=3: has no effect with reward.kind=table, which has no such key"]),
     ("--config=AT/bare.py", ["bare.py has no function get_config; must be a Python file with"]),
 ]  # fmt: skip
 

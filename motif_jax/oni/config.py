@@ -18,7 +18,7 @@ from motif_jax.motif.annotation.config import (
     PromptChoice,
 )
 from motif_jax.rl.config import AgentReward
-from motif_jax.rl.reward_keys import RewardCheckpoint
+from motif_jax.rl.reward_keys import RANKING_THRESHOLD, RewardCheckpoint
 from motif_jax.schema import (
     fraction,
     layer_size_key,
@@ -97,7 +97,9 @@ class LearnedReward(AgentReward):
     )
     classifier: Classifier = subsection(Classifier)
     # With reward.normalise=False rewards are raw, and there is no threshold.
-    threshold: Any = plain_key(-0.5, "ranking: normalised rewards at or below it become 0")
+    threshold: Any = plain_key(
+        RANKING_THRESHOLD, "ranking: normalised rewards at or below it become 0"
+    )
     decay: float = plain_key(
         1.0, "ranking: factor on the weight of earlier steps at each batch", above=0, maximum=1
     )

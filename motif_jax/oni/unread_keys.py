@@ -13,6 +13,11 @@ _NETWORKS = ("classification", "ranking")
 # here, since the variant may be used with any kind.
 _READERS: dict[str, tuple[str, ...]] = {
     "quantile": (),
+    "table": (),
+    "vectors": (),
+    "goal": (),
+    "similarity": (),
+    "normalise": ("ranking",),
     "value": ("retrieval", "classification"),
     "classifier.threshold": ("classification",),
     "classifier.dropout": ("classification",),
@@ -22,6 +27,11 @@ _READERS: dict[str, tuple[str, ...]] = {
     "pairs.distinct": ("ranking",),
     "pairs.a_batch": ("ranking",),
     "pairs.waiting": ("ranking",),
+    "training.batch_size": _NETWORKS,
+    "training.steps_per_arrival": _NETWORKS,
+    "training.steps_per_update": _NETWORKS,
+    "training.target": _NETWORKS,
+    "training.device": _NETWORKS,
     "training.members": _NETWORKS,
     "training.deviations": _NETWORKS,
 }

@@ -285,7 +285,7 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
         elsewhere = options if name != trained_on else None
         policy, step = agent_policy.load(folder, checkpoint, name, elsewhere)
 
-    if reward.intrinsic_coefficient and reward.kind in choices.REWARD_SECTIONS:
+    if reward.intrinsic_coefficient and reward.kind in choices.LEARNED_REWARDS:
         # Rate with the reward as of the agent's checkpoint; before the first update use the newest.
         rated_at = step
         if step is None and config.reward.dir is None and pins.reward_step is None:

@@ -71,9 +71,14 @@ REWARDS = Registry(
     base="motif_jax.rl.intrinsic:RewardKind",
     custom="module:Class of a subclass of RewardKind",
 )
-# Of rewards that are learned while the agent plays; the others have `rl/config.py:AgentReward`.
+# Those that are learned while the agent plays, whose section has more keys.
+LEARNED_REWARDS = ("retrieval", "classification", "ranking")
+_FROZEN = "motif_jax.rl.config:AgentReward"
 _LEARNED = "motif_jax.oni.config:LearnedReward"
-REWARD_SECTIONS = {"retrieval": _LEARNED, "classification": _LEARNED, "ranking": _LEARNED}
+REWARD_SECTIONS = Registry(
+    "reward.kind",
+    {name: _LEARNED if name in LEARNED_REWARDS else _FROZEN for name in REWARDS.parts},
+)
 # Sections that only these rewards read.
 LABEL_SECTIONS = {
     "annotator": "motif_jax.oni.config:OnlineAnnotator",

@@ -230,7 +230,7 @@ def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
     }
     kind = config.get("reward", {}).get("kind")
     for name, section in choices.LABEL_SECTIONS.items():
-        if name in config or kind in choices.REWARD_SECTIONS or entry_points.is_entry_point(kind):
+        if name in config or kind in choices.LEARNED_REWARDS or entry_points.is_entry_point(kind):
             sections[name] = _read(
                 entry_points.load_packaged(name, section), config.get(name, {}), "kind"
             )
@@ -272,10 +272,10 @@ def _algorithm(section: ConfigDict | Mapping[str, Any]) -> Any:
 
 
 def _reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
-    section_name = choices.REWARD_SECTIONS.get(str(section.get("kind")))
-    if section_name is None:
-        return _read(AgentReward, section, "kind")
-    return _read(entry_points.load_packaged("reward.kind", section_name), section, "kind")
+    kind = section.get("kind")
+    if kind not in choices.LEARNED_REWARDS:
+        return agent_reward(section)
+    return _read(choices.REWARD_SECTIONS.load(kind), section, "kind")
 
 
 def _read(cls: Any, section: ConfigDict | Mapping[str, Any], choice: str) -> Any:

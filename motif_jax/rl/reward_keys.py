@@ -24,6 +24,8 @@ THRESHOLD = one_of(
 )
 
 
+# The default of reward.threshold in configs/oni.py, whose kind 'ranking' reads a number.
+RANKING_THRESHOLD = -0.5
 NORMALISE = plain_key(True, "subtracts the rewards' mean and divides by their standard deviation")
 
 

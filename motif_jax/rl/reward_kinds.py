@@ -13,7 +13,7 @@ from motif_jax.core import digests
 from motif_jax.rl import choices
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.intrinsic import ObservationSpec, RewardKind, RewardSetup, RunSetup
-from motif_jax.rl.reward_keys import MESSAGE
+from motif_jax.rl.reward_keys import MESSAGE, RANKING_THRESHOLD, THRESHOLD
 
 
 class NoReward(RewardKind):
@@ -44,6 +44,10 @@ def check(config: AgentReward) -> None:
     if not kind.reads_dir:
         allowed = f"empty with reward.kind={config.kind}, which reads no folder"
         checks.require(not config.dir, "reward.dir", config.dir, allowed)
+    if config.kind in choices.REWARDS.parts and config.kind not in choices.LEARNED_REWARDS:
+        is_word = config.threshold in (*THRESHOLD.choices, RANKING_THRESHOLD)
+        allowed = f"one of {', '.join(THRESHOLD.choices)} with reward.kind={config.kind}: ranking reads a number"
+        checks.require(is_word, "reward.threshold", config.threshold, allowed)
     kind.check(config)
     if config.by != MESSAGE:
         allowed = (

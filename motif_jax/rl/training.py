@@ -394,6 +394,6 @@ def _reward(config: AgentConfig) -> str:
     if reward.kind == "none" or (reward.kind == choices.MOTIF and not reward.dir):
         return paid
     logged = f"the intrinsic reward of {source} is only logged"
-    if reward.kind in choices.REWARD_SECTIONS:
+    if reward.kind in choices.LEARNED_REWARDS:
         logged += ", and its annotator is asked all the same: config.reward.kind=none asks nothing"
     return f"{paid} ({logged})"

@@ -60,6 +60,9 @@ def test_bad_values_are_refused_before_any_work(
         ("classification", "decay", 0.5, "1.0"),
         ("classification", "quantile", 0.6, "0.5"),
         ("ranking", "value", "probability", "'label'"),
+        ("retrieval", "training__target", "probability", "'label'"),
+        ("retrieval", "goal", "gold", "'defaultgoal'"),
+        ("classification", "normalise", False, "True"),
     ],
 )
 def test_keys_of_other_kinds_are_refused(
@@ -71,6 +74,13 @@ def test_keys_of_other_kinds_are_refused(
         f"^config.reward.{name}=.*: must be left at {left}: a reward of kind '{kind}' does not"
     )
     with pytest.raises(UserError, match=message):
+        train_agent.check(config, tmp_path)
+
+
+def test_a_frozen_reward_has_no_number_as_threshold(tmp_path: Path) -> None:
+    config = oni_config("any_text", reward__threshold=0.3)
+
+    with pytest.raises(UserError, match="must be one of quantile, auto with reward.kind=any_text"):
         train_agent.check(config, tmp_path)
 
 
