@@ -22,6 +22,9 @@ ALWAYS = 0.95
 BIASED = 0.65
 _INCONSISTENT = 0.6
 _HALF = 0.5
+# Standard errors from one half above which a share is a bias: of 20 decided answers an unbiased
+# judge gives more than 65 % to one side in one annotation of nine.
+_SIGNIFICANT = 1.96
 # Fewer decided answers say nothing of a share.
 _ENOUGH = 20
 # Probabilities below this are as good as 0, whose logarithm is none.
@@ -195,10 +198,10 @@ def advice(figures: Mapping[str, float], consistent: float | None = None) -> str
         return "Nearly every answer is a tie: these labels give no goal, choose another prompt or a larger model."
     if figures["decided"] < _ENOUGH:
         return f"{figures['decided']:.0f} decided answers are too few to judge the judge."
-    return _advice_on_order(figures["first_share"], consistent)
+    return _advice_on_order(figures["first_share"], int(figures["decided"]), consistent)
 
 
-def _advice_on_order(first_share: float, consistent: float | None) -> str:
+def _advice_on_order(first_share: float, decided: int, consistent: float | None) -> str:
     position = "first" if first_share > _HALF else "second"
     share = max(first_share, 1 - first_share)
     if consistent is None:
@@ -208,6 +211,12 @@ def _advice_on_order(first_share: float, consistent: float | None) -> str:
                 "model."
             )
         if share > BIASED:
+            standard_error = 0.5 / math.sqrt(decided)
+            if share - _HALF <= _SIGNIFICANT * standard_error:
+                return (
+                    f"It says {position} in {share:.0%} of {decided} decided answers, too few to call it a bias: more pairs, or "
+                    "both orders (--config.orders=both), would tell."
+                )
             return f"It prefers the message shown {position} ({share:.0%}): ask both orders (--config.orders=both)."
         return "No position bias: these labels can be used."
     if math.isnan(consistent):

@@ -126,6 +126,12 @@ FINE = {
         ({"first_share": 1.0}, None, "always answers first: these labels are of no use"),
         ({"first_share": 0.01}, None, "always answers second"),
         ({"first_share": 0.29}, None, "prefers the message shown second (71%)"),
+        (
+            {"first_share": 0.7, "decided": 20},
+            None,
+            "says first in 70% of 20 decided answers, too few",
+        ),
+        ({"first_share": 0.75, "decided": 20}, None, "prefers the message shown first (75%)"),
         ({"first_share": 1.0}, 0.0, "only the averages of both orders"),
         ({"first_share": 0.75}, 0.4, "40% of the pairs have the same winner"),
         ({}, 0.9, "Both orders agree"),
