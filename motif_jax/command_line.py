@@ -33,7 +33,8 @@ _CHOICES = {
 }
 
 
-# Key -> the key that decides whether anything reads it, and the values with which it is read.
+# Key or section -> the key that decides whether anything reads it, and the values with which it is
+# read.
 _DECIDING = {
     "algorithm.rho_clip": ("algorithm.advantage", ("vtrace",)),
     "algorithm.c_clip": ("algorithm.advantage", ("vtrace",)),
@@ -43,6 +44,11 @@ _DECIDING = {
     "network.core_layers": ("network.core", ("gru", "lstm")),
     "nonfinite.most_skips": ("nonfinite.policy", ("skip",)),
     "optimizer.final_fraction": ("optimizer.schedule", ("linear", "cosine")),
+    "network.crop_dim": ("network.crop", (True,)),
+    "probe_pairs": ("probe", (True,)),
+    "dry_run_pairs": ("dry_run", (True,)),
+    "measured_rate": ("dry_run", (True,)),
+    "mixture": ("policy", ("mixture",)),
     "reward.table": ("reward.kind", ("table",)),
     "reward.vectors": ("reward.kind", ("bag_of_words",)),
     "reward.goal": ("reward.kind", ("bag_of_words",)),
@@ -236,16 +242,20 @@ def check_deciding(arguments: Sequence[str], config: ConfigDict) -> None:
     """Refuses flags that another key leaves unread: a sweep over them would train equal agents."""
     for argument in arguments:
         flag = re.match(r"--?config\.([\w.]+)", argument)
-        if flag is None or flag[1] not in _DECIDING:
+        if flag is None:
             continue
-        key, readers = _DECIDING[flag[1]]
+        name = flag[1] if flag[1] in _DECIDING else flag[1].rpartition(".")[0]
+        if name not in _DECIDING:
+            continue
+        key, readers = _DECIDING[name]
         # PPO has a `gae_lambda` and no choice of advantages.
         if not has(config, key):
             continue
         value = dotted(config, key)
         # A class of the user's may read any key.
         if value not in readers and not is_entry_point(value):
-            fail(f"{argument}: has no effect with {key}={value}; {' or '.join(map(str, readers))} reads it")
+            readers_in_words = " or ".join(map(str, readers))
+            fail(f"{argument}: has no effect with {key}={value}; {readers_in_words} reads it")
 
 
 def check_lora(arguments: Sequence[str], config: ConfigDict) -> None:

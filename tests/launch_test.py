@@ -63,6 +63,8 @@ MISTAKES = [
     ("--config=configs/train_agent.py --config.reward.kind=any_text --config.reward.table=a.json", ["table=a.json: has no effect with reward.kind=any_text; table reads it"]),
     ("--config=configs/train_agent.py --config.reward.goal=gold", ["goal=gold: has no effect with reward.kind=motif; bag_of_words reads it"]),
     ("--config=configs/oni.py --config.reward.kind=table --config.reward.pairs.every=3", ["every=3: has no effect with reward.kind=table, which has no such key"]),
+    ("--config=configs/annotate.py --config.probe_pairs=minigrid", ["probe_pairs=minigrid: has no effect with probe=False; True reads it"]),
+    ("--config=configs/collect.py:minigrid --config.mixture.kicker=9", ["kicker=9: has no effect with policy=random; mixture reads it"]),
     ("--config=AT/bare.py", ["bare.py has no function get_config; must be a Python file with"]),
 ]  # fmt: skip
 

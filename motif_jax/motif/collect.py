@@ -20,7 +20,7 @@ from motif_jax.envs.nethack.random_players import has_habits
 from motif_jax.envs.nethack.scripted_players import ERRANDS, PLAYERS
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.motif.collection import Collection
-from motif_jax.motif.config import CollectConfig
+from motif_jax.motif.config import CollectConfig, PlayerWeights
 from motif_jax.motif.pairs import layout
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.sampling import Players, SamplingPlan
@@ -169,6 +169,7 @@ def _check_players(config: CollectConfig, spec: EnvironmentSpec) -> None:
     for name in errands:
         allowed = f"0: {name} plays NetHack, not {config.environment.name}"
         checks.require_key(config, f"mixture.{name}", has_habits(spec), allowed)
+    _check_habits(config, spec)
     can_read_screen = not errands or "tty_chars" in recorded_fields(config, spec)
     checks.require(can_read_screen, "screens", False, f"True: {', '.join(errands)} read the screen")
 
@@ -176,6 +177,22 @@ def _check_players(config: CollectConfig, spec: EnvironmentSpec) -> None:
     checks.require_key(
         config, "scripted", can_play, "module:Class of scripted players, with commas between"
     )
+
+
+def _check_habits(config: CollectConfig, spec: EnvironmentSpec) -> None:
+    """Raises UserError where a mixture outside NetHack has a weight of a player with habits of
+    NetHack that is not the default, which nothing would read.
+    """
+    if config.policy != "mixture" or has_habits(spec):
+        return
+    defaults = PlayerWeights()
+    for name in PLAYERS:
+        if name in (UNIFORM, *ERRANDS):
+            continue
+        default = getattr(defaults, name)
+        is_neutral = getattr(config.mixture, name) in (0, default)
+        allowed = f"left at {default}, or 0: {name} plays NetHack, not {config.environment.name}"
+        checks.require_key(config, f"mixture.{name}", is_neutral, allowed)
 
 
 def require_disk_space(config: CollectConfig, workdir: Path, spec: EnvironmentSpec) -> None:
