@@ -291,7 +291,7 @@ def _overview(messages: Sequence[str], counts: np.ndarray, reward: Any) -> str:
             figures = f"{reward.normalised[i]:+7.3f} {reward.paid[i]:7.3f} {counts[i]:9,}"
             lines.append(f"  {figures}  {messages[i]!r}")
 
-    share = counts[reward.pays].sum() / max(1, counts[reward.rated].sum())
+    share = reward.paid_share(counts)
     limit = "no threshold" if reward.threshold is None else f"threshold {reward.threshold:.3f}"
     paid = f"pays {reward.pays.sum():,} of {order.size:,} messages, on {100 * share:.3g} % of the steps"
     lines.append(f"{reward.name}: {limit}, {paid}")

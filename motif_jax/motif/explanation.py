@@ -35,6 +35,12 @@ class ExplainedReward(NamedTuple):
     def pays(self) -> np.ndarray:
         return self.rated & (self.paid != 0)
 
+    def paid_share(self, counts: np.ndarray) -> float:
+        """The share of the steps with a rated message that are paid; `counts` int [N], steps of
+        each message.
+        """
+        return float(counts[self.pays].sum() / max(1, counts[self.rated].sum()))
+
 
 class Composition(NamedTuple):
     """A message that is paid although one of its sentences, alone, is among what the reward likes

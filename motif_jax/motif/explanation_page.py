@@ -123,12 +123,13 @@ def _cells(
 
 
 def _overview(reward: ExplainedReward, counts: np.ndarray) -> str:
-    paying = reward.pays
     unrated = ~reward.rated
-    share = 100 * counts[paying].sum() / max(1, int(counts.sum()))
+    share = f"{100 * reward.paid_share(counts):.1f} % of the dataset's steps"
+    if unrated.any():
+        share += " with a rated message"
     tiles = [
         ("messages", f"{len(reward.raw):,}", "distinct"),
-        ("pay something", f"{paying.sum():,}", f"{share:.1f} % of the dataset's steps"),
+        ("pay something", f"{reward.pays.sum():,}", share),
         *reward.facts,
     ]
     if unrated.any():

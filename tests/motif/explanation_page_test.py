@@ -77,6 +77,8 @@ def test_messages_without_a_reward_are_shown_unrated():
 
     assert "2 messages have no reward (–)" in page
     assert "not rated" in page
+    # Of 84 steps with a rated message; 500 and 10 others have none.
+    assert "100.0 % of the dataset&#x27;s steps with a rated message" in page
 
 
 def test_charts_leave_out_messages_without_a_reward():
