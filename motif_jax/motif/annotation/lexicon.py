@@ -280,7 +280,9 @@ class LexiconAnnotator(Annotator):
             self.identity |= {"form": form.name, "threshold": lexicon.threshold}
         is_default = lexicon.name == load_lexicon().name
         name = "lexicon" if is_default else re.sub(r"[^A-Za-z0-9-]+", "-", lexicon.name)
-        self.short_name = f"{name}_msg_{config.goal}"
+        # Goals of a user's own lexicon may have blanks and other letters, which no name has.
+        goal = re.sub(r"[^A-Za-z0-9_+-]+", "-", config.goal)
+        self.short_name = f"{name}_msg_{goal}"
         self._judge = LexiconJudge(lexicon, config.goal)
 
     @classmethod

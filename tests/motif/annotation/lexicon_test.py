@@ -24,6 +24,7 @@ from motif_jax.motif.annotation.lexicon import (
     preference,
     sentences,
 )
+from motif_jax.motif.annotation.shards import is_name
 
 # Messages of the game and what they are about; the places where patterns could easily be confused.
 TOLD = {
@@ -207,6 +208,18 @@ def test_a_lexicon_in_another_order_of_keys_is_unchanged(tmp_path):
     assert paths[0].read_text() != paths[1].read_text()
 
     assert load_lexicon(paths[0]).digest == load_lexicon(paths[1]).digest
+
+
+def test_a_goal_of_any_letters_makes_a_name_of_labels(annotator_of):
+    goal = "win, or flee"
+    weights = {goal: 1}
+    events = [{"event": "hello", "weights": weights, "patterns": ["^Hello"]}]
+    of_goal = {"goals": [goal], "unmatched": weights, "blank": weights, "events": events}
+
+    name = annotator_of(PAIR, goal=goal, **of_goal).short_name
+
+    assert is_name(name)
+    assert name == "mine_msg_win-or-flee"
 
 
 @pytest.mark.parametrize(
