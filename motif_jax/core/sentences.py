@@ -10,12 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 # After a full stop, and any quotation mark, before what begins a sentence. "[abc or ?*]" goes on.
-_PATTERN = r"(?<=[.!?])\s+(?=[\"'A-Z])|(?<=[.!?][\"'])\s+(?=[\"'A-Z])"
-# The marks and blanks are ASCII, so that they stand in bytes of UTF-8 and of latin-1 as they do in
-# texts.
-_BOUNDARY = re.compile(_PATTERN, re.ASCII)
-_BLANKS = " \t\n\r\f\v"
-_BOUNDARY_IN_BYTES = re.compile(_PATTERN.encode())
+# The marks and blanks are ASCII, so that they stand in bytes of UTF-8 and of latin-1 alike.
+_BOUNDARY = re.compile(rb"(?<=[.!?])\s+(?=[\"'A-Z])|(?<=[.!?][\"'])\s+(?=[\"'A-Z])")
 
 
 class SentenceRows(NamedTuple):
@@ -31,13 +27,6 @@ class SentenceRows(NamedTuple):
     of_message: list[tuple[int, ...]]
 
 
-def split(message: str) -> list[str]:
-    """The sentences of a message, in order, without the blanks between them; [] for an empty
-    one.
-    """
-    return [sentence for sentence in _BOUNDARY.split(message.strip(_BLANKS)) if sentence]
-
-
 def split_rows(messages: np.ndarray) -> SentenceRows:
     """Divides messages uint8 [N, L], zero-padded."""
     index: dict[bytes, int] = {}
@@ -51,8 +40,8 @@ def split_rows(messages: np.ndarray) -> SentenceRows:
 
 
 def split_bytes(message: bytes) -> list[bytes]:
-    """The sentences of a message, at least one: an empty message is one. A message of one sentence
-    keeps its blanks.
+    """The sentences of a message in order, without the blanks between them, at least one: an empty
+    message is one. A message of one sentence keeps its blanks.
     """
-    sentences = [sentence for sentence in _BOUNDARY_IN_BYTES.split(message.strip()) if sentence]
+    sentences = [sentence for sentence in _BOUNDARY.split(message.strip()) if sentence]
     return sentences if len(sentences) > 1 else [message]

@@ -9,54 +9,56 @@ composition).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from motif_jax.core.sentences import split
+from motif_jax.core.sentences import split_rows
 from motif_jax.motif.explanation import Composition, ExplainedReward
+from motif_jax.play.messages import as_text
 
 # The share of the dataset's distinct messages that count as what a reward likes least.
 LEAST_LIKED = 0.25
 
 
 def find_compositions(
-    messages: Sequence[str],
+    messages: np.ndarray,
     counts: np.ndarray,
     reward: ExplainedReward,
-    rate_texts: Callable[[list[str]], np.ndarray],
+    rate_rows: Callable[[np.ndarray], np.ndarray],
 ) -> list[Composition]:
     """The paid messages with a sentence that alone is below most of the dataset's messages, the
     most frequent ones first.
 
+    Messages are divided as `reward.by=sentence` does: their bytes, before any is escaped for a
+    page.
+
     Args:
-        messages: N distinct messages of a dataset.
+        messages: uint8 [N, L], N distinct messages of a dataset.
         counts: int [N], the steps that show each.
         reward: the reward's values of the messages.
-        rate_texts: the normalised rewards of M texts, float [M].
+        rate_rows: the normalised rewards of M texts uint8 [M, L], float [M].
     """
     if not reward.rated.any():
         return []
     limit = float(np.quantile(reward.normalised[reward.rated], LEAST_LIKED))
-    sentences_of = {}
-    for index in np.flatnonzero(reward.pays).tolist():
-        parts = split(messages[index])
-        if len(parts) > 1:
-            sentences_of[index] = parts
-    distinct = list(
-        dict.fromkeys(sentence for parts in sentences_of.values() for sentence in parts)
-    )
-    if not distinct:
+    paid = np.flatnonzero(reward.pays)
+    rows = split_rows(messages[paid])
+    if all(len(parts) == 1 for parts in rows.of_message):
         return []
     # Each sentence is rated once, whatever the number of its messages.
-    value_of = dict(zip(distinct, rate_texts(distinct).tolist(), strict=True))
+    values = rate_rows(rows.sentences)
 
     compositions = []
-    for index, parts in sentences_of.items():
-        worst = min(parts, key=value_of.__getitem__)
-        if value_of[worst] < limit:
-            paid = float(reward.paid[index])
-            compositions.append(
-                Composition(messages[index], int(counts[index]), paid, worst, value_of[worst])
+    for index, parts in zip(paid.tolist(), rows.of_message, strict=True):
+        worst = min(parts, key=values.__getitem__)
+        if len(parts) > 1 and values[worst] < limit:
+            composition = Composition(
+                message=as_text(messages[index]),
+                steps=int(counts[index]),
+                paid=float(reward.paid[index]),
+                sentence=as_text(rows.sentences[worst]),
+                sentence_reward=float(values[worst]),
             )
+            compositions.append(composition)
     return sorted(compositions, key=lambda composition: -composition.steps)

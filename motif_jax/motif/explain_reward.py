@@ -12,7 +12,7 @@ import pandas as pd
 from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
-from motif_jax.core import run_folder, text_bytes
+from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, atomic_write_text
 from motif_jax.display.text_tables import csv_cell
@@ -183,7 +183,7 @@ def _explanation(
         )
         reward = _explained_reward(config, model, name, rating, history, evaluations)
         rewards.append(reward)
-        compositions.append(_compositions(model, messages, data.counts, reward))
+        compositions.append(_compositions(model, data, reward))
         if texts:
             # The texts have one evaluation, the chosen one, in place of a history.
             text_rating = reward_ratings.rate(model, model.members_of_messages(model.params, rows))
@@ -199,21 +199,17 @@ def _explanation(
     )
 
 
-def _compositions(
-    model: Any, messages: list[str], counts: np.ndarray, reward: ExplainedReward
-) -> list[Composition]:
+def _compositions(model: Any, data: Any, reward: ExplainedReward) -> list[Composition]:
     """The messages that are paid in spite of a sentence; [] where the reward reads more than the
     message.
     """
     if not model.network.architecture.message_only:
         return []
 
-    def rate_texts(texts: list[str]) -> np.ndarray:
-        return reward_ratings.rate(
-            model, model.members_of_messages(model.params, text_bytes.padded_rows(texts, 256))
-        ).normalised
+    def rate_rows(rows: np.ndarray) -> np.ndarray:
+        return reward_ratings.rate(model, model.members_of_messages(model.params, rows)).normalised
 
-    return find_compositions(messages, counts, reward, rate_texts)
+    return find_compositions(data.messages, data.counts, reward, rate_rows)
 
 
 def names_of(models: list[Any]) -> list[str]:
