@@ -44,16 +44,24 @@ def check(config: AgentReward) -> None:
     if not kind.reads_dir:
         allowed = f"empty with reward.kind={config.kind}, which reads no folder"
         checks.require(not config.dir, "reward.dir", config.dir, allowed)
-    if config.kind in choices.REWARDS.parts and config.kind not in choices.LEARNED_REWARDS:
-        is_word = config.threshold in (*THRESHOLD.choices, RANKING_THRESHOLD)
-        allowed = f"one of {', '.join(THRESHOLD.choices)} with reward.kind={config.kind}: ranking reads a number"
-        checks.require(is_word, "reward.threshold", config.threshold, allowed)
     kind.check(config)
     if config.by != MESSAGE:
         allowed = (
             f"{MESSAGE!r} for reward.kind={config.kind}, which is learned while the agent plays"
         )
         checks.require(kind.rates(config), "reward.by", config.by, allowed)
+
+
+def check_threshold(config: AgentReward) -> None:
+    """Raises UserError for a number as threshold of a frozen reward, which configs/oni.py takes for
+    'ranking': nothing would read it.
+    """
+    if config.kind not in choices.REWARDS.parts or config.kind in choices.LEARNED_REWARDS:
+        return
+    is_read = config.threshold in (*THRESHOLD.choices, RANKING_THRESHOLD)
+    words = ", ".join(THRESHOLD.choices)
+    allowed = f"one of {words} with reward.kind={config.kind}: ranking reads a number"
+    checks.require(is_read, "reward.threshold", config.threshold, allowed)
 
 
 def digest(config: AgentReward) -> str | None:

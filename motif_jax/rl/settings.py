@@ -331,6 +331,7 @@ def _check_reward_and_algorithm(config: AgentConfig) -> None:
     the devices or the run.
     """
     reward_kinds.check(config.reward)
+    reward_kinds.check_threshold(config.reward)
     # Several hosts see their devices only once they are connected.
     if config.hosts.count == 1:
         check_devices(config)
