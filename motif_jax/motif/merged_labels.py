@@ -4,6 +4,7 @@ judged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from motif_jax.motif.annotation import answers_page, judge_figures, shards
 from motif_jax.motif.annotation.annotator import Annotator
 from motif_jax.motif.annotation.captions import dataset_captions
 from motif_jax.motif.annotation.config import AnnotationConfig
+from motif_jax.motif.annotation.judge_figures import percent
 from motif_jax.motif.annotation.labels import counts
 from motif_jax.motif.annotation.questions import QuestionList
 from motif_jax.motif.annotation.store import StoredAnswer
@@ -165,8 +167,10 @@ def _sentence(summary: dict[str, Any]) -> str:
     )
     if "position_bias" in summary:
         bias = summary["position_bias"]
-        text += f"; asked both ways {bias['consistent']:.1%} agree, the caption shown first wins {bias['first_share']:.1%}"
+        text += f"; asked both ways {percent(bias['consistent'], 1)} agree, the caption shown first wins {percent(bias['first_share'], 1)}"
     if "agreement" in summary:
         agreement = summary["agreement"]
-        text += f"; {agreement['equal']:.1%} equal to {agreement['with']}, kappa {agreement['kappa']:.2f}"
+        kappa = agreement["kappa"]
+        kappa_in_words = f"{kappa:.2f}" if math.isfinite(kappa) else "n/a"
+        text += f"; {percent(agreement['equal'], 1)} equal to {agreement['with']}, kappa {kappa_in_words}"
     return text

@@ -21,12 +21,14 @@ from motif_jax.motif.annotation.store import StoredAnswer
 ALWAYS = 0.95
 BIASED = 0.65
 _INCONSISTENT = 0.6
-_HALF = 0.5
+HALF = 0.5
 # Standard errors from one half above which a share is a bias: of 20 decided answers an unbiased
 # judge gives more than 65 % to one side in one annotation of nine.
 _SIGNIFICANT = 1.96
 # Fewer decided answers say nothing of a share.
 _ENOUGH = 20
+# What to do where more than half of the answers have no verdict.
+NO_VERDICTS = "Most answers have no verdict: look at them with --config.keep_conversations=True."
 # Probabilities below this are as good as 0, whose logarithm is none.
 _LEAST_PROBABILITY = 1e-9
 
@@ -61,6 +63,11 @@ def answer_figures(answers: Sequence[StoredAnswer | None]) -> dict[str, float]:
     }
     masses = [answer.mass for answer in stored if answer.mass is not None]
     return figures | ({"mass": sum(masses) / len(masses)} if masses else {})
+
+
+def percent(share: float, decimals: int = 0) -> str:
+    """A share in per cent, 'n/a' for one of nothing."""
+    return f"{share:.{decimals}%}" if math.isfinite(share) else "n/a"
 
 
 def _share(count: int, total: int) -> float:
@@ -164,7 +171,11 @@ def rank_captions(
 
 
 def describe_order(ranked: Sequence[RankedCaption], count: int = 5) -> str:
-    """Two lines: the captions that win most of their comparisons, and those that win least."""
+    """Two lines: the captions that win most of their comparisons, and those that win least; a word
+    where none was compared.
+    """
+    if not ranked:
+        return "no caption was compared"
     best = ranked[:count]
     worst = ranked[-count:][::-1]
 
@@ -187,9 +198,9 @@ def advice(figures: Mapping[str, float], consistent: float | None = None) -> str
     # From what makes labels useless to what only asks for care.
     if not figures["answers"]:
         return "No question was answered: these labels say nothing."
-    if figures["unknown_share"] > _HALF:
-        return "Most answers have no verdict: look at them with --config.keep_conversations=True."
-    if figures.get("mass", 1.0) < _HALF:
+    if figures["unknown_share"] > HALF:
+        return NO_VERDICTS
+    if figures.get("mass", 1.0) < HALF:
         return (
             f"The verdicts have {figures['mass']:.0%} of the probability: the model would say something else, so choose another "
             "prompt."
@@ -202,7 +213,7 @@ def advice(figures: Mapping[str, float], consistent: float | None = None) -> str
 
 
 def _advice_on_order(first_share: float, decided: int, consistent: float | None) -> str:
-    position = "first" if first_share > _HALF else "second"
+    position = "first" if first_share > HALF else "second"
     share = max(first_share, 1 - first_share)
     if consistent is None:
         if share > ALWAYS:
@@ -212,7 +223,7 @@ def _advice_on_order(first_share: float, decided: int, consistent: float | None)
             )
         if share > BIASED:
             standard_error = 0.5 / math.sqrt(decided)
-            if share - _HALF <= _SIGNIFICANT * standard_error:
+            if share - HALF <= _SIGNIFICANT * standard_error:
                 return (
                     f"It says {position} in {share:.0%} of {decided} decided answers, too few to call it a bias: more pairs, or "
                     "both orders (--config.orders=both), would tell."

@@ -13,7 +13,7 @@ import numpy as np
 from motif_jax.core import resources
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json, require_whole_characters
-from motif_jax.core.verdicts import FIRST, SECOND, UNKNOWN
+from motif_jax.core.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN, UNKNOWN_NAME
 from motif_jax.motif.annotation import judge_figures, labels
 from motif_jax.motif.annotation.annotator import Question
 from motif_jax.motif.annotation.questions import QuestionHasher
@@ -78,8 +78,8 @@ def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -
 
     Besides those of `judge_figures.answer_figures`: `asked`, the number of questions;
     `right_one_order`, the share of right answers among them; `right_both_orders`, that of pairs
-    with the right label; `consistent`; and the pairs whose label is `wrong`. A pair has the label
-    that `annotate` with orders=both would write.
+    with the right label; `consistent`; and the pairs whose label is `wrong`, each with the name of
+    its `label`. A pair has the label that `annotate` with orders=both would write.
     """
     count = len(pairs)
     verdicts = np.array([answer.label for answer in answers], np.int8)
@@ -91,6 +91,10 @@ def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -
     turned = probabilities[count:][:, labels.TURNED[:3]]
     mean = labels.mean_probabilities(np.stack([probabilities[:count], turned]))
     pair_labels = labels.agreed(np.stack([forward, labels.TURNED[reverse]]), mean)
+    wrong = []
+    for pair, label in zip(pairs, pair_labels.tolist(), strict=True):
+        if label != FIRST:
+            wrong.append({**pair._asdict(), "label": PAIR.labels[label]})
     return {
         **judge_figures.answer_figures(answers),
         "asked": len(answers),
@@ -98,9 +102,7 @@ def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -
         "median_log_odds": judge_figures.median_log_odds(answers),
         "right_one_order": float(right.mean()),
         "right_both_orders": float((pair_labels == FIRST).mean()),
-        "wrong": [
-            pair._asdict() for pair, label in zip(pairs, pair_labels, strict=True) if label != FIRST
-        ],
+        "wrong": wrong,
     }
 
 
@@ -109,8 +111,8 @@ def describe(figures: dict[str, Any]) -> str:
     lines = [
         f"right in one order    {figures['right_one_order']:.0%} of {figures['asked']:,} questions",
         f"right in both, mean   {figures['right_both_orders']:.0%}",
-        f"same winner in both   {figures['consistent']:.0%}",
-        f"says first            {figures['first_share']:.0%} of {figures['decided']:,} decided answers",
+        f"same winner in both   {judge_figures.percent(figures['consistent'])}",
+        f"says first            {judge_figures.percent(figures['first_share'])} of {figures['decided']:,} decided answers",
     ]
     if figures["unknown_share"]:
         lines.append(
@@ -118,8 +120,17 @@ def describe(figures: dict[str, Any]) -> str:
         )
     if "mass" in figures:
         lines.append(f"mass of the verdicts  {figures['mass']:.2f}")
-    lines += [f"wrong: {pair['worse']!r} above {pair['better']!r}" for pair in figures["wrong"][:5]]
+    lines += [_fault(pair) for pair in figures["wrong"][:5]]
     return "\n".join([*lines, verdict(figures)])
+
+
+def _fault(pair: dict[str, str]) -> str:
+    """What a judge said about a pair of `wrong`."""
+    if pair["label"] == UNKNOWN_NAME:
+        return f"no verdict: {pair['better']!r} and {pair['worse']!r}"
+    if pair["label"] == PAIR.labels[TIE]:
+        return f"wrong: a tie of {pair['better']!r} and {pair['worse']!r}"
+    return f"wrong: {pair['worse']!r} above {pair['better']!r}"
 
 
 def verdict(figures: dict[str, Any]) -> str:
@@ -127,6 +138,8 @@ def verdict(figures: dict[str, Any]) -> str:
     they are not.
     """
     averaged = figures["right_both_orders"]
+    if figures["unknown_share"] > judge_figures.HALF:
+        return judge_figures.NO_VERDICTS
     first_share = figures["first_share"]
     position = "first" if first_share > 1 - first_share else "second"
     share = max(first_share, 1 - first_share)

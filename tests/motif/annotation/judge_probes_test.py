@@ -87,7 +87,8 @@ def test_a_lexicon_is_right_as_its_labels_are(tmp_path) -> None:
 
     assert [answer.label for answer in answers] == [TIE, FIRST, TIE, SECOND]
     assert probe_figures["right_both_orders"] == 0.5
-    assert probe_figures["wrong"] == [PAIRS[0]._asdict()]
+    assert probe_figures["wrong"] == [{**PAIRS[0]._asdict(), "label": "tie"}]
+    assert "wrong: a tie of 'kill' and 'wall'" in judge_probes.describe(probe_figures)
 
 
 def test_right_answers_are_a_share_of_all_questions() -> None:
@@ -97,6 +98,10 @@ def test_right_answers_are_a_share_of_all_questions() -> None:
 
     assert "right in one order    25% of 4 questions\n" in lines
     assert "no verdict            75% of 4 questions\n" in lines
+    assert "no verdict: 'gold' and ''\n" in lines
+    assert lines.endswith(
+        "Most answers have no verdict: look at them with --config.keep_conversations=True."
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,13 +120,24 @@ def test_right_answers_are_a_share_of_all_questions() -> None:
     ],
 )
 def test_nine_of_ten_is_useful_and_seven_is_partly_useful(right: float, sentence: str) -> None:
-    assert judge_probes.verdict({"right_both_orders": right, "first_share": 0.5}) == sentence
+    probe_figures = {"right_both_orders": right, "first_share": 0.5, "unknown_share": 0.0}
+    assert judge_probes.verdict(probe_figures) == sentence
+
+
+def test_a_judge_without_verdicts_has_no_shares() -> None:
+    mute = judge_probes.probe_figures(PAIRS, [StoredAnswer(UNKNOWN)] * 4)
+
+    lines = judge_probes.describe(mute).splitlines()
+
+    assert "same winner in both   n/a" in lines
+    assert "says first            n/a of 0 decided answers" in lines
+    assert not [line for line in lines if line.startswith("wrong")]
 
 
 def test_a_judge_by_position_is_named() -> None:
     probe_figures = figures(0.9, 0.9, 0.9, 0.9)
     assert probe_figures["right_both_orders"] == 0.0
-    assert probe_figures["wrong"][0] == {"better": "kill", "worse": "wall"}
+    assert probe_figures["wrong"][0] == {"better": "kill", "worse": "wall", "label": "tie"}
     assert judge_probes.verdict(probe_figures).startswith(
         "It always answers first: its labels are of no use"
     )
