@@ -88,7 +88,12 @@ def merge(
         if labels.position_bias is not None:
             summary["position_bias"] = labels.position_bias
         if reference_labels is not None:
-            agreement = judge_figures.agreement(labels.labels, reference_labels)
+            # Equal captions are a tie without a question, to every judge of captions: where they
+            # are half of the pairs, two judges that toss a coin would have a kappa of 0.6.
+            was_asked = questions.question_indices[:, 0] >= 0
+            agreement = judge_figures.agreement(
+                labels.labels[was_asked], reference_labels[was_asked]
+            )
             summary["agreement"] = {"with": config.agreement_with, **agreement}
         if figures:
             summary["judge"] = {**figures, "captions": _first_and_last(ranked)}

@@ -78,6 +78,18 @@ def test_agreement_with_other_labels_is_reported(base_values, tmp_path, capsys) 
     assert "100.0% equal to n, kappa 1.00" in capsys.readouterr().out
 
 
+def test_equal_captions_are_no_agreement(base_values, tmp_path) -> None:
+    dataset = write_dataset(tmp_path / "repeats", [*PAIRS, *[(text, text) for text in TEXTS]])
+    values = {**base_values, "dataset_dir": str(dataset)}
+    run_stage("annotate", tmp_path / "run", "", **values)
+
+    again = run_stage(
+        "annotate", tmp_path / "again", "", **{**values, "name": "m"}, agreement_with="n"
+    )
+
+    assert judged(again)["agreement"]["pairs"] == len(PAIRS)
+
+
 def test_probes_are_asked_instead_of_the_dataset(base_values, tmp_path, capsys) -> None:
     run = run_stage("annotate", tmp_path / "run", "", **base_values, probe=True)
     figures = json.loads((run / "probe.json").read_text())
