@@ -90,15 +90,20 @@ def _plan(tree: ast.expr, text: str, key: str) -> Plan:
         ]
         form = f"({', '.join(words)})" if words else "nothing"
         raise _wrong(key, text, f"{call.func.id} takes {form}")
+    arguments = []
     # Optional arguments may be left out.
-    pairs = zip(kinds, call.args, strict=False)
-    return Plan(call.func.id, [_argument(kind, argument, text, key) for kind, argument in pairs])
+    for number, (kind, argument) in enumerate(zip(kinds, call.args, strict=False)):
+        is_none = isinstance(argument, ast.Constant) and argument.value is None
+        is_optional_player = number >= len(needed) and kind == "s"
+        if is_none and is_optional_player:
+            arguments.append(None)
+        else:
+            arguments.append(_argument(kind, argument, text, key))
+    return Plan(call.func.id, arguments)
 
 
 def _argument(kind: str, argument: ast.expr, text: str, key: str) -> Any:
     if kind == "s":
-        if isinstance(argument, ast.Constant) and argument.value is None:
-            return None
         return _plan(argument, text, key)
     value = argument.value if isinstance(argument, ast.Constant) else None
     if kind == "l" and isinstance(value, str):

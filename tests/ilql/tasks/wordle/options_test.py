@@ -122,6 +122,8 @@ LISTS = (
         ("optimal(start, start)", "optimal takes (a player (or nothing))"),
         ("optimal(start, start=1)", "optimal(start, start=1) is not a player"),
         ("optimal(__import__('os'))", "__import__('os') is not a player"),
+        ("mixture(0.4, None, optimal)", "None is not a player"),
+        ("monte_carlo(3, None)", "None is not a player"),
         ("random(1)", "random takes nothing"),
     ],
 )
