@@ -286,7 +286,8 @@ def make_update(
         state, norms = apply(state, gradients)
         # After the step, whose loss was computed with the old scale.
         if settings.value_normalisation != "none":
-            state = _move_statistics(settings, state, output.targets.value, batch, axis_name)
+            targets = output.targets.value
+            state = _move_statistics(settings, state, targets, batch, reward, axis_name)
         return state, {**metrics, **norms}
 
     def learn(
@@ -321,15 +322,24 @@ def _move_statistics(
     state: AppoTrainState,
     target: Array,
     batch: TrajectoryBatch,
+    reward: Array,
     axis_name: str | None,
 ) -> AppoTrainState:
     """Moves the scale of values towards that of `target` [T, B]; with PopArt also the value head,
-    so that its values stay.
+    so that its values stay. Before the first `reward` [T, B] other than 0 nothing moves.
     """
     old = value_normalisation.moments(state.value_statistics)
     recorded = trajectory.recorded(batch)
+    # Without a reward the targets are the network's own values. A scale that is taken from them
+    # grows with itself: to 290 in one update of an untrained network that reads pictures.
+    paid_steps = reductions.total((recorded & (reward != 0)).astype(jnp.float32), axis_name)
+    is_moved = (paid_steps > 0) | (state.value_statistics.weight > 0)
     statistics = value_normalisation.update(
-        state.value_statistics, target, recorded, settings.value_statistics_rate, axis_name
+        state.value_statistics,
+        target,
+        recorded & is_moved,
+        settings.value_statistics_rate,
+        axis_name,
     )
     params = state.params
     if settings.value_normalisation == "popart":

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from motif_jax.core.training import reductions
 
 Array = jax.Array
-MINIMUM_STD = 1e-2  # while all targets are equal, as before the first reward
+MINIMUM_STD = 1e-2  # while all targets are equal
 
 
 class ValueStatistics(NamedTuple):

@@ -169,6 +169,20 @@ def test_statistics_move_towards_the_targets_by_their_rate() -> None:
     np.testing.assert_allclose(after.value_statistics.first, expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize("normalisation", ["running", "popart"])
+def test_the_scale_of_values_waits_for_the_first_reward(normalisation: str) -> None:
+    settings = Appo(value_normalisation=normalisation, max_policy_lag=100)
+    of_task = dataclasses.replace(REWARD, intrinsic_coefficient=0.0)
+    state, update = start(config(settings, reward=of_task))
+    rollouts = batch()
+
+    unpaid, _ = update(state, rollouts._replace(reward=rollouts.reward * 0))
+    paid, _ = update(unpaid, rollouts)
+
+    assert unpaid.value_statistics == value_normalisation.initial()
+    assert paid.value_statistics.weight > 0
+
+
 def test_popart_clips_values_around_those_that_were_played() -> None:
     """The head is rescaled with the scale, so that no value has moved and nothing is clipped."""
     state = start(config(Appo()))[0]
