@@ -81,12 +81,26 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
     allowed = f"other labels than those of this run, {name}"
     checks.require_key(config, "agreement_with", config.agreement_with != name, allowed)
     questions = _list_questions(config, dataset, annotator)
+    print(_game_warning(dataset, annotator), end="", flush=True)
     # Before the run folder is opened, so that a dry run leaves none.
     if config.dry_run:
         report_dry_run(config, workdir, annotator, questions, AnswerStore(config.store_dir))
         return 0
     with run_folder.opened(workdir, config_tree):
         return _annotate(config, workdir, dataset, annotator, questions)
+
+
+def _game_warning(dataset: PairsDataset, annotator: Annotator) -> str:
+    """A line where the annotator judges another game than the dataset's as NetHack; '' if not."""
+    environment = dataset.meta.get("config", {}).get("environment", {}).get("name", "")
+    # NetHackScore-v1, MiniHack-Room-5x5-v0, gym:NetHackScore-v0; imported datasets name none.
+    is_nethack = not environment or "hack" in environment.lower()
+    if is_nethack or not annotator.nethack_key:
+        return ""
+    return (
+        f"warning: this judge is asked about NetHack, and the dataset is of {environment}: give questions or rules "
+        f"of that game by {annotator.nethack_key} (docs/annotation.md)\n"
+    )
 
 
 def _check_measures(config: AnnotationConfig) -> None:

@@ -173,6 +173,8 @@ class Annotator(abc.ABC):
       short_name: default name of the label file, without a dot
         (`llama70b_msg_defaultgoal_default`).
       prices: prices of its model's tokens, None where nothing is paid.
+      nethack_key: where its questions or rules are about NetHack, the config key of a file with
+        others; else ''. A dataset of another game is annotated with a warning.
     """
 
     forms: tuple[Form, ...] = (PAIR,)
@@ -188,6 +190,7 @@ class Annotator(abc.ABC):
     identity: Mapping[str, Any]
     short_name: str
     prices: Prices | None = None
+    nethack_key: str = ""
 
     @abc.abstractmethod
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any) -> None:

@@ -129,6 +129,8 @@ class ChatAnnotator(Annotator):
         changes its answers.
         """
         self.prompt = check_chat(config, form)
+        if "NetHack" in f"{self.prompt.system} {self.prompt.question}":
+            self.nethack_key = "config.prompt.file"
         self.mode: str = config.answer.mode
         self._retry = config.answer.retry and self.mode != "soft"
         self._minimum_mass: float = config.answer.minimum_mass

@@ -283,6 +283,8 @@ class LexiconAnnotator(Annotator):
         # Goals of a user's own lexicon may have blanks and other letters, which no name has.
         goal = re.sub(r"[^A-Za-z0-9_+-]+", "-", config.goal)
         self.short_name = f"{name}_msg_{goal}"
+        if is_default:
+            self.nethack_key = "config.lexicon.file"
         self._judge = LexiconJudge(lexicon, config.goal)
 
     @classmethod

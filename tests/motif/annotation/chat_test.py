@@ -34,6 +34,13 @@ def openai(**values):
 
 
 @pytest.mark.parametrize(
+    ("version", "key"), [("default", "config.prompt.file"), ("small", ""), ("minigrid", "")]
+)
+def test_a_prompt_says_whether_it_is_about_nethack(version: str, key: str) -> None:
+    assert make_annotator(openai(**{"prompt.version": version})).nethack_key == key
+
+
+@pytest.mark.parametrize(
     ("values", "words"),
     [
         (
