@@ -55,7 +55,9 @@ class PlayedEnvironment:
         None, "change of BabyAI-Text's prompts ('other_episode'; docs/glam.md); None: the agent's"
     )
     max_episode_steps: int | None = positive(
-        None, "longest episode in steps; None: the agent's, or the environment's own"
+        None,
+        "longest episode in steps; None: the agent's, without one 5,000 as in trainings, of module:Class its own; an "
+        "environment's own shorter limit holds in any case",
     )
 
 

@@ -277,14 +277,18 @@ def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], floa
 
 
 def _of_game(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that decide a game and its numbers; switches that are off are none."""
+    """The options that decide a game and its numbers; switches that are off, and what is empty, are
+    none.
+    """
     switches = {
         name: value
         for name, value in (options.get("compat") or {}).items()
         if value and name not in _SWITCHES_WITHOUT_EFFECT
     }
     rest = {
-        name: value for name, value in options.items() if name not in (*_WITHOUT_EFFECT, "compat")
+        name: value
+        for name, value in options.items()
+        if name not in (*_WITHOUT_EFFECT, "compat") and value not in ("", None)
     }
     return {**rest, "compat": switches} if switches else rest
 

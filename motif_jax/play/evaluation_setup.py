@@ -17,7 +17,7 @@ from motif_jax.play import fixed_shares, policies, ratings
 from motif_jax.play.config import PlayedAgent, PlayedEnvironment, PlayedPolicy
 from motif_jax.play.ratings import EpisodeRater, LiveRater, RatingReward
 from motif_jax.rl import choices
-from motif_jax.rl.config import AgentReward
+from motif_jax.rl.config import AgentReward, TrainedTask
 from motif_jax.rl.reward_keys import Scoring
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
@@ -251,14 +251,19 @@ def _options(config: PlayedPolicy, agent: _Agent) -> dict[str, Any]:
 
 def _without_agent(config: PlayedPolicy) -> _Agent:
     name = config.environment.name or DEFAULT_ENVIRONMENT
+    options: dict[str, Any] = {}
+    if not entry_points.is_entry_point(name):
+        # As trainings have it: an environment may have no limit, and games with another one are no
+        # pairs of theirs. A class of the user's has a limit of its own.
+        options["max_episode_steps"] = TrainedTask().max_episode_steps
     switches = {key: True for key, on in asdict(config.compat).items() if on}
     if not switches:
-        return _Agent(name, {})
+        return _Agent(name, options)
     quirks = () if registry.is_gym(name) else registry.spec(name).quirks
     unknown = sorted(set(switches) - set(quirks))
     allowed = f"off on {name}: only the game has published quirks"
     checks.require(not unknown, f"compat.{', compat.'.join(unknown)}", True, allowed)
-    return _Agent(name, {"compat": switches})
+    return _Agent(name, {**options, "compat": switches})
 
 
 def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersions) -> _Agent:

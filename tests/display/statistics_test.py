@@ -307,6 +307,10 @@ def test_switches_of_what_is_shown_make_no_other_games():
     assert not set(games_of(compat={**shown, "seed_noop": True})) & set(games_of())
 
 
+def test_options_that_are_empty_make_no_other_games():
+    assert games_of(modules="", wrappers="") == games_of()
+
+
 def test_games_with_other_limits_are_other_games():
     assert not set(games_of(max_episode_steps=60)) & set(games_of())
 

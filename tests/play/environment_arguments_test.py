@@ -10,7 +10,7 @@ import pytest
 
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
-from motif_jax.play import agent_policy, agents, evaluation_setup
+from motif_jax.play import agent_policy, agents, evaluation_files, evaluation_setup
 from motif_jax.play.config import PlayedPolicy
 from motif_jax.schema import read_section
 from tests.reward_fixtures import load_config, run_stage
@@ -34,7 +34,7 @@ def lake(tmp_path):
 
 
 def setup_of(folder, **changes):
-    config = load_config("evaluate", "", {"agent.dir": str(folder), **changes})
+    config = load_config("evaluate", "", {"agent.dir": folder and str(folder), **changes})
     return evaluation_setup.check(read_section(PlayedPolicy, config))
 
 
@@ -87,6 +87,23 @@ def test_a_text_that_changes_what_an_agent_sees_is_refused(tmp_path, key, value)
         UserError, match=rf"config\.{key}=.*: must be such that gym:MiniGrid-Empty-5x5-v0 has"
     ):
         setup_of(tmp_path, **{key: value})
+
+
+def test_a_player_without_training_plays_the_games_of_agents(tmp_path):
+    name = {"environment.name": "gym:CartPole-v1"}
+    training = load_config("train_agent", "recall", name)
+    run_folder.describe(tmp_path / "agent", run_folder.as_plain(training))
+    agents_own = setup_of(tmp_path / "agent", policy="random")
+    without_agent = setup_of(None, policy="random", **name)
+    rows = [{"seed": 1, "return": 2.0}]
+
+    games = [
+        evaluation_files.games({"plan": setup.plan, "rows": rows}, "return")
+        for setup in (agents_own, without_agent)
+    ]
+
+    assert without_agent.options["max_episode_steps"] == 5000
+    assert games[0] == games[1]
 
 
 def test_another_environment_is_made_by_the_flags_of_the_evaluation(lake):
