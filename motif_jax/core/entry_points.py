@@ -90,7 +90,13 @@ def load_module(key: str, name: str) -> ModuleType:
     """
     # To trust a class is to run its whole module, so the module alone may be imported, too.
     _require(key, name, name in {trusted.partition(":")[0] for trusted in _trusted()})
-    return _imported(key, name, name)
+    try:
+        return _imported(key, name, name)
+    except UserError as error:
+        raise UserError(
+            f"config.{key}={name}: no such module ({error.__cause__}); must be a module that Python finds, in the folder of the "
+            "command or on PYTHONPATH"
+        ) from error
 
 
 def load_packaged(key: str, name: str) -> Any:

@@ -15,6 +15,9 @@ from motif_jax.core.errors import printable
 
 PLAIN_INTERVAL_SECONDS = 10.0
 _WINDOW_SECONDS = 30.0
+# A shorter time between the first unit and the last has no rate: units that were asked together
+# also end together, after seconds of work.
+_LEAST_MEASURED_SECONDS = 0.5
 
 _MINUTE = 60
 _HOUR = 3600
@@ -130,12 +133,13 @@ class Progress:
             print(text, file=self._stream, flush=True)
 
     def rate(self) -> float:
-        """Units a second over the last half minute, 0 before anything was measured."""
+        """Units a second over the last half minute, 0 before half a second was measured."""
         if not self._history:
             return 0.0
         start, first = self._history[0]
         end, last = self._history[-1]
-        return (last - first) / (end - start) if end > start else 0.0
+        is_measured = end - start >= _LEAST_MEASURED_SECONDS
+        return (last - first) / (end - start) if is_measured else 0.0
 
     def line(self) -> str:
         # The last batch of a training may go beyond its last step.

@@ -41,7 +41,9 @@ def paid_section(rows: Sequence[PaidRow], warning: str = "") -> Section | None:
                 number_cell(steps, ","),
             )
         )
-    first_step = recent[0].step
+    # A row has what was paid since the row before, whether that paid something or not.
+    earlier = [row.step for row in rows if row.step < recent[0].step]
+    first_step = earlier[-1] if earlier else 0
     title = f"what was paid most between steps {first_step:,} and {recent[-1].step:,}"
     table = Table("paid-lately", _HEADER, cells, title, limit=10)
     note = (

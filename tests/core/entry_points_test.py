@@ -25,6 +25,12 @@ def test_a_class_of_any_module_is_found() -> None:
         entry_points.trust(["json", "/a/b"])
 
 
+def test_a_missing_module_is_not_asked_for_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "no_such_module")
+    with pytest.raises(UserError, match=r"no such module \(No module .*\); must be a module that"):
+        entry_points.load_module("environment.modules", "no_such_module")
+
+
 @pytest.mark.parametrize(
     ("name", "line"),
     [

@@ -57,6 +57,17 @@ def test_progress_says_count_rate_and_time_left(clock: Clock) -> None:
     ]
 
 
+def test_units_that_end_together_have_the_rate_of_all_the_time(clock: Clock) -> None:
+    stream = io.StringIO()
+    with Progress(18, "questions", "annotate", stream=stream) as progress:
+        clock.now += 9
+        progress.update(17)
+        clock.now += 0.001
+        progress.update(18)
+
+    assert stream.getvalue() == "annotate  18 / 18 questions  100 %  2 questions/s  took 9 s\n"
+
+
 def test_a_slow_unit_has_a_line_every_ten_seconds(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress(8, "episodes", "play", initial=3, stream=stream) as progress:

@@ -34,7 +34,7 @@ def test_a_line_has_a_texts_share_of_each_rows_pay() -> None:
 def test_the_table_has_the_last_tenth_of_the_training() -> None:
     _, table = parts()
 
-    assert table.title == "what was paid most between steps 1,000 and 1,000"
+    assert table.title == "what was paid most between steps 200 and 1,000"
     assert table.texts() == [("key", "75.0 %", "3", "6"), ("(no message)", "25.0 %", "1", "1")]
 
 

@@ -171,11 +171,11 @@ def rank_captions(
 
 
 def describe_order(ranked: Sequence[RankedCaption], count: int = 5) -> str:
-    """Two lines: the captions that win most of their comparisons, and those that win least; a word
-    where none was compared.
+    """Two lines: the captions that win most of their comparisons, and those that win least; one
+    line where none was compared.
     """
     if not ranked:
-        return "no caption was compared"
+        return "no two captions have a verdict"
     best = ranked[:count]
     worst = ranked[-count:][::-1]
 

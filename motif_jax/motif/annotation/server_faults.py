@@ -6,6 +6,7 @@ import re
 
 from motif_jax.motif.annotation.chat_client import StatusError, without_user
 from motif_jax.motif.annotation.config import OpenaiServer
+from motif_jax.motif.annotation.openai_account import key_of
 
 # Fields that limit an answer: the one that nearly all servers take, then that of servers that
 # refuse the first.
@@ -33,6 +34,9 @@ def lasting(error: StatusError, settings: OpenaiServer) -> str:
     if 300 <= error.status < 400:
         url = error.headers.get("location", "another address").removesuffix("/chat/completions")
         return f"redirects requests to {without_user(url)}: set config.openai.base_url to where they are answered"
+    if error.status == 401 and not key_of(settings.key_variable):
+        variable = f"the environment variable {settings.key_variable}"
+        return f"wants a key: set {variable}, or name the one that has it in config.openai.key_variable"
     if error.status == 401:
         return f"refuses {key}"
     if error.status == 403:

@@ -107,6 +107,7 @@ def test_one_comparison_does_not_lead() -> None:
 
 def test_unknown_pairs_are_not_ranked() -> None:
     assert judge_figures.rank_captions([("a", "b")], np.full((1, 3), np.nan)) == []
+    assert judge_figures.describe_order([]) == "no two captions have a verdict"
 
 
 FINE = {

@@ -215,14 +215,21 @@ def test_a_server_that_has_answered_may_refuse_the_rest(tried):
     ],
     ids=str,
 )
-def test_a_servers_fault_is_one_line_with_a_remedy(ask, fault, kind, words):
+def test_a_servers_fault_is_one_line_with_a_remedy(ask, monkeypatch, fault, kind, words):
     """One of a kind may pass, so that an online annotator tries again."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sesame")
     with pytest.raises(ServerError, match=words) as caught:
         ask(*fault)
     assert caught.value.kind == kind
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("the server http://127.0.0.1:8000/v1 ")
     assert "word" not in str(caught.value)
+
+
+def test_a_server_that_wants_a_key_names_the_empty_variable(ask, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ServerError, match="wants a key: set the environment variable OPENAI_API"):
+        ask(401, "who?")
 
 
 @pytest.mark.parametrize(
