@@ -10,7 +10,7 @@ get_config = studies.study(
     {
         "training": f"configs/train_agent.py:recall {TASK} --config.train_for_env_steps=150000",
         "methods": {"task": "", "captions": CAPTIONS},
-        "evaluation": "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.trust=mine",
+        "evaluation": "configs/evaluate.py --config.policy=agent --config.reward.dir=",
         "measures": "return,length",
         "claims": "captions > task + 0.5: return",
     }

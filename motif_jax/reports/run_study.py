@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
-from motif_jax.core import interruption, run_folder
+from motif_jax.core import entry_points, interruption, run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text, read_json_lines
 from motif_jax.core.parent_death import sigterm_on_parent_death
@@ -112,6 +112,8 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         # Refusals come before any training, which may take hours.
         _refuse_other_history(missing)
         _check_flags(missing)
+        for planned in missing:
+            _trust_named_code(planned)
         # Here, too: where no run is missing, only the tables are written.
         text, claims_hold = _write_tables(config, workdir)
 
@@ -251,6 +253,15 @@ def _write_tables(config: StudyConfig, workdir: Path) -> tuple[str, bool]:
         trainings[method.replace("_", " ")] = folders
     study_page.write(workdir, tables, shown_claims, trainings, measures)
     return text, claims_hold
+
+
+def _trust_named_code(planned: Run) -> None:
+    """Lets all commands of a run import what the flags of one of them name: the training names code
+    of the user's, and so does the folder that it makes, in which the games play.
+    """
+    for word in itertools.chain.from_iterable(planned.commands.values()):
+        flag, _, value = word.partition("=")
+        entry_points.trust(entry_points.named(value, flag.rpartition(".")[2]))
 
 
 def _check_flags(missing: list[Run]) -> None:

@@ -38,6 +38,7 @@ for word in "$@"; do
 done
 name=$(basename "$folder")
 echo "$name" >> "$TOYS/started"
+echo "$MOTIF_JAX_TRUST" > "$TOYS/trusted"
 if [ -e "$TOYS/wait" ] && [ "$(cat "$TOYS/wait")" = "$name" ]; then
   trap 'exit 75' TERM
   kill -TERM $PPID
@@ -102,6 +103,22 @@ def test_runs_are_made_seed_by_seed(toys: Path, tmp_path: Path, capsys) -> None:
     ]  # fmt: skip
     assert capsys.readouterr().err.startswith(
         "== run 1 of 4: none-1\n== run 2 of 4: motif-1, about 0.0 h left\n== run 3 of 4: none-2, "
+    )
+
+
+@pytest.mark.slow
+def test_games_trust_the_code_that_the_training_names(
+    toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "")
+    words = "--config.environment.modules=mine,moles --config.environment.text=tales:Teller"
+    config = small(seeds=1, training=f"{small().training} {words}")
+
+    study.run(config, tmp_path / "study")
+
+    assert started(toys)[-1] == "games"
+    assert {"mine", "moles", "tales:Teller"} <= set(
+        (toys / "trusted").read_text().strip().split(",")
     )
 
 
