@@ -57,7 +57,7 @@ def test_progress_says_count_rate_and_time_left(clock: Clock) -> None:
     ]
 
 
-def test_units_that_end_together_have_the_rate_of_all_the_time(clock: Clock) -> None:
+def test_units_that_end_together_have_the_whole_times_rate(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress(18, "questions", "annotate", stream=stream) as progress:
         clock.now += 9
