@@ -211,10 +211,11 @@ def divergence(facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.A
     """The published estimate of an action's divergence from the policy, nats, float32 [...].
 
     It is log p - log pi of the tokens [..., M], drawn from p; the best of n adds
-    log n - (n - 1) / n. Beams are not drawn: theirs is -log pi.
+    log n - (n - 1) / n. Beams, and greedy tokens, which are a beam of width 1, are not drawn:
+    theirs is -log pi.
     """
     policy = jnp.where(valid, facts.policy, 0.0).sum(-1)
-    if decoding.kind == "beam":
+    if decoding.kind in ("beam", "greedy"):
         return -policy
     of_sample = jnp.where(valid, facts.steered, 0.0).sum(-1) - policy
     count = decoding.candidates

@@ -196,10 +196,13 @@ def test_the_divergence_counts_the_choice_among_candidates(candidates: TokenCand
     np.testing.assert_allclose(divergence, drawn - by_policy + best_of_six, rtol=1e-4, atol=1e-5)
 
 
-def test_the_divergence_of_beams_is_minus_the_log_probability(candidates: TokenCandidates) -> None:
-    beam = dataclasses.replace(RERANK, kind="beam", batches=1)
+@pytest.mark.parametrize("kind", ["beam", "greedy"])
+def test_the_divergence_of_what_is_not_drawn_has_no_draw(
+    candidates: TokenCandidates, kind: str
+) -> None:
+    not_drawn = dataclasses.replace(RERANK, kind=kind, width=1, batches=1)
 
-    divergence = decodings.divergence(*candidates.scored(), beam)
+    divergence = decodings.divergence(*candidates.scored(), not_drawn)
 
     by_policy = candidates.summed(candidates.chosen(candidates.policy))
     np.testing.assert_allclose(divergence, -by_policy, rtol=1e-4, atol=1e-5)
