@@ -15,7 +15,7 @@ from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS, Delimiters
 from motif_jax.ilql.evaluation.text_episodes import DialogueObservation
 from motif_jax.ilql.tasks.contract import Outcome, TextEnvironment
 
-__all__ = ["Backwards", "Fatal", "Key", "Letters", "Task"]
+__all__ = ["Backwards", "Fatal", "Key", "LetterTable", "Letters", "Task"]
 
 
 class Letters:
@@ -29,6 +29,15 @@ class Letters:
 
     def decode(self, tokens):
         return "".join((*string.ascii_lowercase, *DELIMITER_TEXTS)[token] for token in tokens)
+
+
+class LetterTable(Letters):
+    """The same from a table, which raises KeyError for other characters."""
+
+    numbers = {letter: number for number, letter in enumerate(string.ascii_lowercase)}
+
+    def encode(self, text):
+        return [self.numbers[letter] for letter in text]
 
 
 class Task(backwards.Task):

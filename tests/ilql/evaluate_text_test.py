@@ -21,7 +21,7 @@ from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogues
 from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS
 from motif_jax.ilql.evaluation import published_log, text_episodes
-from motif_jax.ilql.tasks import file_tokens, registry
+from motif_jax.ilql.tasks import file_tokens
 from motif_jax.lm import folder
 from motif_jax.lm.config import parse
 from motif_jax.lm.model import LanguageModel
@@ -30,6 +30,7 @@ from motif_jax.published import evaluation_logs
 from tests import text_agents
 from tests.processes import killed
 from tests.reward_fixtures import load_config, run_config
+from tests.toy_text import Letters, LetterTable
 
 SMALL = {"episodes": 6, "lanes": 4, "show": 2, "resamples": 50}
 
@@ -242,10 +243,12 @@ def test_a_killed_evaluation_resumes_from_its_journal(agent: Path, tmp_path: Pat
     assert all(after[row["index"]] == row for row in before if row["index"] in after)
 
 
-def test_a_text_that_the_task_cannot_read_has_tokens() -> None:
-    inner = registry.make("tests.toy_text:Task", {}).tokenizer()
+@pytest.mark.parametrize(("inner", "error"), [(Letters(), ValueError), (LetterTable(), KeyError)])
+def test_a_text_that_the_task_cannot_read_has_tokens(
+    inner: Letters, error: type[Exception]
+) -> None:
     tokenizer = text_episodes.ActionTokens(inner)
-    with pytest.raises(ValueError, match="not found"):
+    with pytest.raises(error):
         tokenizer.encode("a</s>b")
     assert tokenizer.decode_action([0, 29, 1]) == "a</s>b"
     assert tokenizer.encode("a</s>b") == [0, 29, 1]

@@ -29,7 +29,7 @@ from motif_jax.ilql.dialogues.dialogue_batches import (
     StreamBatches,
 )
 from motif_jax.ilql.dialogues.dialogue_source import DialogueSource
-from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise
+from motif_jax.ilql.dialogues.items import NO_TOKENS, TextTokenizer, TokenItem, tokenise
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
 from motif_jax.ilql.methods.text_methods import rule_of
 from motif_jax.ilql.tasks import registry
@@ -155,7 +155,7 @@ def _tokenise(
     """`items.tokenise`, with a UserError that names dialogue `number` of the config's `key`."""
     try:
         return tokenise(dialogue, tokenizer, token_reward)
-    except (ValueError, KeyError) as error:
+    except NO_TOKENS as error:
         raise UserError(
             f"config.{key}: dialogue {number} does not fit the task's tokens: {error}"
         ) from None

@@ -70,6 +70,8 @@ class Turns(NamedTuple):
     action_close: tuple[int, ...]
 
 
+# What a tokenizer raises for a text that it has no tokens for; a table of letters raises KeyError.
+NO_TOKENS = (ValueError, KeyError)
 # of the fields of `Delimiters`
 DELIMITER_TEXTS = ("<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")
 
@@ -84,7 +86,7 @@ class TextTokenizer(Protocol):
     def delimiters(self) -> Delimiters: ...
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of an utterance, without delimiters."""
+        """The tokens of an utterance, without delimiters; raises one of `NO_TOKENS`."""
 
     def decode(self, tokens: list[int]) -> str: ...
 

@@ -20,6 +20,7 @@ from motif_jax.ilql.agent.text_programs import Actions
 from motif_jax.ilql.agent.text_session import TextSession
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.items import (
+    NO_TOKENS,
     TextTokenizer,
     system_start_of,
     to_act,
@@ -116,7 +117,7 @@ class ActionTokens:
     def encode(self, text: str) -> list[int]:
         try:
             return self._tokenizer.encode(text)
-        except ValueError:
+        except NO_TOKENS:
             # Texts of the environment have to fit the task's tokens, unlike an agent's.
             if text not in self._foreign:
                 raise
@@ -130,7 +131,7 @@ class ActionTokens:
         text = self.decode(tokens).strip()
         try:
             self._tokenizer.encode(text)
-        except ValueError:
+        except NO_TOKENS:
             self._foreign[text] = tokens
         return text
 

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.items import TextTokenizer
+from motif_jax.ilql.dialogues.items import NO_TOKENS, TextTokenizer
 from motif_jax.ilql.evaluation.text_episodes import (
     DialogueObservation,
     TextAction,
@@ -174,13 +174,16 @@ class TextTable:
             try:
                 # What has no tokens could not stand in the dialogue that the agent reads.
                 self._tokenizer.encode("" if typed == command else typed)
-            except ValueError as error:
-                self._terminal.say(plain(str(error)))
+            except NO_TOKENS as error:
+                reason = f"no token for {error}" if isinstance(error, KeyError) else str(error)
+                self._terminal.say(plain(reason))
                 continue
             return typed
 
     def _answer(self, game: int) -> dict[str, Any]:
-        """A game in which the person is the agent's other side."""
+        """A game in which the person is the agent's other side; the end of the input ends it, too,
+        once something was said.
+        """
         say = self._terminal.say
         texts: list[str] = []
         rewards: list[float | None] = []
@@ -195,5 +198,8 @@ class TextTable:
             texts.append(self._act(DialogueObservation(dialogue)))
             # The agent reads no rewards; 0 marks the utterance as its own.
             rewards.append(0.0)
-            typed = self._ask("< ", _QUIT)
+            try:
+                typed = self._ask("< ", _QUIT)
+            except EOFError:
+                typed = _QUIT
         return {"texts": texts, "rewards": rewards, "return": None}

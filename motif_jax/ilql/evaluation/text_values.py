@@ -22,7 +22,7 @@ from motif_jax.ilql.agent.text_agent import TextAgentNetwork
 from motif_jax.ilql.dialogues import collate
 from motif_jax.ilql.dialogues.collate import Quirks
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise
+from motif_jax.ilql.dialogues.items import NO_TOKENS, TextTokenizer, TokenItem, tokenise
 from motif_jax.ilql.dialogues.token_rewards import constant
 from motif_jax.ilql.evaluation import agent_rewards
 from motif_jax.ilql.methods.implicit_q import clipped
@@ -135,7 +135,7 @@ def last_position(tokenizer: TextTokenizer, dialogue: Dialogue, source: str) -> 
     """
     try:
         actions = tokenise(dialogue, tokenizer, constant(0.0)).action_indices
-    except (ValueError, KeyError) as error:
+    except NO_TOKENS as error:
         raise UserError(
             f"{source} does not fit the agent's tokens: {error}; give dialogues of its task"
         ) from None

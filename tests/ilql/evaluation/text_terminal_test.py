@@ -17,7 +17,7 @@ from motif_jax.ilql.evaluation.text_terminal import Terminal, TextTable, numbers
 from motif_jax.ilql.tasks.contract import Outcome, TextEnvironment, TextPolicy, TextTask
 from motif_jax.ilql.tasks.wordle.colours import WordTable
 from motif_jax.ilql.tasks.wordle.environment import WordleObservation
-from tests.toy_text import Letters
+from tests.toy_text import Letters, LetterTable
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31m\rc\x7f\ud800"
 PLAIN = "a�]0;owned��[2Jb�31m�c��"
@@ -61,11 +61,14 @@ class HostileActor:
         return [TextAction(HOSTILE, facts=facts)]
 
 
-def play(mode: str, typed: str) -> tuple[str, list[dict[str, Any]]]:
+def play(
+    mode: str, typed: str, tokenizer: Letters | None = None
+) -> tuple[str, list[dict[str, Any]]]:
     """What the terminal shows in game 3 while a person types `typed`, and the dialogues."""
     out = io.StringIO()
     terminal = Terminal(io.StringIO(typed), out)
-    dialogues = TextTable(HostileTask({}), HostileActor(), terminal, Letters(), 0).play(3, mode)
+    table = TextTable(HostileTask({}), HostileActor(), terminal, tokenizer or Letters(), 0)
+    dialogues = table.play(3, mode)
     return out.getvalue(), dialogues
 
 
@@ -102,11 +105,15 @@ def test_a_question_mark_shows_the_numbers_of_the_tokens() -> None:
     ) in screen
 
 
-def test_a_text_without_tokens_is_asked_for_again() -> None:
-    screen, dialogues = play("with", "NO\n\n")
+@pytest.mark.parametrize(
+    ("tokenizer", "reason"),
+    [(Letters(), "substring not found"), (LetterTable(), "no token for 'N'")],
+)
+def test_a_text_without_tokens_is_asked_for_again(tokenizer: Letters, reason: str) -> None:
+    screen, dialogues = play("with", "NO\n\n", tokenizer)
 
     assert screen.count("it would say:") == 2
-    assert "substring not found" in screen
+    assert reason in screen
     assert dialogues[0]["texts"] == [HOSTILE, HOSTILE]
 
 
@@ -119,7 +126,13 @@ def test_a_person_and_an_agent_play_the_same_game() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "texts"), [("\n/end\n", [HOSTILE]), ("hello\n/end\n", ["hello", HOSTILE])]
+    ("typed", "texts"),
+    [
+        ("\n/end\n", [HOSTILE]),
+        ("hello\n/end\n", ["hello", HOSTILE]),
+        # The input ends.
+        ("hello\n", ["hello", HOSTILE]),
+    ],
 )
 def test_a_person_answers_an_agent_until_the_end(typed: str, texts: list[str]) -> None:
     screen, dialogues = play("answer", typed)
