@@ -114,7 +114,7 @@ def _read_recorded(config: EvaluateTextConfig, workdir: Path, journal: Journal) 
     agent = config.agent or ""
     saved = agent_folder.load(agent, dtype=config.dtype)
     dialogues, too_long = recorded_texts.dialogues_of(
-        agent, config.data, saved.network, saved.tokenizer, config.episodes
+        saved.about, agent, config.data, saved.network, saved.tokenizer, config.episodes
     )
     if too_long:
         positions = saved.network.model.config.max_length

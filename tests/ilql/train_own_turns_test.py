@@ -162,7 +162,7 @@ def test_a_system_message_is_read_back_as_such(run: Path, tmp_path: Path) -> Non
             token_columns.add(writer, item, 1.0)
         writer.commit()
 
-    read = list(token_columns.read_dialogues(tmp_path, tokenizer))
+    read = list(token_columns.read_dialogues(tmp_path, tokenizer, constant(0.0)))
 
     assert [dialogue.texts for dialogue in read] == [guided.texts, plain.texts]
     for dialogue, item in zip(read, items, strict=True):

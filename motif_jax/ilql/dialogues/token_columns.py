@@ -20,6 +20,7 @@ from motif_jax.ilql.dialogues.items import (
     terminals,
     utterances,
 )
+from motif_jax.ilql.dialogues.token_rewards import TokenReward
 from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.token_data.writer import TokensWriter
 
@@ -89,14 +90,16 @@ def rebuilt(
     )
 
 
-def read_dialogues(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]:
-    """The dialogues of a run's tokenised part, as text; an action's reward includes those of its
-    tokens.
+def read_dialogues(
+    folder: Path, tokenizer: TextTokenizer, token_reward: TokenReward
+) -> Iterator[Dialogue]:
+    """The dialogues of a run's tokenised part, as text; `token_reward` is what the run pays for
+    tokens, which is no part of an action's reward. Rewards are rounded to float32.
     """
     dataset = TokensDataset(folder)
     for index in range(dataset.num_items):
         item = item_of(dataset, index)
-        action_rewards = iter(item.utterance_rewards.tolist())
+        action_rewards = iter(_without_token_rewards(item, token_reward).tolist())
         texts: list[str] = []
         rewards: list[float | None] = []
         for tokens, is_action in utterances(item, tokenizer):
@@ -110,3 +113,13 @@ def read_dialogues(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]
                 *("user" if reward is None else "assistant" for reward in rewards[1:]),
             ]
         yield Dialogue(tuple(texts), tuple(rewards), bool(item.terminals[-1]), meta)
+
+
+def _without_token_rewards(item: TokenItem, token_reward: TokenReward) -> np.ndarray:
+    """The reward of each action alone, float32 [U]: its last token has it beside that token's
+    own.
+    """
+    last_tokens = np.searchsorted(item.action_indices, item.utterance_action_indices - 1)
+    # In the precision of the columns: an unpaid action gets 0 and not a remainder.
+    of_tokens = token_reward(item.tokens[item.utterance_action_indices]).astype(np.float32)
+    return (item.rewards[last_tokens] - of_tokens).astype(np.float32)

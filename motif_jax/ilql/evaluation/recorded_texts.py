@@ -83,14 +83,19 @@ def check(config: TextSpeaker) -> None:
     if network.design.prefix:
         agent_rewards.of_training(about)
     # One that can be read is enough for a check.
-    dialogues_of(agent, config.data, network, tokenizer, 1)
+    dialogues_of(about, agent, config.data, network, tokenizer, 1)
 
 
 def dialogues_of(
-    agent: str, data: str | None, network: TextAgentNetwork, tokenizer: TextTokenizer, count: int
+    about: Mapping[str, Any],
+    agent: str,
+    data: str | None,
+    network: TextAgentNetwork,
+    tokenizer: TextTokenizer,
+    count: int,
 ) -> ReadableDialogues:
     """The first `count` dialogues with actions of the file `data`, or of the held-out ones of the
-    training in the folder `agent`.
+    training in the folder `agent`, which `about` describes.
 
     Raises:
       UserError: there are none, or they do not fit the agent's tokens.
@@ -103,7 +108,8 @@ def dialogues_of(
             raise UserError(
                 f"config.data=None: {agent} has no held-out dialogues: name some with --config.data=FILE"
             )
-        dialogues = token_columns.read_dialogues(held_out, tokenizer)
+        token_reward = agent_rewards.of_training(about)
+        dialogues = token_columns.read_dialogues(held_out, tokenizer, token_reward)
     readable: list[Dialogue] = []
     too_long = 0
     for number, dialogue in enumerate(dialogues):

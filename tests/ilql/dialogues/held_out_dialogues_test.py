@@ -17,7 +17,9 @@ from motif_jax.ilql.dialogues import (
     dialogue_data,
     dialogue_source,
     parquet,
+    token_columns,
 )
+from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.lm import tokenised
 from tests import resumed
 from tests.toy_text import Letters
@@ -135,3 +137,23 @@ def test_a_dialogue_that_does_not_fit_is_named(tmp_path: Path, wrong: int) -> No
     source = dialogue_source.source_of(config)
     with pytest.raises(UserError, match=rf"config\.data: dialogue {wrong} does not fit"):
         dialogue_data.split_tokens(config, source, Letters(), tmp_path / "run", lambda: False)
+
+
+def test_dialogues_are_read_back_with_the_rewards_of_their_actions(tmp_path: Path) -> None:
+    """Tokens are paid, too, in a training and not in its data."""
+    talk = dialogue.Dialogue(("ab", "c", "", "abc"), (1.5, None, -0.7, 0.0), False)
+    parquet.write(tmp_path / "d.parquet", [dialogue.Dialogues.of([talk] * 4)], {})
+    token_reward = TokenRewardSection(constant=-0.1)
+    config = TextConfig(
+        data=str(tmp_path / "d.parquet"),
+        held_out=HeldOutDialogues(share=0.5),
+        token_reward=token_reward,
+    )
+    source = dialogue_source.source_of(config)
+    dialogue_data.split_tokens(config, source, Letters(), tmp_path / "run", lambda: False)
+
+    folder = tmp_path / "run" / "held_out"
+    reward = dialogue_data.token_reward_of(token_reward)
+    for read in token_columns.read_dialogues(folder, Letters(), reward):
+        assert read.texts == talk.texts
+        assert read.rewards == (1.5, None, pytest.approx(-0.7), 0.0)

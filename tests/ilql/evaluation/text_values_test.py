@@ -191,7 +191,7 @@ def test_a_text_without_tokens_is_refused() -> None:
 
 def test_an_agent_without_held_out_dialogues_needs_a_file() -> None:
     with pytest.raises(UserError) as error:
-        recorded_texts.dialogues_of("agent", None, network_of(None), TOKENIZER, 1)
+        recorded_texts.dialogues_of({}, "agent", None, network_of(None), TOKENIZER, 1)
 
     assert str(error.value) == (
         "config.data=None: agent has no held-out dialogues: name some with --config.data=FILE"
@@ -314,9 +314,9 @@ def test_dialogues_beyond_the_positions_are_left_out_and_counted(tmp_path: Path)
     path = tmp_path / "talk.parquet"
     parquet.write(path, [ALL], {})
 
-    recorded = recorded_texts.dialogues_of("", str(path), network_of(12), TOKENIZER, 2)
+    recorded = recorded_texts.dialogues_of({}, "", str(path), network_of(12), TOKENIZER, 2)
 
     assert [dialogue.texts for dialogue in recorded.dialogues] == [RUNNING.texts]
     assert recorded.too_long == 2
     with pytest.raises(UserError, match="within its positions, and has none"):
-        recorded_texts.dialogues_of("", str(path), network_of(3), TOKENIZER, 2)
+        recorded_texts.dialogues_of({}, "", str(path), network_of(3), TOKENIZER, 2)
