@@ -33,7 +33,7 @@ from motif_jax.ilql.methods.text_ppo import PpoTraining
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.text_task import TextTraining
 from motif_jax.lm import finetune_params, init_model, linear
-from motif_jax.lm.config import ModelConfig
+from motif_jax.lm.config import Dropout, ModelConfig
 from motif_jax.lm.model import LanguageModel, param_shapes
 from motif_jax.lm.sums_task import TrainingData
 from motif_jax.rl.algorithms import kl_penalty
@@ -150,8 +150,8 @@ def objective_of(config: TextConfig, trunk_config: ModelConfig) -> Objective:
 
 
 def model_config(config: TextConfig, source: DialogueSource) -> ModelConfig:
-    """The trunks' config: of the initial run, of `network.checkpoint`, or of the sizes in
-    `network`, which must fit task and method.
+    """The trunks' config in the training: of the initial run, of `network.checkpoint`, or of the
+    sizes in `network`, which must fit task and method.
     """
     tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
     trunk_config = agent_start.model_config(config, tokens, design_of(config.method))
@@ -165,6 +165,7 @@ class TextRun(NamedTuple):
     source: DialogueSource  # of its dialogues, with task options that name all files
     amount: str  # size of the data, for the first line of a run
     longest_action: int  # tokens of an action at most
+    dropout: Dropout  # rates of the exported trunks
 
 
 def build(
@@ -221,8 +222,14 @@ def build(
         dialogues = TrainingData(*batches, digests, config.data or f"the stream of {config.task}")
         parameters = (start.learned, start.target, start.frozen)
         training = TextTraining(config, objective, parameters, dialogues, parallel)
+    # The training's rates of dropout are no property of the agent.
+    own_config = agent_start.model_config(config, vocabulary, design_of(config.method))
     return TextRun(
-        training, source._replace(options=data.options), data.amount, data.longest_action
+        training,
+        source._replace(options=data.options),
+        data.amount,
+        data.longest_action,
+        own_config.dropout,
     )
 
 
@@ -232,6 +239,7 @@ def export(run: TextRun, workdir: Path) -> Path:
     config = task.config
     source = run.source
     target = workdir / agent_folder.AGENT
+    network = _with_dropout(task.objective.agent, run.dropout)
 
     def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
         params = agent_start.agent_params(
@@ -250,7 +258,7 @@ def export(run: TextRun, workdir: Path) -> Path:
         }
         agent_folder.write(
             target,
-            task.objective.agent,
+            network,
             params,
             config.method.name,
             numbers,
@@ -264,6 +272,13 @@ def export(run: TextRun, workdir: Path) -> Path:
     if task.target:
         shapes["target"] = task.target
     return run_files.export(workdir, target / agent_folder.FILE, shapes, write)
+
+
+def _with_dropout(network: TextAgentNetwork, dropout: Dropout) -> TextAgentNetwork:
+    """The network with these rates of dropout in its trunks' config."""
+    trunk_config = dataclasses.replace(network.model.config, dropout=dropout)
+    model = dataclasses.replace(network.model, config=trunk_config)
+    return dataclasses.replace(network, model=model)
 
 
 def check_shapes(config: TextConfig, trunk_config: ModelConfig) -> None:

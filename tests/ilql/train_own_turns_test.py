@@ -22,6 +22,7 @@ from motif_jax.ilql.dialogues.dialogue import ROLES, Dialogue
 from motif_jax.ilql.dialogues.items import tokenise
 from motif_jax.ilql.dialogues.token_rewards import constant
 from motif_jax.lm import chat_template
+from motif_jax.lm import config as lm_config
 from motif_jax.lm.token_data.writer import TokensWriter
 from tests import made_up_judge
 from tests.ilql import chat_dialogues
@@ -66,6 +67,17 @@ def test_a_chat_models_agent_has_its_turns_and_tokens(run: Path) -> None:
     assert agent.tokenizer.decode(tokens) == (
         "<|im_start|>user\nYou see a key<|im_end|>\n<|im_start|>assistant\n"
     )
+
+
+def test_an_agent_keeps_the_rates_of_dropout_of_its_checkpoint(
+    values: Mapping[str, Any], run: Path, tmp_path: Path
+) -> None:
+    checkpoint = lm_config.read(values["network.checkpoint"])
+    assert agent_folder.load(run).network.model.config.dropout == checkpoint.dropout
+
+    begun = {**values, "network.checkpoint": None, "initial.policy": str(run), "dropout": 0.25}
+    after = run_stage("train_text", tmp_path, "bc", **begun)
+    assert agent_folder.load(after).network.model.config.dropout == checkpoint.dropout
 
 
 def test_the_first_line_of_a_run_says_which_turns(printed_run: tuple[Path, str]) -> None:

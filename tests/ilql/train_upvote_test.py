@@ -15,6 +15,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.ilql.tasks import registry, text_scores
 from motif_jax.ilql.tasks.reddit.text_scorer import TextScorer
 from motif_jax.lm import byte_pairs
+from motif_jax.lm import config as lm_config
 from motif_jax.lm.model import LanguageModel
 from motif_jax.published import upvote_model
 from tests import torch_files
@@ -64,6 +65,15 @@ def test_friendly_comments_are_liked_and_the_task_pays_by_that(run: Path) -> Non
     assert set(task.rewards([comment.text for comment in task.comments[:20]])) == {-1.0, 1.0}
     zero = text_scores.attach(registry.make("reddit", {**options, "zero_one": True}))
     assert zero.rewards(["What an ugly, stupid soup."]) == [0.0]
+
+
+@pytest.mark.slow
+def test_a_scorer_keeps_the_rates_of_dropout_of_its_checkpoint(run: Path, tmp_path: Path) -> None:
+    values = {"network.checkpoint": str(run / "model"), "dropout": 0.25, "max_steps": 2}
+
+    tuned = train(tmp_path, **values, evaluate_every=2)
+
+    assert lm_config.read(run / "model").dropout == lm_config.read(tuned / "model").dropout
 
 
 def published(vocabulary: int) -> dict[str, np.ndarray]:

@@ -57,7 +57,11 @@ def _folders(initial: InitialParameters) -> dict[str, str]:
 
 
 def model_config(config: TextConfig, tokens: Vocabulary, design: Design) -> ModelConfig:
-    """The trunks' config, see `text_run.model_config`; reads no weights."""
+    """The trunks' config, see `text_run.model_config`; reads no weights.
+
+    Its rates of dropout are those that a run or a checkpoint has, of fresh trunks those of the
+    training.
+    """
     _require_one_source(config.initial, design)
     of_runs: dict[str, ModelConfig] = {}
     for key, run in _folders(config.initial).items():
@@ -67,11 +71,10 @@ def model_config(config: TextConfig, tokens: Vocabulary, design: Design) -> Mode
                 f"config.initial.{key}={run}: was trained with other tokens than the task {config.task} has; give an agent of this task"
             )
         _require_parts(run, key, about, design)
-        # Their dropout rates may differ.
-        of_runs[key] = init_model.with_dropout(
-            agent_folder.network_of(about).model.config, config.dropout
-        )
-    if len(set(of_runs.values())) > 1:
+        of_runs[key] = agent_folder.network_of(about).model.config
+    # Their dropout rates may differ.
+    alike = {init_model.with_dropout(of_run, config.dropout) for of_run in of_runs.values()}
+    if len(alike) > 1:
         raise UserError(
             f"config.initial.value={config.initial.value}: has trunks of other sizes than config.initial.policy={config.initial.policy}"
         )
@@ -99,16 +102,26 @@ def model_config(config: TextConfig, tokens: Vocabulary, design: Design) -> Mode
     delimiters = tokens.delimiters
     sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
     special = {"start": delimiters.state_start, "pad": delimiters.pad, "end": delimiters.action_end}
-    return init_model.make("gpt2", sizes, tokens.size, special, "network")
+    fresh = init_model.make("gpt2", sizes, tokens.size, special, "network")
+    return init_model.with_dropout(fresh, config.dropout)
 
 
 def _require_one_source(initial: InitialParameters, design: Design) -> None:
-    """Raises UserError where a trunk that policy and values share would begin as two runs."""
-    sources = {Path(run).resolve() for run in _folders(initial).values()}
-    if len(sources) > 1 and design.roles.trunk_of.get(POLICY) == VALUES:
+    """Raises UserError where a trunk that policy and values share would begin as two runs, or as
+    two trunks of one.
+    """
+    if design.roles.trunk_of.get(POLICY) != VALUES or not (initial.policy and initial.value):
+        return
+    saved = Design(**agent_folder.describe(initial.policy, "initial.policy")["design"])
+    reason = ""
+    if Path(initial.policy).resolve() != Path(initial.value).resolve():
+        reason = "is another run"
+    elif saved.qs and saved.separate_policy:
+        reason = "has a trunk for each"
+    if reason:
         raise UserError(
             f"config.initial.value={initial.value}: policy and values share a trunk (config.method.separate_policy=False), and "
-            f"config.initial.policy={initial.policy} is another run: give one of the two"
+            f"config.initial.policy={initial.policy} {reason}: give one of the two"
         )
 
 

@@ -200,6 +200,9 @@ def test_a_trunk_for_policy_and_values_begins_as_one_run(runs: dict[str, str]) -
     two = InitialParameters(policy=runs["bc"], value=runs["ilql"])
     with pytest.raises(UserError, match=r"share a trunk .* is another run: give one of the two"):
         begin("ilql", two, separate_policy=False)
+    same = InitialParameters(policy=runs["ilql"], value=runs["ilql"])
+    with pytest.raises(UserError, match=r"share a trunk .* has a trunk for each: give one"):
+        begin("ilql", same, separate_policy=False)
     begin("ilql", InitialParameters(policy=runs["bc"], value=runs["bc"]), separate_policy=False)
     begin("ilql", two)
 

@@ -112,7 +112,10 @@ def build(
     params, heads = jax.device_get(network.init(key_of(config.seed, "parameters")))
     inputs = {part: dataset.manifest["content"] for part, dataset in datasets.items()}
     inputs["base model"] = "none"
+    exported = settings
     if config.network.checkpoint:
+        # The training's rates of dropout are no property of the model.
+        exported = dataclasses.replace(settings, dropout=configs.read(base).dropout)
         # The head stays fresh, but for the checkpoint's pooler.
         params = weights.load(base, settings)
         heads = text_scorer.with_pooler(heads, base)
@@ -139,7 +142,7 @@ def build(
     loss = functools.partial(sums, network)
     task = UpvoteTask(config, loss, (learned, frozen), data, parallel, config.max_steps)
     about = f"{numbers_in(task.learned):,} numbers to learn"
-    return OfflineRun(task, about, lambda: _export(task, base, settings, workdir))
+    return OfflineRun(task, about, lambda: _export(task, base, exported, workdir))
 
 
 def _tokenise(
