@@ -146,12 +146,14 @@ def _check_method(config: TextConfig) -> None:
         hosts = config.hosts.position().count
         reason = "keeps candidates" if rule.proposes else "plays the episodes"
         checks.require(hosts == 1, "hosts.count", hosts, f"1: method {name} {reason} of one host")
-    if rule.proposes:
-        # What the rest asks for, such as a loss of the policy, does not hold of these two.
-        _check_proposals(config)
-        return
     if rule.online:
         text_run.check_ppo(config)
+        return
+    if rule.q != "none":
+        _check_values(config)
+    if rule.proposes:
+        # What the rest asks for, such as a loss of the policy, does not hold of these.
+        _check_proposals(config)
         return
     if rule.q == "none":
         allowed = f"above 0: {name} learns nothing else"
@@ -174,6 +176,32 @@ def _check_method(config: TextConfig) -> None:
             f"config.initial.policy=None: method {name} with config.loss.policy=0 uses a policy that it does not train: name its run, "
             "--config.initial.policy=RUN"
         )
+
+
+def _check_values(config: TextConfig) -> None:
+    """Raises UserError where nothing teaches the values that the agent decodes by."""
+    name = config.method.name
+    rule = rule_of(name)
+    weights = text_run.weights_of(config.loss, rule)
+    has_values = False
+    if config.initial.value:
+        about = agent_folder.describe(config.initial.value, "initial.value")
+        has_values = about["design"]["q"] != "none"
+    if has_values:
+        is_trained = weights.trains_values or weights.policy > 0
+        checks.require_key(
+            config, "loss.q", is_trained, "above 0, or another weight of config.loss"
+        )
+        return
+
+    source = "or config.initial.value a run whose values stay"
+    teaches_q = any((weights.q, weights.conservative, weights.margin))
+    allowed = f"above 0: {name} chooses what to say by Q; {source}"
+    checks.require_key(config, "loss.q", teaches_q, allowed)
+    # A method of the user's may have losses of its own, without V.
+    reads_v = name in RULES and rule.bootstrap == "value" and not rule.proposes
+    allowed = f"above 0: Q of {name} learns from V of the next action; {source}"
+    checks.require_key(config, "loss.v", weights.v > 0 or not reads_v, allowed)
 
 
 def _check_proposals(config: TextConfig) -> None:
@@ -224,6 +252,7 @@ def _check_data(config: TextConfig) -> None:
         if path is None:
             continue
         dialogues_of_key = files.read(path)
+        dialogue_data.require_cutoff(config, dialogues_of_key, key)
         if key == "data":
             dialogue_data.require_rewards(config, dialogues_of_key)
         if task.learned_tokens():  # no tokenizer yet that dialogues could fit

@@ -181,6 +181,17 @@ def chosen_items(filters: DialogueFilter, dataset: TokensDataset) -> np.ndarray:
     return chosen
 
 
+def require_cutoff(config: TextConfig, dialogues: Dialogues, key: str) -> None:
+    """Raises UserError where no dialogue of the config's `key` has a return from the filter's
+    cutoff on.
+    """
+    best = float(dialogues.returns().max(initial=-np.inf))
+    cutoff = config.filter.cutoff
+    fits = cutoff is None or best >= cutoff
+    allowed = f"at most {best:g}, the greatest return in config.{key}"
+    checks.require_key(config, "filter.cutoff", fits, allowed)
+
+
 def require_any_action(config: TextConfig, dialogues: Dialogues, key: str) -> None:
     """Raises UserError where the dialogues of the config's `key` have no action."""
     if not dialogues.actions.any():
