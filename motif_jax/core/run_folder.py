@@ -267,15 +267,25 @@ def opened(
 
 
 def stored_folder(folder: str | Path, path: str) -> Path | None:
-    """The folder that a run in `folder` names in its config as `path`, wherever the caller is; None
-    if there is none.
+    """The folder that a run in `folder` names in its config as `path`, see `stored_path`."""
+    return next((place for place in _stored_places(folder, path) if place.is_dir()), None)
+
+
+def stored_path(folder: str | Path, path: str) -> Path | None:
+    """The file or folder that a run in `folder` names in its config as `path`, wherever the caller
+    is; None if there is none.
 
     A relative path is looked for where the run was started, beside the run, which may have been
     moved with its data, and here. Of a run that lies elsewhere than below the folder where it was
     started, what lies beside it comes first.
     """
+    return next((place for place in _stored_places(folder, path) if place.exists()), None)
+
+
+def _stored_places(folder: str | Path, path: str) -> list[Path]:
+    """Where the path may lie that a run names in its config, in the order of `stored_path`."""
     if not path:
-        return None
+        return []
     run = Path(folder).resolve()
     # Beside the run and above it, nearest first: a project may have been moved as a whole.
     bases = [run, *run.parents]
@@ -285,10 +295,7 @@ def stored_folder(folder: str | Path, path: str) -> Path | None:
     else:
         bases.append(start)
     bases.append(Path.cwd())
-    for base in bases:
-        if (base / path).is_dir():
-            return base / path
-    return None
+    return [base / path for base in bases]
 
 
 def started_in(folder: str | Path) -> Path:

@@ -193,8 +193,10 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
 
 def options_of(about: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the task that an agent was trained for; `about` is from `describe`."""
-    options = dict(about["options"])
-    if (Path(about["folder"]) / TOKENIZER).is_file():
+    folder = Path(about["folder"])
+    run = folder.parent if folder.name == AGENT else folder
+    options = registry.located(about["task"], about["options"], run)
+    if (folder / TOKENIZER).is_file():
         # the copy in the folder, wherever that has been moved to
         options["tokenizer"] = about["folder"]
     return options

@@ -138,7 +138,10 @@ def _collected_options(config: TextConfig, folder: Path) -> dict[str, Any]:
         raise UserError(
             f"{meta} is damaged (config has no options of the task {config.task}): collect it again, or take that file out"
         ) from None
-    if (folder / TOKENIZER).is_file() and not options.get("tokenizer", ""):
+    if "task" in collected:
+        options = registry.located(config.task, options, folder)
+    # Learned with the data, wherever these have been moved to.
+    if (folder / TOKENIZER).is_file():
         options["tokenizer"] = str(folder)
     return options
 

@@ -136,6 +136,7 @@ class TextTask(ABC):
       switches: prefix of its compat switches; the rest of a switch's name is an option.
       follow: option -> options that are valid only with its value; a change of its value drops
           them.
+      paths: options that name files or folders.
       patient: whether an episode may take any time, as with a server; else it counts as hung after
           minutes.
     """
@@ -146,6 +147,7 @@ class TextTask(ABC):
     defaults: ClassVar[Mapping[str, Any]] = {}
     switches: ClassVar[str] = ""
     follow: ClassVar[Mapping[str, Sequence[str]]] = {}
+    paths: ClassVar[Sequence[str]] = ()
     patient: bool = False
 
     def __init_subclass__(cls) -> None:

@@ -29,6 +29,7 @@ class RecordedDialogues(FileTokenTask):
 
     name = "dialogues"
     kinds = (RECORDED,)
+    paths = ("data", "tokenizer")
     defaults: ClassVar[Mapping[str, Any]] = {
         "data": "",
         "tokenizer": "",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from motif_jax.core import digests
+from motif_jax.core import digests, run_folder
 from motif_jax.core.entry_points import Registry
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json
@@ -55,6 +56,24 @@ def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
     # A task without switches has the prefix '', with which every name begins.
     switches = [key for key in compat if prefix and key.startswith(prefix)]
     return {**values[name], **{key.removeprefix(prefix): compat[key] for key in switches}}
+
+
+def located(name: str, options: Mapping[str, Any], folder: str | Path) -> dict[str, Any]:
+    """The options that a run in `folder` recorded, whose relative paths begin where it was started:
+    for a caller in any folder, see `run_folder.stored_path`. Files that were made in `folder` are
+    found if it has another name now.
+    """
+    recorded = dict(options)
+    for key in load(name).paths:
+        value = options.get(key)
+        # A word alone may name a list of the package.
+        if not isinstance(value, str) or not ("/" in value or Path(value).suffix):
+            continue
+        made_there = Path(folder) / Path(value).name
+        path = made_there if made_there.exists() else run_folder.stored_path(folder, value)
+        if path is not None and path.resolve() != Path(value).resolve():
+            recorded[key] = str(path)
+    return recorded
 
 
 def overlaid(

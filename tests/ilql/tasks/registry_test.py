@@ -173,3 +173,24 @@ def test_a_resumed_run_may_change_addresses_and_patience(name):
     keys = ("options",)
     assert run_folder.differences(before, now, keys)
     assert not run_folder.differences(before, now, keys, registry.FREE_OPTIONS)
+
+
+def test_recorded_paths_begin_where_their_command_was_given(tmp_path, monkeypatch):
+    """Of two folders with the same files those of the run count, and a list's name is no path."""
+    for place in ("a", "b"):
+        (tmp_path / place / "runs" / "tweet_words").mkdir(parents=True)
+        for name in ("words.txt", "runs/tweet_words/tweets.csv"):
+            (tmp_path / place / name).touch()
+    run = tmp_path / "a" / "runs" / "tweet_words"
+    monkeypatch.chdir(tmp_path / "a")
+    run_folder.describe(run, {"stage": "collect_text"})
+    options = {"words": "tweet_words", "guesses": "words.txt", "num_words": 3}
+    options["tweets"] = "runs/tweet_words/tweets.csv"
+    assert registry.located("wordle", options, run) == options
+
+    monkeypatch.chdir(tmp_path / "b")
+    located = {"guesses": str(tmp_path / "a" / "words.txt"), "tweets": str(run / "tweets.csv")}
+    assert registry.located("wordle", options, run) == {**options, **located}
+
+    renamed = run.rename(tmp_path / "games")
+    assert registry.located("wordle", options, renamed)["tweets"] == str(renamed / "tweets.csv")

@@ -134,6 +134,7 @@ class Reddit(FileTokenTask):
     name = "reddit"
     kinds = (RECORDED, GAMES)
     switches = "upvote_"
+    paths = ("folder", "indexes", "scores", "upvote_run", "tokenizer", "lexicon", "prompt")
     # Scores belong to one judge, and the scale to one reward.
     follow: ClassVar[Mapping[str, Sequence[str]]] = {
         "reward": ("scores", "reward_scale"),

@@ -70,6 +70,7 @@ class VisDial(FileTokenTask):
     name = "visdial"
     kinds = (RECORDED, GAMES, REWARD_CACHE)
     switches = "visdial_"
+    paths = ("data", "features", "reward_cache", "additional", "tokenizer")
     patient = True
     words = (STOP,)
     # Other modes reject this option.

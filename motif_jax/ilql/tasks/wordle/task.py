@@ -70,6 +70,7 @@ class Wordle(TextTask):
     name = "wordle"
     kinds = ("games", "branch", "adversarial", "tweets")
     switches = "wordle_"
+    paths = ("words", "guesses", "tweets", "indexes")
     keys: ClassVar[Mapping[str, Key]] = {
         **KEYS,
         "branch_restarts": Key(False, "compat.wordle_branch_restarts"),
