@@ -60,7 +60,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
         least = byte_pairs.smallest("roberta")
         allowed = f"at least {least}: all bytes and special tokens"
         checks.require_key(config, "vocab_size", config.vocab_size >= least, allowed)
-    upvote_run.settings_of(config, tokenizer)
+    settings = upvote_run.settings_of(config, tokenizer)
+    if tokenizer is not None:
+        upvote_run.check_checkpoint(config, tokenizer, settings)
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int:

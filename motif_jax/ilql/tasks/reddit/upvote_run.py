@@ -70,6 +70,18 @@ def settings_of(config: UpvoteConfig, tokenizer: Tokenizer | None) -> ModelConfi
     return init_model.with_dropout(settings, config.dropout)
 
 
+def check_checkpoint(config: UpvoteConfig, tokenizer: Tokenizer, settings: ModelConfig) -> None:
+    """Raises UserError where the checkpoint's weights or tokens do not fit its config; reads no
+    tensor.
+    """
+    checkpoint = config.network.checkpoint
+    if tokenizer.size > settings.vocab_size:
+        raise UserError(
+            f"config.network.checkpoint={checkpoint}: has {tokenizer.size:,} tokens, and rows for {settings.vocab_size:,}"
+        )
+    weights.check(fetch(checkpoint or "", "network.checkpoint"), settings)
+
+
 def tokenizer_folder(
     checkpoint: str | None, vocab_size: int, workdir: Path, comments: list[Comment]
 ) -> Path:
@@ -100,8 +112,6 @@ def build(
     base = tokenizer_folder(config.network.checkpoint, config.vocab_size, workdir, comments)
     tokenizer = Tokenizer.read(base)
     settings = settings_of(config, tokenizer)
-    if tokenizer.size > settings.vocab_size:
-        raise UserError(f"{base}: has {tokenizer.size} tokens, the model {settings.vocab_size}")
     datasets = _tokenise(
         config, workdir / TOKENS, comments, tokenizer, digests.of_file(base / FILE), stopped
     )
