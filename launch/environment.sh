@@ -37,12 +37,12 @@ folder_of() {
   esac
 }
 
-# is_tested PYTHON: whether it is a Python of 3.11 or 3.12, which the tests run with.
-is_tested() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' >/dev/null 2>&1; }
+# is_tested PYTHON: whether it is a Python of 3.11, 3.12 or 3.13, which the tests run with.
+is_tested() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1; }
 
 # The first Python that is tested (MOTIF_JAX_PYTHON chooses one of them).
 find_python() {
-  local candidate candidates=(python3.12 python3.11 python3 python)
+  local candidate candidates=(python3.12 python3.11 python3.13 python3 python)
   [ -z "${MOTIF_JAX_PYTHON:-}" ] || candidates=("$MOTIF_JAX_PYTHON")
   for candidate in "${candidates[@]}"; do
     if is_tested "$candidate"; then
@@ -50,7 +50,7 @@ find_python() {
       return 0
     fi
   done
-  die "Python 3.11 or 3.12 is needed and was not found${MOTIF_JAX_PYTHON:+ (MOTIF_JAX_PYTHON=$MOTIF_JAX_PYTHON)}: install python3.11 or python3.12"
+  die "Python 3.11, 3.12 or 3.13 is needed and was not found${MOTIF_JAX_PYTHON:+ (MOTIF_JAX_PYTHON=$MOTIF_JAX_PYTHON)}: install one of them"
 }
 
 # can_lock FILE: whether there is anything to lock with, and anything to lock: who may not write the clone fills no environment in it.
@@ -80,7 +80,7 @@ make_environment() { one_at_a_time _make_environment "$@"; }
 _make_environment() {
   local folder=$1 python version messages
   if version=$("$folder/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) && ! is_tested "$folder/bin/python"; then
-    die "$folder has Python $version, and 3.11 or 3.12 is needed: remove that folder or give it another name, then start this again"
+    die "$folder has Python $version, and 3.11, 3.12 or 3.13 is needed: remove that folder or give it another name, then start this again"
   fi
   if [ -x "$folder/bin/python" ] && "$folder/bin/python" -m pip --version >/dev/null 2>&1; then
     return 0

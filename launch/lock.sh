@@ -53,7 +53,7 @@ for name, (purpose, lines) in files.items():
     print(f"launch/{name}: {len(lines)} packages")
 
 # Of files, those that a Python of ours on Linux may take: sources, and wheels by their tags.
-usable = re.compile(r"-(cp311-cp311|cp312-cp312|cp3\d+-abi3|(py2\.)?py3\d*(\.py3\d*)*-none|cp3\d+-none)-(any|.*linux.*)\.whl$")
+usable = re.compile(r"-(cp311-cp311|cp312-cp312|cp313-cp313|cp3\d+-abi3|(py2\.)?py3\d*(\.py3\d*)*-none|cp3\d+-none)-(any|.*linux.*)\.whl$")
 
 
 def hashes(package):

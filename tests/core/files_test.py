@@ -131,7 +131,7 @@ def test_a_folder_is_restored_after_a_kill_between_two_moves(tmp_path: Path, mon
         (b"\0\0\0", "no JSON: .*"),
         (b"{", "no JSON: .*"),
         (b"[1]", "a JSON list in place of a dict"),
-        (b"[" * 5000, "nested too deeply"),
+        (b"[" * 200_000, "nested too deeply"),
         (b"\xff\xfe", "no JSON: .*"),
         (b'{"other": 1}', "it has no step, at"),
     ],

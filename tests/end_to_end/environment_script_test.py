@@ -17,7 +17,7 @@ from tests.processes import REPOSITORY
 
 
 @pytest.mark.parametrize(
-    ("version", "taken"), [((3, 10), False), ((3, 11), True), ((3, 12), True), ((3, 13), False)]
+    ("version", "taken"), [((3, 10), False), ((3, 11), True), ((3, 13), True), ((3, 14), False)]
 )
 def test_which_pythons_are_taken(tmp_path: Path, version: tuple[int, int], taken: bool) -> None:
     """Of an interpreter that says it is of `version`, in a folder with a blank in its name."""
@@ -35,7 +35,7 @@ def test_which_pythons_are_taken(tmp_path: Path, version: tuple[int, int], taken
     if taken:
         assert done.stdout == f"{tmp_path}/a clone/python\n"
     else:
-        assert "Python 3.11 or 3.12 is needed" in done.stderr
+        assert "Python 3.11, 3.12 or 3.13 is needed" in done.stderr
     setup = configparser.ConfigParser()
     setup.read(REPOSITORY / "setup.cfg")
     named = (
@@ -91,7 +91,7 @@ def test_an_environment_of_another_python_is_refused(tmp_path: Path) -> None:
     done = script('make_environment "$1"', folder)
 
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {folder} has Python 3.10, and 3.11 or 3.12 is needed")
+    assert done.stderr.startswith(f"error: {folder} has Python 3.10, and 3.11, 3.12 or 3.13 is needed")
     assert folder.exists()
 
 
