@@ -91,7 +91,9 @@ def test_an_environment_of_another_python_is_refused(tmp_path: Path) -> None:
     done = script('make_environment "$1"', folder)
 
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {folder} has Python 3.10, and 3.11, 3.12 or 3.13 is needed")
+    assert done.stderr.startswith(
+        f"error: {folder} has Python 3.10, and 3.11, 3.12 or 3.13 is needed"
+    )
     assert folder.exists()
 
 

@@ -90,7 +90,7 @@ def _plan(tree: ast.expr, text: str, key: str) -> Plan:
         ]
         form = f"({', '.join(words)})" if words else "nothing"
         raise _wrong(key, text, f"{call.func.id} takes {form}")
-    arguments = []
+    arguments: list[Any] = []
     # Optional arguments may be left out.
     for number, (kind, argument) in enumerate(zip(kinds, call.args, strict=False)):
         is_none = isinstance(argument, ast.Constant) and argument.value is None
