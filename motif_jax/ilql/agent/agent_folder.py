@@ -191,12 +191,18 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
     return {**about, "folder": str(path)}
 
 
+def run_of(about: Mapping[str, Any]) -> Path:
+    """The run folder of an agent, or its own folder where that was copied alone; `about` is from
+    `describe`.
+    """
+    folder = Path(about["folder"])
+    return folder.parent if folder.name == AGENT else folder
+
+
 def options_of(about: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the task that an agent was trained for; `about` is from `describe`."""
-    folder = Path(about["folder"])
-    run = folder.parent if folder.name == AGENT else folder
-    options = registry.located(about["task"], about["options"], run)
-    if (folder / TOKENIZER).is_file():
+    options = registry.located(about["task"], about["options"], run_of(about))
+    if (Path(about["folder"]) / TOKENIZER).is_file():
         # the copy in the folder, wherever that has been moved to
         options["tokenizer"] = about["folder"]
     return options

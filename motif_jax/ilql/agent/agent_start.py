@@ -197,7 +197,7 @@ def start(
     Raises:
       UserError: a file is damaged, or a low-rank pattern matches no layer.
     """
-    # Heads are fresh in any case; a checkpoint and runs replace trunks of these.
+    # A checkpoint replaces trunks of these; a run its trunks, and its heads if it has values.
     params = jax.device_get(objective.agent.init(key))
     digests: dict[str, str] = {}
     added_tokens = 0

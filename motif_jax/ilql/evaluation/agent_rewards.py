@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
+from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.dialogues import dialogue_data
 from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
@@ -15,7 +17,8 @@ from motif_jax.ilql.evaluation.config import EvaluatedTokenReward
 
 def section_of(about: Mapping[str, Any]) -> TokenRewardSection:
     """The section `token_reward` of the training of an agent, described by
-    `agent_folder.describe`; the default where it did not save one.
+    `agent_folder.describe`; the default where it did not save one. Its file is found from any
+    working directory, see `run_folder.stored_path`.
 
     Raises UserError: it is damaged, or its file is gone.
     """
@@ -25,11 +28,14 @@ def section_of(about: Mapping[str, Any]) -> TokenRewardSection:
         raise UserError(
             f"{about['folder']}/agent.json is damaged (token_reward: {error}): train it again"
         ) from None
-    if section.file and not Path(section.file).is_file():
+    if not section.file:
+        return section
+    path = run_folder.stored_path(agent_folder.run_of(about), section.file)
+    if path is None or not path.is_file():
         raise UserError(
             f"{about['folder']}: was trained with rewards of tokens from {section.file}, which is gone: give that file again"
         )
-    return section
+    return dataclasses.replace(section, file=str(path))
 
 
 def evaluated(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
@@ -324,6 +326,21 @@ def test_rewards_of_a_training_that_cannot_be_read_are_refused(saved: Any, line:
     agent = about() | {"settings": {"token_reward": saved}}
     with pytest.raises(UserError, match=re.escape(line)):
         agent_rewards.evaluated(EvaluatedTokenReward(), agent)
+
+
+def test_a_trainings_rewards_of_tokens_are_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "project" / "runs" / "agent").mkdir(parents=True)
+    (tmp_path / "project" / "rewards.json").write_text('{"1": 0.5}')
+    (tmp_path / "elsewhere").mkdir()
+    run = tmp_path / "project" / "runs"
+    agent = about() | {"settings": {"token_reward": {"file": "rewards.json"}}}
+
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    reward = agent_rewards.of_training(agent | {"folder": str(run / "agent")})
+
+    assert reward(np.array([0, 1])).tolist() == [0.0, 0.5]
 
 
 def test_a_training_ranks_no_samples_of_a_policy_alone() -> None:
