@@ -178,9 +178,12 @@ def main() -> None:
     """Takes the figures that the command line names."""
     options = parser().parse_args()
     if options.tiny:
-        # A call with the sizes of a GPU would take tiny runs for its own.
+        # A call with the sizes of a GPU would take tiny runs for its own, and the table its
+        # figures.
         options.work = options.work / "tiny"
+        options.out = options.out / "tiny"
         options.work.mkdir(parents=True, exist_ok=True)
+        options.out.mkdir(parents=True, exist_ok=True)
     plans = chosen_plans(options)
     seconds = options.seconds
     if seconds is None:

@@ -6,7 +6,7 @@
 #   bash launch/gpu_figures.sh --plan=language          language programs cold and warm, GLAM's training, numeric tests: 440 s
 #   bash launch/gpu_figures.sh --items=train,learner    these items (--help has all switches)
 #   bash launch/gpu_figures.sh --apart --items=...      first starts of language programs one after the other
-#   bash launch/gpu_figures.sh --tiny                   tiny sizes, to try the script itself on any machine
+#   bash launch/gpu_figures.sh --tiny                   tiny sizes, to try the script itself on any machine; into $OUT/tiny
 #   python launch/gpu_table.py figures.jsonl            writes the table
 #
 # It needs no network. Wheels in .gpu_wheels/ (launch/gpu_wheels.sh downloads them) are installed beside what the environment has in
@@ -26,7 +26,7 @@ case " $* " in *" --help "* | *" -h "*) exec "$python" "$repository/launch/gpu_f
 export OUT=${OUT:-$repository/runs/gpu_figures}
 work=${GPU_FIGURES_WORK:-${TMPDIR:-/var/tmp}/gpu_figures-$(id -u)}
 mkdir -p "$OUT" "$work"
-# As the caller means them, whose own folder need not be the repository.
+# Relative paths begin in the folder of the caller, who need not be in the repository.
 OUT=$(CDPATH="" cd -- "$OUT" && pwd)
 work=$(CDPATH="" cd -- "$work" && pwd)
 cd "$repository"

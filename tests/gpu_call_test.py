@@ -133,7 +133,22 @@ def test_an_input_that_is_not_there_is_refused(
 def test_inputs_that_are_there_need_no_making(tmp_path: Path) -> None:
     (tmp_path / "reward").mkdir()
     options = options_of("--items=nethack", f"--work={tmp_path}")
-    assert [plan.items() for plan in gpu_figures.chosen_plans(options)] != [[], []]
+    chosen = [item.name for plan in gpu_figures.chosen_plans(options) for item in plan.items()]
+    assert chosen == ["nethack"]
+
+
+def test_tiny_figures_stay_out_of_the_others_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_figures.Figures, "run_chain", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    flags = ["--tiny", "--items=games", f"--work={tmp_path / 'work'}", f"--out={tmp_path / 'out'}"]
+    monkeypatch.setattr(sys, "argv", ["gpu_figures.py", *flags])
+
+    gpu_figures.main()
+
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["tiny"]
+    assert (tmp_path / "out" / "tiny" / "figures.jsonl").exists()
 
 
 def test_an_earlier_training_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
