@@ -159,7 +159,9 @@ def chosen_plans(options: argparse.Namespace) -> list[Plan]:
         if unknown:
             parser().error(f"--items: {', '.join(unknown)}: must be of {', '.join(known)}")
         plans = [plan.only(names) for plan in plans]
-        missing = [f"{item} needs {making}" for item, making in maker.missing_inputs(names)]
+        missing = [
+            f"{item} needs {prerequisite}" for item, prerequisite in maker.missing_inputs(names)
+        ]
         if missing:
             parser().error(f"--items: {', '.join(missing)}, which no earlier call has run here")
     elif options.apart:

@@ -24,7 +24,7 @@ from gpu_plans import Item, Plan
 
 LANGUAGE_PROGRAMS = ("language_update", "score", "generate", "text_train")
 # Items that need what another one makes.
-MAKING = {"train_reward": "make_reward", "nethack": "make_reward", "glam": "make_model"}
+PREREQUISITES = {"train_reward": "make_reward", "nethack": "make_reward", "glam": "make_model"}
 # What a start takes: measured on an H100 with 16 cores, and half as much again. The cold ones start
 # side by side.
 COLD_SECONDS = {"language_update": 100.0, "score": 70.0, "generate": 60.0, "text_train": 90.0}
@@ -89,9 +89,11 @@ class PlanMaker:
         """
         folders = {"make_reward": self._reward_dir, "make_model": self._model_dir}
         return [
-            (name, making)
-            for name, making in MAKING.items()
-            if name in names and making not in names and not Path(folders[making]).exists()
+            (name, prerequisite)
+            for name, prerequisite in PREREQUISITES.items()
+            if name in names
+            and prerequisite not in names
+            and not Path(folders[prerequisite]).exists()
         ]
 
     @property

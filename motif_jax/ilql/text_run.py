@@ -223,13 +223,13 @@ def build(
         parameters = (start.learned, start.target, start.frozen)
         training = TextTraining(config, objective, parameters, dialogues, parallel)
     # The training's rates of dropout are no property of the agent.
-    own_config = agent_start.model_config(config, vocabulary, design_of(config.method))
+    source_config = agent_start.model_config(config, vocabulary, design_of(config.method))
     return TextRun(
         training,
         source._replace(options=data.options),
         data.amount,
         data.longest_action,
-        own_config.dropout,
+        source_config.dropout,
     )
 
 

@@ -73,8 +73,10 @@ def model_config(config: TextConfig, tokens: Vocabulary, design: Design) -> Mode
         _require_parts(run, key, about, design)
         of_runs[key] = agent_folder.network_of(about).model.config
     # Their dropout rates may differ.
-    alike = {init_model.with_dropout(of_run, config.dropout) for of_run in of_runs.values()}
-    if len(alike) > 1:
+    with_equal_dropout = {
+        init_model.with_dropout(of_run, config.dropout) for of_run in of_runs.values()
+    }
+    if len(with_equal_dropout) > 1:
         raise UserError(
             f"config.initial.value={config.initial.value}: has trunks of other sizes than config.initial.policy={config.initial.policy}"
         )

@@ -69,8 +69,8 @@ def located(name: str, options: Mapping[str, Any], folder: str | Path) -> dict[s
         # A word alone may name a list of the package.
         if not isinstance(value, str) or not ("/" in value or Path(value).suffix):
             continue
-        made_there = Path(folder) / Path(value).name
-        path = made_there if made_there.exists() else run_folder.stored_path(folder, value)
+        in_folder = Path(folder) / Path(value).name
+        path = in_folder if in_folder.exists() else run_folder.stored_path(folder, value)
         if path is not None and path.resolve() != Path(value).resolve():
             recorded[key] = str(path)
     return recorded
