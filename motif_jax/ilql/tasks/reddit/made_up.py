@@ -54,7 +54,7 @@ def write(folder: Path, count: int, seed: int) -> None:
     """Writes `count` comments, those with scores above 0 into the first file; does nothing if the
     files exist.
     """
-    # Written last, so that both are complete.
+    # The second file is written last: with it both are complete.
     if (folder / FILES[1]).exists():
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -54,10 +54,9 @@ class WordTable:
         word_letters = letters(self.words)
         occurs = np.zeros((len(LETTERS), len(self.words)), np.uint8)
         occurs[word_letters.T, np.arange(len(self.words))] = 1
-        # [5, 26, words]: the digit is 0 for absent, 1 for elsewhere, and 1 more at the same place.
         same = word_letters.T[:, None, :] == np.arange(len(LETTERS), dtype=np.uint8)[None, :, None]
-        # The digit that a letter adds to the code at a place, for each hidden word: uint8
-        # [5, 26, words].
+        # The digit that a letter adds to the code at a place, for each hidden word: 0 for absent, 1
+        # for elsewhere, 2 for the same place; uint8 [5, 26, words].
         self._parts = (occurs[None] + same) * _WEIGHTS.astype(np.uint8)[:, None, None]
 
     def codes(self, guess: np.ndarray) -> np.ndarray:
