@@ -137,6 +137,7 @@ class TextTask(ABC):
       follow: option -> options that are valid only with its value; a change of its value drops
           them.
       paths: options that name files or folders.
+      lists: values of these that name a list of the package.
       patient: whether an episode may take any time, as with a server; else it counts as hung after
           minutes.
     """
@@ -148,6 +149,7 @@ class TextTask(ABC):
     switches: ClassVar[str] = ""
     follow: ClassVar[Mapping[str, Sequence[str]]] = {}
     paths: ClassVar[Sequence[str]] = ()
+    lists: ClassVar[Sequence[str]] = ()
     patient: bool = False
 
     def __init_subclass__(cls) -> None:

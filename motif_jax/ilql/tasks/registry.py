@@ -63,17 +63,26 @@ def located(name: str, options: Mapping[str, Any], folder: str | Path) -> dict[s
     for a caller in any folder, see `run_folder.stored_path`. Files that were made in `folder` are
     found if it has another name now.
     """
+    task = load(name)
     recorded = dict(options)
-    for key in load(name).paths:
+    for key in task.paths:
         value = options.get(key)
-        # A word alone may name a list of the package.
-        if not isinstance(value, str) or not ("/" in value or Path(value).suffix):
+        if not isinstance(value, str) or not value or value in task.lists:
             continue
-        in_folder = Path(folder) / Path(value).name
-        path = in_folder if in_folder.exists() else run_folder.stored_path(folder, value)
+        path = _located(value, Path(folder))
         if path is not None and path.resolve() != Path(value).resolve():
             recorded[key] = str(path)
     return recorded
+
+
+def _located(value: str, folder: Path) -> Path | None:
+    """The file or folder that a run in `folder` named so; None if there is none."""
+    if "/" in value or Path(value).suffix:
+        in_folder = folder / Path(value).name
+        return in_folder if in_folder.exists() else run_folder.stored_path(folder, value)
+    # A word such as "data" may also be the name of any folder above the run.
+    path = run_folder.started_in(folder) / value
+    return path if path.exists() else None
 
 
 def overlaid(

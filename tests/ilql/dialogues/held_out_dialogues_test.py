@@ -154,6 +154,8 @@ def test_dialogues_are_read_back_with_the_rewards_of_their_actions(tmp_path: Pat
 
     folder = tmp_path / "run" / "held_out"
     reward = dialogue_data.token_reward_of(token_reward)
-    for read in token_columns.read_dialogues(folder, Letters(), reward):
+    dialogues = list(token_columns.read_dialogues(folder, Letters(), reward))
+    assert len(dialogues) == 2
+    for read in dialogues:
         assert read.texts == talk.texts
         assert read.rewards == (1.5, None, pytest.approx(-0.7), 0.0)

@@ -192,5 +192,10 @@ def test_recorded_paths_begin_where_their_command_was_given(tmp_path, monkeypatc
     located = {"guesses": str(tmp_path / "a" / "words.txt"), "tweets": str(run / "tweets.csv")}
     assert registry.located("wordle", options, run) == {**options, **located}
 
+    (tmp_path / "comments").mkdir()
+    (tmp_path / "a" / "comments").mkdir()
+    located = {"folder": str(tmp_path / "a" / "comments")}
+    assert registry.located("reddit", {"folder": "comments"}, run) == located
+
     renamed = run.rename(tmp_path / "games")
     assert registry.located("wordle", options, renamed)["tweets"] == str(renamed / "tweets.csv")

@@ -15,7 +15,7 @@ from motif_jax.ilql.tasks.wordle.colours import WordTable
 from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment
 from motif_jax.ilql.tasks.wordle.policies import Plan, parse, policy_of
 from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
-from motif_jax.ilql.tasks.wordle.words import distinct, read_words
+from motif_jax.ilql.tasks.wordle.words import NAMES, START_WORDS, distinct, read_words
 from motif_jax.schema import Key, non_negative, positive
 
 # Files of 'tweets' in the folder that they are prepared in.
@@ -71,6 +71,7 @@ class Wordle(TextTask):
     kinds = ("games", "branch", "adversarial", "tweets")
     switches = "wordle_"
     paths = ("words", "guesses", "tweets", "indexes")
+    lists = (*NAMES, START_WORDS)
     keys: ClassVar[Mapping[str, Key]] = {
         **KEYS,
         "branch_restarts": Key(False, "compat.wordle_branch_restarts"),
