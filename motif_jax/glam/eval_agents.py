@@ -118,7 +118,7 @@ def open_pinned(config: LevelPolicy, workdir: Path) -> EvalAgent:
         raise UserError(f"{path} is damaged (no checkpoint or no digests): {_REMEDY}")
     # The pinned step, and not what `config.agent.checkpoint` means by now, such as the latest.
     agent = open_agent(config, checkpoint)
-    # Files of before only: a kind of file that a newer version adds is none that has changed.
+    # Of the earlier files alone: one that a newer version adds has not changed.
     changed = [name for name, digest in digests.items() if agent.digests.get(name) != digest]
     if changed:
         raise UserError(

@@ -58,7 +58,7 @@ def read(folder: str | os.PathLike[str], name: str, number: int) -> tuple[list[s
         raise UserError(
             f"{prompts_path} has {texts.size} prompts, {actions_path} {numbers.size} actions: one for each is needed"
         )
-    # Bytes name no encoding: they are read as UTF-8, and what is none is replaced.
+    # Bytes name no encoding: they are read as UTF-8, and other bytes are replaced.
     if texts.dtype.kind == "S":
         texts = np.strings.decode(texts, "utf-8", "replace")
     return texts.ravel().tolist(), numbers.ravel().tolist()

@@ -152,7 +152,7 @@ def _check_method(config: TextConfig) -> None:
     if rule.q != "none":
         _check_values(config)
     if rule.proposes:
-        # What the rest asks for, such as a loss of the policy, does not hold of these.
+        # The rest asks for what these lack, such as a loss of the policy.
         _check_proposals(config)
         return
     if rule.q == "none":
@@ -194,13 +194,16 @@ def _check_values(config: TextConfig) -> None:
         )
         return
 
-    source = "or config.initial.value a run whose values stay"
+    above = "above 0"
+    # A method that proposes takes no run of values.
+    if not rule.proposes:
+        above = "above 0, or config.initial.value a run with values"
     teaches_q = any((weights.q, weights.conservative, weights.margin))
-    allowed = f"above 0: {name} chooses what to say by Q; {source}"
+    allowed = f"{above}: {name} chooses what to say by Q"
     checks.require_key(config, "loss.q", teaches_q, allowed)
     # A method of the user's may have losses of its own, without V.
     reads_v = name in RULES and rule.bootstrap == "value" and not rule.proposes
-    allowed = f"above 0: Q of {name} learns from V of the next action; {source}"
+    allowed = f"{above}: Q of {name} learns from V of the next action"
     checks.require_key(config, "loss.v", weights.v > 0 or not reads_v, allowed)
 
 

@@ -354,7 +354,7 @@ def relative_buckets(
         offset = jnp.where(relative > 0, buckets, 0)
         relative = jnp.abs(relative)
     else:
-        # A decoder's later keys are hidden by its mask, so that their bucket is of no account.
+        # A decoder's mask hides later keys, so that their bucket does not matter.
         relative = jnp.maximum(-relative, 0)
     exact = buckets // 2
     # At least 1, since near keys have the exact bucket and need only a finite logarithm.
