@@ -122,7 +122,21 @@ def read_config(folder: str | Path) -> AgentConfig:
     for key in run_folder.absent_keys(config, earlier):
         section, _, name = key.rpartition(".")
         config[section][name] = earlier[key]
+    _find_files(config["network"], folder)
     return agent_config(config)
+
+
+def _find_files(network: dict[str, Any], folder: str | Path) -> None:
+    """Puts the paths of the files that a run in `folder` names relative to where it was started;
+    names of the hub, and paths that lead to a file here, stay.
+    """
+    for key in ("model", "tokenizer"):
+        named = network.get(key)
+        if not named or Path(named).exists():
+            continue
+        path = run_folder.stored_path(folder, named)
+        if path is not None:
+            network[key] = str(path)
 
 
 def _require_complete(config: Mapping[str, Any], path: Path) -> None:

@@ -287,6 +287,26 @@ def test_a_clone_has_no_intrinsic_reward(runs):
     assert reward.step == 3
 
 
+def test_a_runs_language_model_is_found_from_any_folder(runs, tmp_path, monkeypatch):
+    plain = json.loads((runs / "run" / "config.json").read_text())
+    language = run_folder.as_plain(load_config("train_language_agent", "smoke"))
+    project = tmp_path / "project"
+    (project / "models" / "mine").mkdir(parents=True)
+    (project / "run").mkdir()
+
+    def model_of(named):
+        network = {**language["network"], "model": named}
+        values = {**plain, **language, "network": network, "stage": "train_agent"}
+        run_folder.describe(project / "run", values)
+        return agent_policy.read_config(project / "run").network.model
+
+    monkeypatch.chdir(project)
+    assert model_of("models/mine") == "models/mine"
+    monkeypatch.chdir(tmp_path)
+    assert model_of("models/mine") == str(project / "models" / "mine")
+    assert model_of("google/flan-t5-small") == "google/flan-t5-small"
+
+
 def test_switches_of_training_alone_are_off_at_play(runs):
     compat = agent_policy.read_config(runs / "run").compat
 
