@@ -255,7 +255,7 @@ def check_deciding(arguments: Sequence[str], config: ConfigDict) -> None:
         # A class of the user's may read any key.
         if value not in readers and not is_entry_point(value):
             readers_in_words = " or ".join(map(str, readers))
-            fail(f"{argument}: has no effect with {key}={value}; {readers_in_words} reads it")
+            fail(f"{argument}: has no effect with {key}={value}, only with {readers_in_words}")
 
 
 def check_lora(arguments: Sequence[str], config: ConfigDict) -> None:
