@@ -60,7 +60,10 @@ def check_threshold(config: AgentReward) -> None:
         return
     is_read = config.threshold in (*THRESHOLD.choices, RANKING_THRESHOLD)
     words = ", ".join(THRESHOLD.choices)
-    allowed = f"one of {words} with reward.kind={config.kind}: ranking reads a number"
+    allowed = (
+        f"one of {words}, or left at {RANKING_THRESHOLD} in configs/oni.py, with reward.kind={config.kind}: "
+        "only ranking reads another number"
+    )
     checks.require(is_read, "reward.threshold", config.threshold, allowed)
 
 

@@ -80,7 +80,7 @@ def test_keys_of_other_kinds_are_refused(
 def test_a_frozen_reward_has_no_number_as_threshold(tmp_path: Path) -> None:
     config = oni_config("any_text", reward__threshold=0.3)
 
-    with pytest.raises(UserError, match=r"one of quantile, auto with reward\.kind=any_text"):
+    with pytest.raises(UserError, match=r"left at -0\.5 in configs/oni\.py, with reward\.kind=any"):
         train_agent.check(config, tmp_path)
 
 
