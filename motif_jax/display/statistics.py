@@ -190,7 +190,7 @@ def wilson(share: float, n: int, confidence: float = CONFIDENCE) -> Estimate:
     """
     from scipy.stats import binomtest
 
-    # `binomtest` takes the number of yes: the share is it, divided by n.
+    # `binomtest` takes the number of yes, which is the share times n.
     interval = binomtest(round(share * n), n).proportion_ci(confidence, "wilson")
     return Estimate(share, float(interval.low), float(interval.high))
 

@@ -56,8 +56,8 @@ class PlayedEnvironment:
     )
     max_episode_steps: int | None = positive(
         None,
-        "longest episode in steps; None: the agent's, without one 5,000 as in trainings, of module:Class its own; an "
-        "environment's own shorter limit holds in any case",
+        "longest episode in steps; None: the agent's, or without an agent 5,000, as in trainings, and that of a module:Class; "
+        "a shorter limit of the environment's own holds in any case",
     )
 
 

@@ -336,7 +336,7 @@ class LiveRater:
 
 class LiveRaters:
     """The raters of a reward, one for each environment: what it reads of an observation, and
-    whether it counts, is the environment's. A reward's text is computed once in each.
+    whether it counts, is the environment's. A text's reward is computed once in each.
     """
 
     def __init__(self, rating: RatingReward) -> None:

@@ -138,7 +138,7 @@ class Annotation:
         """
         number = self.known_labels()
         # All are locked before a file goes, so that no other process is writing one of them.
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as locks:
             paths = [
                 self.preference_path,
                 self.probabilities_path,
@@ -149,7 +149,7 @@ class Annotation:
                 if shard_count == count and shard_index != index:
                     continue
                 answers_path = path.with_suffix(".jsonl")
-                held.enter_context(Shard(answers_path, shard_index, shard_count, self.name))
+                locks.enter_context(Shard(answers_path, shard_index, shard_count, self.name))
                 paths += [path, answers_path]
             for path in paths:
                 path.unlink(missing_ok=True)
