@@ -21,6 +21,8 @@ from motif_jax.core.errors import UserError
 # In a text, 'module:Class' may not be the end of a path with a colon, such as 'runs/a.b:c'.
 _FORM = re.compile(r"(?<![\w./])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _MODULE = re.compile(r"[A-Za-z_][\w.]*")
+# Of a name that is no module's, and of a module that cannot be read or lacks what it imports.
+_IMPORT_ERRORS = (ImportError, SyntaxError, ValueError, AttributeError)
 # The trusted names, with commas between them; in the environment, so that child processes have
 # them.
 _VARIABLE = "MOTIF_JAX_TRUST"
@@ -91,11 +93,11 @@ def load_module(key: str, name: str) -> ModuleType:
     # To trust a class is to run its whole module, so the module alone may be imported, too.
     _require(key, name, name in {trusted.partition(":")[0] for trusted in _trusted()})
     try:
-        return _imported(key, name, name)
-    except UserError as error:
+        return importlib.import_module(name)
+    except _IMPORT_ERRORS as error:
         raise UserError(
-            f"config.{key}={name}: no such module ({error.__cause__}); must be a module that Python finds, in the folder of the "
-            "command or on PYTHONPATH"
+            f"config.{key}={name}: cannot be imported ({error}); must be a module that Python finds, in the folder of the command "
+            "or on PYTHONPATH"
         ) from error
 
 
@@ -125,7 +127,7 @@ def _require(key: str, name: str, trusted: bool) -> None:
 def _imported(key: str, name: str, module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
-    except (ImportError, SyntaxError, ValueError, AttributeError) as error:
+    except _IMPORT_ERRORS as error:
         raise _missing(key, name, error) from error
 
 

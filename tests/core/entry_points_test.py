@@ -25,10 +25,19 @@ def test_a_class_of_any_module_is_found() -> None:
         entry_points.trust(["json", "/a/b"])
 
 
-def test_a_missing_module_is_not_asked_for_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MOTIF_JAX_TRUST", "no_such_module")
-    with pytest.raises(UserError, match=r"no such module \(No module .*\); must be a module that"):
-        entry_points.load_module("environment.modules", "no_such_module")
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("no_such_module", "No module .*"), ("needy_module", "No module named 'no_such_module'")],
+)
+def test_a_module_without_classes_is_not_asked_for_one(
+    name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "needy_module.py").write_text("import no_such_module\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("MOTIF_JAX_TRUST", name)
+    line = rf"modules={name}: cannot be imported \({reason}\); must be a module that"
+    with pytest.raises(UserError, match=line):
+        entry_points.load_module("environment.modules", name)
 
 
 @pytest.mark.parametrize(
