@@ -204,8 +204,8 @@ def require_disk_space(config: CollectConfig, workdir: Path, spec: EnvironmentSp
     folder = next(
         path for path in (workdir.absolute(), *workdir.absolute().parents) if path.exists()
     )
-    fields = ("message", "rewards", *recorded_fields(config, spec))
     # Messages and rewards are recorded in any case, see `_plan` and `sampling.chunk_arrays`.
+    fields = ("message", "rewards", *recorded_fields(config, spec))
     step_bytes = sum(layout.DATA_ARRAYS[name].step_bytes() for name in fields)
     dataset_bytes = step_bytes * config.length * 2 * config.num_pairs
     # Once as chunks and once as the dataset; the rest is for info/, which is small.
