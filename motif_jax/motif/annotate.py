@@ -98,7 +98,7 @@ def _game_warning(dataset: PairsDataset, annotator: Annotator) -> str:
     if is_nethack or not annotator.nethack_key:
         return ""
     return (
-        f"warning: this judge is asked about NetHack, and the dataset is of {environment}: give questions or rules "
+        f"warning: this judge's questions or rules are about NetHack, and the dataset is of {environment}: give questions or rules "
         f"of that game by {annotator.nethack_key} (docs/annotation.md)\n"
     )
 

@@ -18,7 +18,7 @@ from motif_jax.envs.episode import Transition, play
 from motif_jax.envs.spec import RUNNING, Action, Environment, row
 from motif_jax.rl.actors.worker_process import note_progress
 
-# Numbers from one generator: making it takes twenty times as long as drawing them.
+# Numbers from one generator: making it takes several times as long as drawing them.
 _BLOCK = 1024
 
 
