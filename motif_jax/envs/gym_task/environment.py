@@ -112,7 +112,7 @@ class GymTask:
         self._name = name
         self._leaves = [leaf for leaf in all_leaves if leaf.name not in used]
         space = self._env.observation_space
-        # Of a Tuple too many parts are no misfit of a leaf, so their number is compared apart.
+        # A Tuple of too many parts fits leaf by leaf, so that their number is compared, too.
         self._parts = len(space.spaces) if isinstance(space, gymnasium.spaces.Tuple) else None
         self.spoke = False  # whether any step had a text, even an empty one
         self._limit = math.inf if limit is None else limit

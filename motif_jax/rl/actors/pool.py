@@ -73,8 +73,8 @@ class ActorPool(Rollouts):
         super().__init__(config, next_episode, on_finished)
         allow_open_files(config.groups * _FILES_OF_PROCESS)
         modules = registry.shared_modules(config.env, **config.options)
-        # One for all games of a group: with 4 games a process there were 21,100 to 23,900 steps/s
-        # in place of 26,400 to 26,900 (Zen 4).
+        # One for all games of a group: rings of processes with 4 games each played 21,100 to 23,900
+        # steps/s in place of 26,400 to 26,900 (Zen 4).
         self.processes = [ActorProcess(config.start_method, modules) for _ in range(config.groups)]
         self._writes_to = [process.writes_to for process in self.processes]
         self.records, self._records_in = os.pipe()
