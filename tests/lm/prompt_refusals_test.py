@@ -89,7 +89,7 @@ def letters() -> Tokenizer:
     return Tokenizer(backend)
 
 
-def test_a_text_that_a_tokenizer_has_no_tokens_for_is_refused() -> None:
+def test_a_text_without_tokens_of_its_tokenizer_is_refused() -> None:
     tokenizer = Tokenizer(Backend(tokenizer_models.WordLevel({"left": 0})), "words/tokenizer.json")
 
     with pytest.raises(UserError, match=r"^words/tokenizer.json: a text has .* without a token"):
