@@ -27,14 +27,16 @@ for name in manylinux1 manylinux2010 manylinux2014; do platforms+=(--platform "$
 
 mkdir -p "$folder"
 # Wheels of an earlier call would be installed, too; what else is in the folder is not ours to remove.
-others=$(find "$folder" -mindepth 1 -maxdepth 1 ! -name '*.whl' ! -name 'new.??????' -print -quit)
+others=$(find "$folder" -mindepth 1 -maxdepth 1 ! -name '*.whl' ! -name .downloads -print -quit)
 [ -z "$others" ] || die "$folder has more than wheels ($others): name an empty folder"
-# The earlier ones stay where these cannot be had.
-new=$(mktemp -d "$folder/new.XXXXXX")
-trap 'rm -rf "$new"' EXIT
+# The earlier ones stay where these cannot be had. A killed call has left its downloads.
+downloads=$folder/.downloads
+rm -rf "$downloads"
+mkdir "$downloads"
+trap 'rm -rf "$downloads"' EXIT
 "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-  --python-version "$version" --implementation cp "${platforms[@]}" --dest "$new" "${pinned[@]}" 2>&1 | { grep -v '^WARNING: Location' || true; } >&2
+  --python-version "$version" --implementation cp "${platforms[@]}" --dest "$downloads" "${pinned[@]}" 2>&1 | { grep -v '^WARNING: Location' || true; } >&2
 rm -f "$folder"/*.whl
-mv "$new"/*.whl "$folder"
-rmdir "$new"
+mv "$downloads"/*.whl "$folder"
+rmdir "$downloads"
 du -sh "$folder" | cut -f1 | sed "s|\$| of wheels in $folder|"

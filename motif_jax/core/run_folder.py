@@ -268,7 +268,7 @@ def opened(
 
 def stored_folder(folder: str | Path, path: str) -> Path | None:
     """The folder that a run in `folder` names in its config as `path`, see `stored_path`."""
-    return next((place for place in _stored_places(folder, path) if place.is_dir()), None)
+    return next((stored for stored in _possible_paths(folder, path) if stored.is_dir()), None)
 
 
 def stored_path(folder: str | Path, path: str) -> Path | None:
@@ -279,10 +279,10 @@ def stored_path(folder: str | Path, path: str) -> Path | None:
     moved with its data, and here. Of a run that lies elsewhere than below the folder where it was
     started, what lies beside it comes first.
     """
-    return next((place for place in _stored_places(folder, path) if place.exists()), None)
+    return next((stored for stored in _possible_paths(folder, path) if stored.exists()), None)
 
 
-def _stored_places(folder: str | Path, path: str) -> list[Path]:
+def _possible_paths(folder: str | Path, path: str) -> list[Path]:
     """Where the path may lie that a run names in its config, in the order of `stored_path`."""
     if not path:
         return []

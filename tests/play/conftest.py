@@ -1,10 +1,14 @@
-"""Run folders of agents whose policies are played."""
+"""Run folders of agents whose policies are played, and the terminal that shows episodes."""
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
 
 from motif_jax.core import run_folder
+from motif_jax.play import visualize
 from tests.reward_fixtures import load_config
 
 
@@ -28,3 +32,12 @@ def run(tmp_path, monkeypatch):
         config = load_config("train_agent", variant, changes)
         run_folder.describe(tmp_path / name, run_folder.as_plain(config))
     return tmp_path
+
+
+@pytest.fixture
+def stream(monkeypatch):
+    """What visualize prints on a terminal of 24 lines."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=100, height=24, force_terminal=True, color_system=None)
+    monkeypatch.setattr(visualize, "Console", lambda: console)
+    return stream

@@ -185,10 +185,10 @@ def require_cutoff(config: TextConfig, dialogues: Dialogues, key: str) -> None:
     """Raises UserError where no dialogue of the config's `key` has a return from the filter's
     cutoff on.
     """
-    best = float(dialogues.returns().max(initial=-np.inf))
+    greatest_return = float(dialogues.returns().max(initial=-np.inf))
     cutoff = config.filter.cutoff
-    fits = cutoff is None or best >= cutoff
-    allowed = f"at most {best:g}, the greatest return in config.{key}"
+    fits = cutoff is None or greatest_return >= cutoff
+    allowed = f"at most {greatest_return:g}, the greatest return in config.{key}"
     checks.require_key(config, "filter.cutoff", fits, allowed)
 
 
