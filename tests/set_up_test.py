@@ -184,6 +184,9 @@ def test_wheels_are_replaced_where_new_ones_can_be_had(clone: Path, can_download
     wheels = clone / ".gpu_wheels"
     wheels.mkdir()
     (wheels / "old.whl").touch()
+    # As a killed call leaves it.
+    (wheels / ".downloads").mkdir()
+    (wheels / ".downloads" / "torn.whl").touch()
 
     done = subprocess.run(["bash", "launch/gpu_wheels.sh"], cwd=clone, check=False)
 
