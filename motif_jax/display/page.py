@@ -207,8 +207,8 @@ def write(
 
 
 def _replace_plots(folder: Path, drawn: Mapping[str, Plot]) -> None:
-    """Replaces the folder plots/ of an earlier report, which is whole or missing after a
-    kill; into a folder of the user's the charts come beside what is in it.
+    """Replaces the folder plots/ of an earlier report, which is whole or missing after a kill.
+    Where plots/ is the user's, it writes the charts beside the user's files.
     """
     plots_folder = folder / "plots"
     next_folder = folder / _NEXT_PLOTS
