@@ -50,20 +50,24 @@ class Tweet(NamedTuple):
 
 
 def rows_of(text: str) -> tuple[int, ...]:
-    """Colour codes of the first longest run of rows of five squares in a text, up to six rows or
-    the winning one.
+    """Colour codes of the rows of five squares from a text's first one on, up to another line, the
+    sixth row or the winning one.
+
+    As in the released code, a longer run further down is not looked for, and a line with blanks
+    around its squares is no row.
     """
-    runs: list[list[int]] = [[]]
-    for line in map(str.strip, text.splitlines()):
+    codes: list[int] = []
+    for line in text.splitlines():
         is_row = len(line) == LENGTH and all(square in SQUARES for square in line)
-        if is_row and len(runs[-1]) < TRIES:
-            runs[-1].append(
+        if not is_row and codes:
+            break
+        if is_row:
+            codes.append(
                 sum(SQUARES[square] * 3**position for position, square in enumerate(line))
             )
-        # Another line, or a seventh row, ends a run.
-        elif runs[-1]:
-            runs.append([])
-    return _until_won(max(runs, key=len))  # the first of equals
+        if len(codes) == TRIES:
+            break
+    return _until_won(codes)
 
 
 def _until_won(codes: Sequence[int]) -> tuple[int, ...]:

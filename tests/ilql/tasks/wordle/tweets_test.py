@@ -101,7 +101,7 @@ def test_the_best_games_and_how_the_published_code_ranks_them():
     assert tweets.best(games, 0.5, rows_only=True) == [games[2], games[3]]
 
 
-def test_rows_are_the_first_longest_run_until_the_word():
+def test_rows_are_the_first_run_until_the_word():
     row = "⬛🟨🟩⬜🟦"
     won = "🟧🟩🟩🟩🟩"
     code = 3 + 2 * 9 + 81
@@ -109,10 +109,14 @@ def test_rows_are_the_first_longest_run_until_the_word():
     assert tweets.rows_of("\n".join([row] * 8)) == (code,) * 6
     assert tweets.rows_of(f"{row}\n{won}\n{row}") == (code, 242)
     assert tweets.rows_of(f"{row}⬛\n{row[:4]}\n") == ()
-    assert tweets.rows_of(f"{row}\n\n{row}\n{row}\n{won}") == (code, code, 242)
-    # As Windows ends lines, and with blanks behind a row.
+    # As Windows ends lines.
     assert tweets.rows_of(f"Wordle 210 2/6\r\n\r\n{row}\r\n{won}") == (code, 242)
-    assert tweets.rows_of(f"{row} \n{won}\t") == (code, 242)
+
+
+def test_a_longer_run_below_the_first_and_rows_beside_blanks_are_not_read():
+    row = "⬛⬛⬛⬛⬛"
+    assert tweets.rows_of(f"{row}\nx\n{row}\n{row}") == (0,)
+    assert tweets.rows_of(f"{row} \n{row}\n{row}") == (0, 0)
 
 
 def test_days_have_their_words(tmp_path):
