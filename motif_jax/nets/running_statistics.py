@@ -17,10 +17,10 @@ Array = jax.Array
 STATISTICS = "statistics"
 # PyTorch's default rate of the moving statistics of a batch norm.
 _MOVING_RATE = 0.1
-_EPSILON = 1e-8
-# Share of a mean below which a deviation is rounding: float32 has seven digits, and means of many
-# rows lose two.
-_ROUNDING = 1e-5
+# Share of a number below which a deviation is the rounding of float32.
+_ROUNDING = 6e-8
+# The least deviation, of numbers that are all 0.
+_TINY = 1e-30
 # Standard deviations from the mean beyond which a number is cut off, as in Stable-Baselines3's
 # VecNormalize.
 _LIMIT = 10.0
@@ -31,7 +31,8 @@ class RunningScale(nn.Module):
     and at least -10.
 
     Mean and variance are those of all rows of earlier updates. Before the first update they are 0
-    and 1.
+    and 1. Means are kept less `shift`, the mean of the first update's rows: beside a large offset,
+    float32 would lose the digits in which numbers differ.
     """
 
     @nn.compact
@@ -39,15 +40,22 @@ class RunningScale(nn.Module):
         chex.assert_rank(x, 2)
         chex.assert_type(x, jnp.float32)
         size = x.shape[-1:]
+        shift = jax.lax.stop_gradient(self.param("shift", nn.initializers.zeros_init(), size))
         mean = jax.lax.stop_gradient(self.param("mean", nn.initializers.zeros_init(), size))
         variance = jax.lax.stop_gradient(self.param("variance", nn.initializers.ones_init(), size))
         self.param("rows", nn.initializers.zeros_init(), ())
+        shifted = x - shift
         if self.is_mutable_collection(STATISTICS):
-            self.variable(STATISTICS, "mean", jnp.zeros, size).value = jnp.mean(x, axis=0)
-            self.variable(STATISTICS, "variance", jnp.ones, size).value = jnp.var(x, axis=0)
+            rough_mean = jnp.mean(shifted, axis=0)
+            deviation = shifted - rough_mean
+            offset = jnp.mean(deviation, axis=0)
+            spread = jnp.mean(jnp.square(deviation - offset), axis=0)
+            self.variable(STATISTICS, "shift", jnp.zeros, size).value = rough_mean
+            self.variable(STATISTICS, "mean", jnp.zeros, size).value = offset
+            self.variable(STATISTICS, "variance", jnp.ones, size).value = spread
             self.variable(STATISTICS, "rows", jnp.zeros, ()).value = jnp.float32(len(x))
-        variance_of_rounding = _EPSILON + jnp.square(_ROUNDING * mean)
-        scaled = (x - mean) * jax.lax.rsqrt(variance + variance_of_rounding)
+        floor = jnp.maximum(_ROUNDING * jnp.abs(shift + mean), _TINY)
+        scaled = (shifted - mean) / jnp.maximum(jnp.sqrt(variance), floor)
         return jnp.clip(scaled, -_LIMIT, _LIMIT)
 
 
@@ -56,8 +64,8 @@ def with_statistics(params: Any, statistics: Any) -> Any:
 
     Args:
       params: tree of parameters. Each batch norm has `mean` [C], `variance` [C] and `count`, the
-        number of calls so far; each `RunningScale` has `mean` [F], `variance` [F] and `rows`, the
-        number of rows so far.
+        number of calls so far; each `RunningScale` has `shift` [F], `mean` [F], `variance` [F] and
+        `rows`, the number of rows so far.
       statistics: the collection `STATISTICS` of the call, the same tree down to these layers,
         without other layers.
     """
@@ -82,11 +90,18 @@ def _moved(params: Any, statistics: Any) -> Any:
 
 
 def _joined(params: Any, statistics: Any) -> Any:
-    """Mean and variance of all rows, those of the call included (Chan, Golub and LeVeque 1979)."""
+    """Mean and variance of all rows, those of the call included (Chan, Golub and LeVeque 1979).
+
+    The call's mean is `shift` + `mean` of its statistics, less the running `shift`.
+    """
+    is_first = params["rows"] == 0
+    shift = jnp.where(is_first, statistics["shift"], params["shift"])
+    call_mean = jnp.where(is_first, 0.0, statistics["shift"]) + statistics["mean"]
+
     rows = params["rows"] + statistics["rows"]
     share = statistics["rows"] / rows
-    difference = statistics["mean"] - params["mean"]
+    difference = call_mean - params["mean"]
     mean = params["mean"] + share * difference
     within = (1 - share) * params["variance"] + share * statistics["variance"]
     between = share * (1 - share) * jnp.square(difference)
-    return {"mean": mean, "variance": within + between, "rows": rows}
+    return {"shift": shift, "mean": mean, "variance": within + between, "rows": rows}

@@ -29,7 +29,12 @@ SPEC = EnvironmentSpec(
     },
     num_actions=4,
 )
-FRESH = {"mean": jnp.zeros(2), "variance": jnp.ones(2), "rows": jnp.zeros(())}
+FRESH = {
+    "shift": jnp.zeros(2),
+    "mean": jnp.zeros(2),
+    "variance": jnp.ones(2),
+    "rows": jnp.zeros(()),
+}
 # A unit far from 1, and an offset: what a network without a scale cannot learn from.
 UNIT = 1000.0
 OFFSET = 5000.0
@@ -50,8 +55,10 @@ def observations(seed: int, steps: int = 5, count: int = 6) -> dict[str, np.ndar
     }
 
 
-def statistics_of(rows: np.ndarray) -> dict[str, jax.Array]:
-    _, collections = RunningScale().apply({"params": FRESH}, rows, mutable=["statistics"])
+def statistics_of(
+    rows: np.ndarray, params: Mapping[str, jax.Array] = FRESH
+) -> dict[str, jax.Array]:
+    _, collections = RunningScale().apply({"params": params}, rows, mutable=["statistics"])
     return dict(collections["statistics"])
 
 
@@ -68,10 +75,10 @@ def test_statistics_do_not_depend_on_the_sizes_of_calls() -> None:
 
     running = FRESH
     for part in parts:
-        running = with_statistics(running, statistics_of(part))
+        running = with_statistics(running, statistics_of(part, running))
 
     rows = np.concatenate(parts)
-    np.testing.assert_allclose(running["mean"], rows.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(running["shift"] + running["mean"], rows.mean(axis=0), rtol=1e-5)
     np.testing.assert_allclose(running["variance"], rows.var(axis=0), rtol=1e-3)
     assert running["rows"] == 35
 
@@ -83,6 +90,27 @@ def test_a_constant_is_small_although_its_mean_is_rounded(constant: float) -> No
     scaled = RunningScale().apply({"params": with_statistics(FRESH, statistics_of(rows))}, rows)
 
     assert np.abs(scaled).max() < 0.3
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e6])
+def test_numbers_beside_a_large_offset_have_mean_zero_and_deviation_one(offset: float) -> None:
+    rng = np.random.default_rng(0)
+    running = FRESH
+    for _ in range(50):
+        rows = (offset + rng.integers(0, 2, (64, 2))).astype(np.float32)
+        running = with_statistics(running, statistics_of(rows, running))
+
+    numbers = np.array([[offset] * 2, [offset + 1] * 2], np.float32)
+    scaled = RunningScale().apply({"params": running}, numbers)
+    np.testing.assert_allclose(scaled, [[-1, -1], [1, 1]], atol=0.05)
+
+
+def test_tiny_numbers_have_deviation_one() -> None:
+    rows = np.random.default_rng(0).normal(0, 1e-9, (200, 2)).astype(np.float32)
+
+    scaled = RunningScale().apply({"params": with_statistics(FRESH, statistics_of(rows))}, rows)
+
+    np.testing.assert_allclose(np.std(scaled, axis=0), 1.0, rtol=1e-3)
 
 
 def test_small_numbers_stay_as_they_are_before_the_first_update() -> None:
@@ -135,10 +163,11 @@ def test_bytes_are_not_scaled_and_weights_stay() -> None:
     after = flatten_dict(with_input_statistics(network(), fresh, observations(seed=1)))
 
     moved = {path[-2:] for path in after if not np.array_equal(after[path], before[path])}
-    names = ("mean", "variance", "rows")
-    assert moved == {(scale, name) for scale in ("scale0", "scale1") for name in names}
+    names = ("shift", "variance", "rows")
+    assert moved >= {(scale, name) for scale in ("scale0", "scale1") for name in names}
+    assert {scale for scale, _ in moved} == {"scale0", "scale1"}
     np.testing.assert_allclose(
-        after["actor", "encoder", "scale0", "mean"],
+        after["actor", "encoder", "scale0", "shift"],
         observations(seed=1)["position"].mean((0, 1)),
         rtol=1e-5,
     )
@@ -174,7 +203,7 @@ def test_statistics_have_no_gradient() -> None:
     gradients = flatten_dict(jax.grad(squares)(params))
 
     of_statistics = {path: leaf for path, leaf in gradients.items() if path[-1] in FRESH}
-    assert len(of_statistics) == 6
+    assert len(of_statistics) == 8
     assert not any(np.any(leaf) for leaf in of_statistics.values())
     assert any(np.any(leaf) for leaf in gradients.values())
 
