@@ -51,7 +51,7 @@ def agent(tmp_path_factory):
 def test_a_players_values_are_in_units_of_reward(tmp_path, normalisation):
     network = untrained.write(tmp_path, "recall", {"algorithm.value_normalisation": normalisation})
     # Targets of mean 3 and standard deviation 4.
-    statistics = ValueStatistics(*map(jax.numpy.float32, (3.0, 25.0, 1.0)))
+    statistics = ValueStatistics(*map(jax.numpy.float32, (3.0, 16.0, 1.0)))
     state = untrained.state_of(network, 200)._replace(value_statistics=statistics)
     items = agent_checkpoints.items_of_learner(state, ("reward_params",))
     with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:

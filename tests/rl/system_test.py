@@ -104,7 +104,7 @@ def test_behaviour_is_what_the_learner_recomputes(mean: int, deviation: int) -> 
     system = System(settings.resolved(recall_training(serial=True, batch_size=48, **normalisation)))
     state = system.learner.state
     if mean:
-        moments = ValueStatistics(*map(jnp.float32, (mean, mean**2 + deviation**2, 1)))
+        moments = ValueStatistics(*map(jnp.float32, (mean, deviation**2, 1)))
         system.learner.state = system.parallel.replicate(state._replace(value_statistics=moments))
         system.learner.publish()
     with BatchStream(system) as stream:

@@ -119,8 +119,8 @@ def run_network(
     # The head's output in units of reward; the row after the rollout only bootstraps.
     all_values = jax.lax.stop_gradient(raw_value)
     if settings.value_normalisation != "none":
-        mean, std = value_normalisation.moments(state.value_statistics)
-        all_values = all_values * std + mean
+        scale = value_normalisation.scale_of_values(state.value_statistics)
+        all_values = all_values * scale + state.value_statistics.mean
     value = all_values[:-1]
     bootstrap = all_values[-1]
     if plan.compat.vtrace_bootstrap:
@@ -180,7 +180,11 @@ def compute_loss(
     advantage = output.targets.advantage
     advantage_mean, advantage_std = reductions.mean_and_std(advantage, recorded, axis_name)
     if settings.advantage_scale == BATCH:
-        advantage = (advantage - advantage_mean) / jnp.maximum(advantage_std, ADVANTAGE_STD_FLOOR)
+        # As published for rewards of about 1; a scale of returns moves the floor with them.
+        floor = ADVANTAGE_STD_FLOOR * (
+            1.0 if settings.value_normalisation == "none" else target_std
+        )
+        advantage = (advantage - advantage_mean) / jnp.maximum(advantage_std, floor)
     else:
         # By the scale of many batches, without subtracting the batch's mean.
         advantage = advantage / target_std
@@ -330,8 +334,7 @@ def _move_statistics(
     """
     old = value_normalisation.moments(state.value_statistics)
     recorded = trajectory.recorded(batch)
-    # Without a reward the targets are the network's own values. A scale that is taken from them
-    # grows with itself: to 290 in one update of an untrained network that reads pictures.
+    # Without a reward nothing says how large values are.
     paid_steps = reductions.total((recorded & (reward != 0)).astype(jnp.float32), axis_name)
     is_moved = (paid_steps > 0) | (state.value_statistics.weight > 0)
     statistics = value_normalisation.update(
@@ -343,7 +346,11 @@ def _move_statistics(
     )
     params = state.params
     if settings.value_normalisation == "popart":
-        params = rescale_value_head(params, old, value_normalisation.moments(statistics))
+        new = value_normalisation.moments(statistics)
+        # Values were 0 before the first targets: there is nothing to keep of what the head said.
+        is_first = state.value_statistics.weight == 0
+        old = jax.tree.map(lambda before, after: jnp.where(is_first, after, before), old, new)
+        params = rescale_value_head(params, old, new)
     return state._replace(params=params, value_statistics=statistics)
 
 

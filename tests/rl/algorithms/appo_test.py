@@ -23,7 +23,7 @@ NETWORK: Any = Linear("signal", "legal")
 
 
 def statistics(mean: float, std: float) -> ValueStatistics:
-    return ValueStatistics(jnp.float32(mean), jnp.float32(mean**2 + std**2), jnp.float32(1))
+    return ValueStatistics(jnp.float32(mean), jnp.float32(std**2), jnp.float32(1))
 
 
 def losses_of(
@@ -145,6 +145,7 @@ def value_changes(settings: Appo) -> np.ndarray:
     """
     unclipped = dataclasses.replace(REWARD, extrinsic_clip=1e3)
     state, update = start(config(settings, reward=unclipped))
+    state = state._replace(value_statistics=statistics(20.0, 1.0))
     rollouts = batch()
     rollouts = rollouts._replace(reward=rollouts.reward + 50)
 
@@ -166,7 +167,20 @@ def test_statistics_move_towards_the_targets_by_their_rate() -> None:
     state = state._replace(value_statistics=statistics(8.0, 1.0))
     after, metrics = update(state, batch())
     expected = 0.75 * 8.0 + 0.25 * metrics["value/target_mean"]
-    np.testing.assert_allclose(after.value_statistics.first, expected, rtol=1e-4)
+    np.testing.assert_allclose(after.value_statistics.mean, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("normalisation", ["running", "popart"])
+def test_the_first_targets_are_the_rewards_of_any_size(normalisation: str) -> None:
+    settings = Appo(value_normalisation=normalisation, max_policy_lag=100)
+    unclipped = dataclasses.replace(REWARD, extrinsic_clip=1e9, intrinsic_coefficient=0.0)
+    state, update = start(config(settings, reward=unclipped))
+    deviations = []
+    for size in (1e-6, 1.0, 1e6):
+        rollouts = batch()
+        after, _ = update(state, rollouts._replace(reward=size * rollouts.reward))
+        deviations.append(value_normalisation.moments(after.value_statistics)[1] / size)
+    np.testing.assert_allclose(deviations, deviations[1], rtol=1e-3)
 
 
 @pytest.mark.parametrize("normalisation", ["running", "popart"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from motif_jax.rl.algorithms import value_normalisation
-from motif_jax.rl.algorithms.value_normalisation import MINIMUM_STD, ValueStatistics
+from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
 
 TARGETS = jnp.array([[1.0, 3.0], [100.0, 5.0]])
 # The 100 does not count: mean 3, mean of squares 35 / 3.
@@ -55,9 +55,35 @@ def test_an_update_without_a_valid_target_changes_nothing() -> None:
     np.testing.assert_allclose(after, before, rtol=1e-6)
 
 
-def test_equal_targets_have_the_smallest_scale() -> None:
+def test_the_scale_of_equal_targets_is_their_rounding() -> None:
     statistics = updated(0.5, targets=jnp.full((2, 2), 4.0))
 
     mean, std = value_normalisation.moments(statistics)
 
-    np.testing.assert_allclose([mean, std], [4.0, MINIMUM_STD], rtol=1e-5)
+    np.testing.assert_allclose([mean, std], [4.0, 4 * 6e-8], rtol=1e-5)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e5, 1e6])
+def test_the_deviation_of_targets_beside_a_large_mean_is_numpys(offset: float) -> None:
+    rng = np.random.default_rng(0)
+    statistics = value_normalisation.initial()
+    for _ in range(20):
+        targets = (offset + rng.integers(0, 2, 2048)).astype(np.float32)
+        valid = jnp.ones(2048, bool)
+        statistics = value_normalisation.update(statistics, jnp.asarray(targets), valid, 0.1)
+
+    mean, std = value_normalisation.moments(statistics)
+    np.testing.assert_allclose(std, 0.5, rtol=0.02)
+    np.testing.assert_allclose(mean, offset + 0.5, rtol=1e-7, atol=0.01)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_the_scale_follows_the_size_of_targets(size: float) -> None:
+    _, std = value_normalisation.moments(updated(1.0, targets=TARGETS * size))
+
+    np.testing.assert_allclose(std, STD * size, rtol=1e-4)
+
+
+def test_before_the_first_target_values_are_zero() -> None:
+    assert value_normalisation.scale_of_values(value_normalisation.initial()) == 0
+    assert value_normalisation.scale_of_values(updated(1.0)) > 0
