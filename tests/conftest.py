@@ -105,13 +105,6 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000, 10, 50)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    if "tests.recorded_outputs" in sys.modules and sys.modules["tests.recorded_outputs"].CHANGES:
-        terminalreporter.section("recordings that changed")
-        for line in sys.modules["tests.recorded_outputs"].CHANGES:
-            terminalreporter.line(line)
-
-
 def close_browsers() -> None:
     if "tests.browser" in sys.modules:
         sys.modules["tests.browser"].close()
@@ -129,11 +122,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="the tests marked extra, too")
     parser.addoption(
         "--budget", action="store_true", help="fail where a test exceeds its set's processor time"
-    )
-    parser.addoption(
-        "--record",
-        action="store_true",
-        help="replace recordings and say what changed (tests/recorded_outputs.py)",
     )
     parser.addoption(
         "--times", metavar="FILE", help="write each test's processor seconds to this file"
@@ -212,12 +200,6 @@ def load_golden(name: str) -> Any:
 @pytest.fixture
 def golden() -> Any:
     return load_golden
-
-
-@pytest.fixture
-def record(request: pytest.FixtureRequest) -> bool:
-    """Whether outputs are recorded in place of compared."""
-    return bool(request.config.getoption("--record"))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from absl import flags
 
 from motif_jax import benchmarks, schema, stages
 from motif_jax.core.errors import UserError
-from tests import prose, stage_inputs
+from tests import stage_inputs
 from tests.refusals import config_of
 from tests.reward_fixtures import load_config
 
@@ -318,30 +318,6 @@ def test_the_table_of_judges_and_lexicon_has_the_stored_answers() -> None:
     script = runpy.run_path(str(REPOSITORY / "docs/studies/judges_beside_lexicon.py"))
 
     assert script["table"]() in (REPOSITORY / "docs/results_judges.md").read_text(encoding="utf-8")
-
-
-def test_the_readme_fits_on_a_page() -> None:
-    assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").split()) <= 900
-
-
-@pytest.mark.parametrize("page", [p for p in PAGES if p.suffix == ".md"], ids=lambda p: p.name)
-def test_sentences_are_short_and_in_the_words_of_the_glossary(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    mean, longest = prose.measure(text)
-    assert prose.length(longest) <= prose.LONGEST, (
-        f"{page.name}: {prose.length(longest)} words: {longest}"
-    )
-    assert mean < prose.MEAN, f"{page.name}: sentences have {mean:.1f} words on average"
-    odd = [] if page == prose.GLOSSARY else prose.odd_words(text)
-    assert not odd, f"{page.name}: {odd} (docs/glossary.md)"
-
-
-def test_messages_are_in_the_words_of_the_glossary() -> None:
-    odd = []
-    for path in sorted((REPOSITORY / "motif_jax").rglob("*.py")):
-        for line, text in prose.messages(path.read_text(encoding="utf-8")):
-            odd += [f"{path.name}:{line}: {word}: {text[:80]}" for word in prose.odd_words(text)]
-    assert not odd
 
 
 def test_shell_scripts_parse() -> None:

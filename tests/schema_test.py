@@ -19,7 +19,6 @@ from motif_jax.core.sections import Wandb
 from motif_jax.oni import label_config as online
 from motif_jax.rl.config import AgentConfig, AgentReward, AnyAlgorithm, agent_config
 from motif_jax.schema import Key
-from tests.recorded_outputs import assert_matches_recording
 from tests.stage_inputs import CONFIGS, variants
 
 NAMES = [name for name in CONFIGS if name != "benchmark"]
@@ -80,35 +79,6 @@ def test_an_unknown_variant_is_refused(name: str) -> None:
         resources.config(name, "no such")
 
 
-def changes_of_variant(name: str, variant: str) -> list[str]:
-    """The keys to which a variant gives another value, one a line.
-
-    They are compared with the config without a variant. A section that this config does not have,
-    such as `agent` of import_torch, is compared with the defaults of its keys: a new key with a
-    default then adds no line.
-    """
-    plain = {path: value for path, value, _ in schema.items(resources.config(name))}
-    lines = []
-    for path, value, key in schema.items(resources.config(name, variant)):
-        if key is not None:
-            plain.setdefault(path, key.default)
-        is_changed = path not in plain or plain[path] != value
-        # Without a variant the number of workers is that of the machine's cores.
-        if is_changed and not path.endswith("workers"):
-            lines.append(f"    {path}={value!r}")
-    return lines
-
-
-@pytest.mark.slow
-def test_variants_change_the_recorded_keys(record: bool) -> None:
-    lines: list[str] = []
-    for name in NAMES:
-        for variant in variants(name):
-            if variant:
-                lines += [f"configs/{name}.py:{variant}", *changes_of_variant(name, variant)]
-    assert_matches_recording("variants.txt", "\n".join(lines) + "\n", record)
-
-
 @pytest.mark.parametrize(
     ("key", "value", "line"),
     [
@@ -151,13 +121,6 @@ def test_help_shows_values_types_and_meanings_of_all_keys(
     for name, _, key in schema.items(resources.config("evaluate", "smoke")):
         assert f"--config.{name}=" in text
         assert key is None or " ".join(key.help.split()) in " ".join(text.split())
-
-
-@pytest.mark.parametrize("name", ["report", "merge_annotations"])
-def test_help_of_a_command_is_the_recorded_one(
-    name: str, capsys: pytest.CaptureFixture[str], record: bool
-) -> None:
-    assert_matches_recording(f"help_{name}.txt", help_of(capsys, f"{name}.py"), record)
 
 
 def test_a_plain_config_is_checked_by_its_stages_keys() -> None:

@@ -10,10 +10,21 @@ from pathlib import Path
 import pytest
 
 from motif_jax.glam.log_csv import FILE, GlamLog, GlamPosition
-from tests.recorded_outputs import assert_matches_recording
 
 METRICS = {"loss/policy": -0.5, "loss/value": 2.0, "policy/entropy": 1.5, "value/mean": 0.7}
 METRICS |= {"optimizer/gradient_norm": 3.0}
+# The published columns, with what a row of 5 episodes in 4 environments has in them: returns, the
+# same times 20 as "reshaped", and no bonus.
+PUBLISHED = {
+    "update": 3, "episodes": 13, "frames": 301, "FPS": 2.0, "duration": 6,
+    "return_mean": 0.25, "return_std": 0.5, "return_min": -0.5, "return_max": 1.0, "success_rate": 0.6,
+    "reshaped_return_mean": 7.0, "reshaped_return_std": 7.483314773547883,
+    "reshaped_return_min": 0.0, "reshaped_return_max": 20.0,
+    "reshaped_return_bonus_mean": 0.0, "reshaped_return_bonus_std": 0.0,
+    "reshaped_return_bonus_min": 0.0, "reshaped_return_bonus_max": 0.0,
+    "num_frames_mean": 10.4, "num_frames_std": 7.391887445030531, "num_frames_min": 3.0, "num_frames_max": 24.0,
+    "entropy": 1.5, "policy_loss": -0.5, "value_loss": 3.0, "loss": 0.985, "grad_norm": 3.0,
+}  # fmt: skip
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
@@ -25,7 +36,7 @@ def episode(value: float, length: float) -> dict[str, float]:
     return {"return": value, "length": length}
 
 
-def test_a_row_has_the_episodes_of_its_update(tmp_path: Path, record: bool) -> None:
+def test_a_row_has_the_episodes_of_its_update(tmp_path: Path) -> None:
     log = GlamLog(tmp_path, 4, 20.0, (0.5, 0.01))
     log.write(0, 100, 2.0, METRICS)
     log.add([episode(0.9, 10), episode(0.0, 64)])
@@ -38,13 +49,12 @@ def test_a_row_has_the_episodes_of_its_update(tmp_path: Path, record: bool) -> N
     log.write(3, 301, 6.5, METRICS | {"loss/value": 3.0})
     log.write(4, 400, 6.5, METRICS)
     log.close()
-    _, two, six, *_ = rows(tmp_path)
+    _, two, six, more, _ = rows(tmp_path)
     # Two episodes, and zeros in the place of the other two environments', as published.
     assert (two["return_mean"], two["success_rate"], two["num_frames_max"]) == (0.225, 0.25, 64)
     assert six["loss"] == pytest.approx(-0.5 + 0.5 * 2.0 - 0.01 * 1.5)
-    # What a user plots: all of the published columns, of rows with fewer and with more episodes
-    # than environments.
-    assert_matches_recording("glam_log.csv", (tmp_path / FILE).read_text(), record, exact=False)
+    assert list(more) == list(PUBLISHED)
+    assert more == pytest.approx(PUBLISHED)
 
 
 def test_a_row_is_in_the_file_before_the_next_update(tmp_path: Path) -> None:

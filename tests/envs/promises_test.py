@@ -1,12 +1,7 @@
-"""Every kind of environment keeps its promises, and the pages of a made-up run and of films hold
-what they were made of.
-"""
+"""What every kind of environment promises: its spec, its return, and the same game for a seed."""
 
 from __future__ import annotations
 
-import json
-import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +9,7 @@ import pytest
 
 from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, empty_observation
-from motif_jax.play.films import player
-from tests import made_up_films, made_up_runs
 from tests.envs.playing import installed_names
-from tests.recorded_outputs import assert_matches_recording
-from tests.sets import extra
 
 # One environment of each kind and of each family of levels; others differ in their tables alone.
 ENVIRONMENTS = [
@@ -81,38 +72,3 @@ def test_an_episodes_return_is_the_sum_of_its_rewards(name: str) -> None:
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_an_environment_plays_the_same_game_for_the_same_seed(name: str) -> None:
     np.testing.assert_equal(played(name, steps=30), played(name, steps=30))
-
-
-def test_the_report_of_a_run_is_this_text(tmp_path: Path, record: bool) -> None:
-    texts = made_up_runs.run_texts(made_up_runs.run_data(tmp_path, hacking=True))
-
-    report = texts["report.md"].replace(str(tmp_path), "")
-    assert_matches_recording("report.md", report, record, exact=False)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("hacking", [extra(False), True])
-def test_a_reports_page_and_texts_agree(tmp_path: Path, hacking: bool) -> None:
-    data = made_up_runs.run_data(tmp_path, hacking=hacking)
-    texts = made_up_runs.run_texts(data)
-    page = made_up_runs.run_page(data)
-
-    headings = re.findall(r"^## (.*)$", texts["report.md"], re.MULTILINE)
-    assert headings
-    for heading in headings:
-        assert heading in page
-    tables = re.findall(r"^\| --- ", texts["report.md"], re.MULTILINE)
-    assert len(re.findall(r"\\begin\{table\}", texts["report.tex"])) == len(tables)
-    assert ("Sign of reward hacking" in texts["report.md"]) == hacking
-
-
-@pytest.mark.parametrize("make", [made_up_films.film, made_up_films.grid_film])
-def test_the_page_of_a_film_holds_its_steps(make: Any) -> None:
-    film = make()
-
-    page = player.render(film)
-
-    shown = json.loads(re.search(r'<script[^>]*id="film"[^>]*>(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
-    assert shown == json.loads(json.dumps(player.player_data(film)))
-    assert f"{film.task} · seed {film.seed} · {len(film.actions):,} steps" in page
-    assert page.rstrip().endswith("</html>")
