@@ -5,7 +5,6 @@ demands.
 from __future__ import annotations
 
 import ast
-import collections
 import functools
 import subprocess
 import sys
@@ -13,8 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from motif_jax import schema
 
 pytestmark = pytest.mark.slow
 PACKAGE = Path(__file__).parent.parent / "motif_jax"
@@ -58,25 +55,6 @@ ONLY_IN = {
     "crafter": ("envs/crafter/",),
     "minigrid": ("envs/babyai_text/", "envs/minigrid_events/", "envs/minihack/"),
 }
-# Private names that tests may use: the interface of named tuples, and names of other libraries
-# without a public form.
-PRIVATE_NAMES = {
-    "_replace",
-    "_asdict",
-    "_fields",
-    "_exit",
-    "_utils",
-    "_rebuild_tensor_v2",
-    "_pyconverter",
-}
-# Files of benchmarks whose names begin with an underscore are those that are no benchmark.
-PRIVATE_FILES = "motif_jax.benchmarks"
-PATCHES = ("setattr", "delattr")
-# What a user imports keeps its name, whatever stands below it.
-PUBLIC = {"agents.py", "text_agents.py", "wrappers.py"}
-
-
-TESTS = Path(__file__).parent
 
 
 @functools.cache
@@ -87,12 +65,6 @@ def trees() -> dict[str, ast.Module]:
         for path in sorted(PACKAGE.rglob("*.py"))
         if path != PACKAGE / "__init__.py"
     }
-
-
-@functools.cache
-def trees_of_tests() -> dict[str, ast.Module]:
-    """Each file of the tests, parsed."""
-    return {str(path.relative_to(TESTS)): parsed(path) for path in sorted(TESTS.rglob("*.py"))}
 
 
 def parsed(path: Path) -> ast.Module:
@@ -145,21 +117,6 @@ def test_every_folder_with_modules_is_a_package() -> None:
     assert {folder for folder in folders if not (folder / "__init__.py").is_file()} == set()
 
 
-def test_pmap_class_names_and_constructors_keep_their_rules() -> None:
-    pmap = set()
-    classes = collections.defaultdict(list)
-    for file, tree in trees().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and node.attr == "pmap":
-                pmap.add(file)
-            if not isinstance(node, ast.ClassDef):
-                continue
-            if node in tree.body and not node.name.startswith("_") and file not in PUBLIC:
-                classes[node.name].append(file)
-    assert pmap == {"core/devices/parallel.py"}
-    assert {name: files for name, files in classes.items() if len(files) > 1} == {}
-
-
 def test_files_do_not_import_each_other_in_circles() -> None:
     """Imports inside functions and for types alone do not count."""
     above: dict[str, set[str]] = {}
@@ -172,65 +129,3 @@ def test_files_do_not_import_each_other_in_circles() -> None:
     while free := {name for name, needs in above.items() if not needs}:
         above = {name: needs - free for name, needs in above.items() if name not in free}
     assert above == {}
-
-
-def test_config_files_declare_no_keys() -> None:
-    """A key stands in the dataclass of its command; a config file holds variants."""
-    constructors = {
-        name
-        for name, value in vars(schema).items()
-        if value is schema.Key
-        or getattr(value, "func", None) is schema.Key
-        or value is schema.one_of
-    }
-    calls = [
-        (path.name, node.lineno, ast.unparse(node.func).rpartition(".")[2])
-        for path in (PACKAGE.parent / "configs").glob("*.py")
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Call)
-    ]
-    assert "section_keys" in {name for _, _, name in calls}
-    assert [call for call in calls if call[-1] in constructors] == []
-
-
-def private_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """(name, line) of each private name that a file takes from elsewhere, or replaces there."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and not is_self(node.value):
-            yield node.attr, node.lineno
-        elif isinstance(node, ast.ImportFrom) and node.module != PRIVATE_FILES:
-            yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.Call) and called_name(node) in PATCHES:
-            texts = [
-                argument.value for argument in node.args[:2] if isinstance(argument, ast.Constant)
-            ]
-            yield from (
-                (text.rpartition(".")[2], node.lineno) for text in texts if isinstance(text, str)
-            )
-
-
-def called_name(call: ast.Call) -> str:
-    """The name of the function that is called, without what stands before a dot."""
-    if isinstance(call.func, ast.Attribute):
-        return call.func.attr
-    return call.func.id if isinstance(call.func, ast.Name) else ""
-
-
-def is_self(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id in ("self", "cls")
-
-
-def test_tests_use_no_private_names_of_the_package() -> None:
-    uses = []
-    for file, tree in trees_of_tests().items():
-        nodes = list(ast.walk(tree))
-        # An object of the same file may be known by another name than `self`, as in a class inside
-        # a method.
-        here = {
-            node.attr for node in nodes if isinstance(node, ast.Attribute) and is_self(node.value)
-        }
-        for name, line in private_names(tree):
-            is_private = name.startswith("_") and not name.endswith("__")
-            if is_private and name not in here | PRIVATE_NAMES:
-                uses.append(f"{file}:{line} {name}")
-    assert uses == []

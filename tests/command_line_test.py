@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax import command_line
-from tests.refusals import CONFIGS, config_of
+from tests.command_configs import CONFIGS, config_of
 
 
 @pytest.mark.parametrize(

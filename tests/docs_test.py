@@ -21,7 +21,7 @@ from absl import flags
 from motif_jax import benchmarks, schema, stages
 from motif_jax.core.errors import UserError
 from tests import stage_inputs
-from tests.refusals import config_of
+from tests.command_configs import config_of
 from tests.reward_fixtures import load_config
 
 REPOSITORY = Path(__file__).parent.parent
@@ -118,12 +118,6 @@ def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOTIF_JAX_TRUST", os.environ["MOTIF_JAX_TRUST"])
 
 
-def test_a_flag_with_a_wrong_value_is_not_taken() -> None:
-    assert takes("evaluate", "--config.reward.quantile=None")
-    assert not takes("evaluate", "--config.reward.quantile=half")
-    assert not takes("evaluate", "--config.episodes=None")
-
-
 @pytest.mark.parametrize("page", [*PAGES, *SCRIPTS], ids=lambda p: p.name)
 def test_every_documented_value_parses(page: Path) -> None:
     for key, value in GIVEN.findall(page.read_text(encoding="utf-8")):
@@ -156,10 +150,6 @@ def test_imports_of_a_page_exist(page: Path) -> None:
         for name in names.split(","):
             name = name.strip().partition(" as ")[0]
             assert is_importable(module, name), f"{page.name}: from {module} import {name}"
-
-
-def test_a_name_that_a_module_lacks_is_not_importable() -> None:
-    assert not is_importable("motif_jax.core.sections", "studies")
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.suffix == ".md"], ids=lambda p: p.name)
@@ -260,15 +250,6 @@ def test_the_site_lists_every_page_once() -> None:
     )
 
 
-def test_the_site_fails_on_what_leads_nowhere() -> None:
-    site = yaml.safe_load(
-        (REPOSITORY / "launch" / "site" / "mkdocs.yml").read_text(encoding="utf-8")
-    )
-    assert site["strict"] is True
-    assert site["validation"]["nav"] == {"omitted_files": "warn"}
-    assert set(site["validation"]["links"].values()) == {"warn"}
-
-
 @pytest.mark.extra
 def test_the_site_builds_without_a_warning() -> None:
     if not (REPOSITORY / ".venv-docs" / "docs.stamp").exists():
@@ -284,7 +265,6 @@ def test_the_site_builds_without_a_warning() -> None:
 def test_architecture_names_files_that_exist_and_every_room() -> None:
     text = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:motif_jax|tests|configs|launch|third_party)/[A-Za-z0-9_./]*)`", text)
-    assert len(named) > 40
     assert not [name for name in named if not (REPOSITORY / name).exists()]
     rooms = [path.parent.name for path in (REPOSITORY / "motif_jax").glob("*/__init__.py")]
     assert not [room for room in rooms if f"{room}/" not in text]
@@ -297,15 +277,6 @@ def test_the_quickstart_writes_the_files_that_the_readme_loads() -> None:
     assert len(loaded) == 2
     for folder in loaded:
         assert f' "{folder.replace("runs/quickstart", "$runs")}"' in quickstart
-
-
-def test_the_quickstart_ends_with_the_evaluations_side_by_side() -> None:
-    text = (REPOSITORY / "launch" / "quickstart.sh").read_text(encoding="utf-8")
-    *_, last = re.findall(r"^stage (\S+)", text, flags=re.MULTILINE)
-    assert last == "report.py:quickstart"
-    assert text.rstrip().endswith(
-        '--config.evaluations="$runs/evaluate_agent,$runs/evaluate_random"'
-    )
 
 
 def test_the_table_of_judges_is_that_of_the_studies_rows() -> None:

@@ -22,8 +22,8 @@ from motif_jax import schema
 from motif_jax.benchmarks import _command as benchmark_stage
 from motif_jax.core import resources
 from motif_jax.core.devices import compiled_programs
+from tests.command_configs import config_of
 from tests.conftest import REPOSITORY
-from tests.refusals import config_of
 
 # The scripts of launch/ import each other by their names.
 sys.path.insert(0, str(REPOSITORY / "launch"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax.core import entry_points
-from tests.refusals import refusal_line
+from tests.command_configs import refusal_line
 from tests.stage_inputs import CONFIGS, Inputs, ready, variants
 
 
