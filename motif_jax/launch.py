@@ -1,8 +1,8 @@
 """The one entry point: `python -m motif_jax.launch --config=configs/STAGE.py --workdir=DIR`.
 
 Reads a config file, checks every value before any work starts, and runs the stage that
-`config.stage` names. A problem that the user can solve, such as a full disk or too little memory,
-ends the program with one line and exit code 2. A long stage that is asked to stop (SIGTERM,
+`config.stage` names. A problem that the user can solve, such as a full disk, ends the program with
+one line and exit code 2. A long stage that is asked to stop (SIGTERM,
 SIGUSR1, Ctrl-C) saves and ends with exit code 75: the same command continues it. A second Ctrl-C,
 or one during any other work, ends the program with one line and exit code 130.
 
@@ -29,7 +29,7 @@ from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
 from motif_jax import command_line, schema, stages
-from motif_jax.core import entry_points, memory_limit, resources, standard_streams
+from motif_jax.core import entry_points, resources, standard_streams
 from motif_jax.core.config import flat
 from motif_jax.core.devices import compiled_programs
 from motif_jax.core.errors import UserError
@@ -215,9 +215,6 @@ def _main(_: Sequence[str]) -> int:
         with _hosts(config):
             return _run_stage(stage, config, workdir)
     except UserError as error:
-        # Under `ulimit -v` a file that is too large for memory looks damaged.
-        if memory_limit.limit() is not None and memory_limit.ran_out(error):
-            _fail_for_memory(str(error), config)
         command_line.fail(str(error))
     except KeyboardInterrupt:  # a second Ctrl-C in a stage that saves
         print(INTERRUPTED, file=sys.stderr, flush=True)
@@ -228,9 +225,6 @@ def _main(_: Sequence[str]) -> int:
         line = system_error(error, _WORKDIR.value or ".")
         if line:
             command_line.fail(line)
-        out_of_memory = memory_limit.ran_out(error)
-        if out_of_memory:
-            _fail_for_memory(out_of_memory, config)
         raise
 
 
@@ -252,12 +246,6 @@ def _run_stage(stage: ModuleType, config: ConfigDict, workdir: Path | None) -> i
     if line is not None:
         print(line, file=sys.stderr, flush=True)
     return code
-
-
-def _fail_for_memory(message: str, config: ConfigDict) -> NoReturn:
-    # The process ends without Python's clean-up, which would write what is buffered.
-    sys.stdout.flush()
-    memory_limit.leave(f"error: {memory_limit.explained(message, flat(config.to_dict()))}", 2)
 
 
 def main() -> None:

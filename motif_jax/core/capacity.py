@@ -26,16 +26,6 @@ def require_workers(key: str, workers: int, games_each: int = 1) -> None:
         )
 
 
-def require(subject: str, size: int, free: int | None) -> None:
-    """Raises UserError where `subject` takes more bytes (`size`) than are `free`, None for
-    unknown.
-    """
-    if free is not None and size > free:
-        raise UserError(
-            f"{subject} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left"
-        )
-
-
 def available_memory(root: Path = Path("/")) -> int | None:
     """Bytes of memory that can still be had, None where the system does not say; `root` has proc/
     and sys/.

@@ -44,6 +44,6 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None and id(error) not in visited:
         visited.add(id(error))
         yield error
-        # The context counts although `from None` hides it: behind a file that seems damaged lies
-        # the MemoryError that `launch` looks for.
+        # The context counts although `from None` hides it: behind a file that could not be written
+        # lies the full disk that `launch` looks for.
         error = error.__cause__ or error.__context__

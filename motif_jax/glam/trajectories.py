@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from motif_jax.core import bounded_parquet
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json, replaced_file
 
@@ -101,7 +100,9 @@ def read(path: str | os.PathLike[str]) -> Pairs:
     # A file of another origin is refused before its columns are read.
     description = about(path)
     try:
-        table = bounded_parquet.read(path, ["prompt", "action"])
+        # pyarrow reads a relative path with a colon as an address.
+        with pq.ParquetFile(Path(path).absolute()) as file:
+            table = file.read(["prompt", "action"])
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:
         raise UserError(f"{path} is damaged ({error}): collect it again") from None
     prompts = table["prompt"].to_pylist()

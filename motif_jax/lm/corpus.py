@@ -14,6 +14,8 @@ WITH_PROMPTS = (".jsonl", ".parquet")
 SUFFIXES = (".txt", ".md", *WITH_PROMPTS)
 # Columns of dialogues, as `collect_text` writes them.
 _DIALOGUES = ("texts", "rewards")
+# Rows of a parquet file that are read at once.
+_ROWS = 1024
 
 
 class Item(NamedTuple):
@@ -116,20 +118,20 @@ def _read_parquet(path: Path) -> Iterator[Item]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from motif_jax.core import bounded_parquet
-
     try:
+        # pyarrow reads a relative path with a colon as an address.
         with pq.ParquetFile(path.absolute()) as file:
             columns = file.schema_arrow.names
             # A row's share of the file, since its compressed size is not known.
             row_size = path.stat().st_size // max(1, file.metadata.num_rows)
-        if set(_DIALOGUES) <= set(columns):
-            yield from _read_dialogues(bounded_parquet.batches(path, _DIALOGUES), row_size)
-            return
-        names = [name for name in ("text", "prompt") if name in columns]
-        for batch in bounded_parquet.batches(path, names):
-            for row in batch.to_pylist():
-                yield _item(row, str(path), row_size)
+            if set(_DIALOGUES) <= set(columns):
+                batches = file.iter_batches(_ROWS, columns=list(_DIALOGUES))
+                yield from _read_dialogues(batches, row_size)
+                return
+            names = [name for name in ("text", "prompt") if name in columns]
+            for batch in file.iter_batches(_ROWS, columns=names):
+                for row in batch.to_pylist():
+                    yield _item(row, str(path), row_size)
     except pa.ArrowException as error:
         raise UserError(f"{path} cannot be read: {error}") from None
 

@@ -109,25 +109,14 @@ class Tokenizer:
         for text in texts:
             require_whole_characters(text, f"{text[:40]!r}")
         # In one call for all texts, which the library spreads over the cores.
-        with tokenizer_files.working(self._source):
-            encodings = self._encode_batch(texts, special)
+        encodings: list[Encoding] = self._backend.encode_batch(
+            list(texts), add_special_tokens=special
+        )
         for encoding in encodings if self._without_row else ():
             for token in self._without_row.keys() & set(encoding.ids):
                 raise UserError(
                     f"{self._source}: a text has {self._without_row[token]}, for which the model beside it has no row: leave it out"
                 )
-        return encodings
-
-    def _encode_batch(self, texts: Sequence[str], special: bool) -> list[Encoding]:
-        try:
-            encodings: list[Encoding] = self._backend.encode_batch(
-                list(texts), add_special_tokens=special
-            )
-        except Exception as error:  # tokenizers raises plain Exception
-            raise UserError(
-                f"{self._source}: a text has characters or words without a token ({error}): leave them out, or take a model whose "
-                "tokenizer has a token for unknown ones"
-            ) from None
         return encodings
 
     def encode_joint(

@@ -45,16 +45,6 @@ def test_nothing_is_refused_where_the_system_does_not_say(monkeypatch: pytest.Mo
     leave_memory(monkeypatch, None)
 
     capacity.require_workers("actors.workers", 10**9)
-    capacity.require("the dataset", 10**15, None)
-
-
-def test_a_subject_that_takes_exactly_what_is_free_fits() -> None:
-    capacity.require("the dataset", 5 << 20, 5 << 20)
-
-
-def test_a_subject_larger_than_what_is_free_is_refused() -> None:
-    with pytest.raises(UserError, match=r"^the dataset takes 5 MiB of memory, 4 MiB are left$"):
-        capacity.require("the dataset", 5 << 20, 4 << 20)
 
 
 def fake_system(root: Path, files: dict[str, str]) -> Path:

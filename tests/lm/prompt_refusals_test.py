@@ -89,13 +89,6 @@ def letters() -> Tokenizer:
     return Tokenizer(backend)
 
 
-def test_a_text_without_tokens_of_its_tokenizer_is_refused() -> None:
-    tokenizer = Tokenizer(Backend(tokenizer_models.WordLevel({"left": 0})), "words/tokenizer.json")
-
-    with pytest.raises(UserError, match=r"^words/tokenizer.json: a text has .* without a token"):
-        tokenizer.encode(["right"])
-
-
 FITS: Any = partial(prompt_length.require, letters(), parsed("gpt2", {"n_positions": 9}))
 
 

@@ -139,7 +139,6 @@ class PromptTokens:
         turn: Sequence[str] = (),
     ) -> None:
         self._backend = _backend(file, os.stat(file).st_mtime_ns)
-        self._file = file
         self._length = length
         self._special = special and not turn
         self._turn = turn
@@ -196,8 +195,7 @@ class PromptTokens:
         row[len(tokens) :] = -1
 
     def _encode(self, text: str, special: bool, closed: bool = True) -> list[int]:
-        with tokenizer_files.working(self._file):
-            encoding = self._backend.encode(text, add_special_tokens=special)
+        encoding = self._backend.encode(text, add_special_tokens=special)
         return encoding.ids if closed else joint_tokens.tokens_of(encoding, closed=False)
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from motif_jax.core import bounded_parquet
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.dialogues import json_lines, parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogues
 
 NAME = "dialogues.parquet"
 SUFFIXES = (".parquet", ".jsonl", ".json")
+# Rows of a parquet file that are read at once.
+_ROWS = 1024
 
 
 def find(value: str, key: str) -> Path:
@@ -66,10 +67,11 @@ def read(path: Path) -> Dialogues:
 def _read_messages(path: Path, columns: list[str]) -> Iterator[Dialogues]:
     """The dialogues of a parquet file whose rows are objects of `json_lines`."""
     first = 0
-    for batch in bounded_parquet.batches(path, columns):
-        # Values without a JSON form, such as a time, become text.
-        rows = json.loads(json.dumps(batch.to_pylist(), default=str))
-        yield Dialogues.of(
-            json_lines.parsed(row, f"{path}: row {n}") for n, row in enumerate(rows, first)
-        )
-        first += len(rows)
+    with pq.ParquetFile(path.absolute()) as file:
+        for batch in file.iter_batches(_ROWS, columns=columns):
+            # Values without a JSON form, such as a time, become text.
+            rows = json.loads(json.dumps(batch.to_pylist(), default=str))
+            yield Dialogues.of(
+                json_lines.parsed(row, f"{path}: row {n}") for n, row in enumerate(rows, first)
+            )
+            first += len(rows)

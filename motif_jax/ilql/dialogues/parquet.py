@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from motif_jax.core import bounded_parquet
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json, replaced_file
 from motif_jax.ilql.dialogues.dialogue import LARGEST_REWARD, Dialogues
@@ -74,7 +73,8 @@ def read(path: str | Path) -> Dialogues:
             raise UserError(
                 f"{path} has no column {', '.join(missing)}: a file of dialogues has {', '.join(SCHEMA.names)}"
             )
-        table = bounded_parquet.read(path, SCHEMA.names)
+        with pq.ParquetFile(Path(path).absolute()) as file:
+            table = file.read(SCHEMA.names).select(SCHEMA.names)
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} cannot be read as parquet: {error}") from None
     try:

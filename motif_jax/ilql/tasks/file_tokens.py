@@ -93,7 +93,6 @@ class FileTokenizer:
             raise UserError(f"config.{key}='{path}': must be a folder with {FILE}, such as GPT-2's")
         if turns not in (OWN, NEW):
             raise UserError(f"config.{key}: turns={turns}: must be {OWN} or {NEW}")
-        self._source = str(file)
         backend = tokenizer_files.read(file)
         self.template: ChatTemplate | None = None
         self.turns: Turns | None = None
@@ -123,8 +122,7 @@ class FileTokenizer:
     def encode(self, text: str) -> list[int]:
         if self._strips:
             text = text.strip()
-        with tokenizer_files.working(self._source):
-            return self._of_texts.encode(text, add_special_tokens=False).ids
+        return self._of_texts.encode(text, add_special_tokens=False).ids
 
     def decode(self, tokens: list[int]) -> str:
         # With delimiters that an agent wrote within an action.

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from motif_jax.core import bounded_parquet
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json, replaced_file
 from motif_jax.motif.pairs import layout
@@ -311,7 +310,8 @@ def _fill(contents: Contents, writer: PairsWriter) -> Iterator[int]:
 
 def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
     try:
-        yield from bounded_parquet.batches(path, columns, ROWS_PER_GROUP)
+        with pq.ParquetFile(path.absolute()) as file:
+            yield from file.iter_batches(ROWS_PER_GROUP, columns=columns)
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} is damaged: {error}") from None
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core import config as checks
-from motif_jax.core.capacity import available_memory
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import NO_ARRAY, read_json
 
@@ -168,11 +167,4 @@ def _from_npz(path: str, name: str) -> Any:
     if isinstance(file, np.ndarray):
         raise ValueError("one array, not an archive of them")
     with file:
-        # An archive's array is read as a whole; it is refused before memory runs out.
-        size = file.zip.getinfo(f"{name}.npy").file_size
-        free = available_memory()
-        if free is not None and size > free:
-            raise MemoryError(
-                f"{name} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left"
-            )
         return file[name]

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.tasks.visdial import data
 from motif_jax.ilql.tasks.visdial.task import VisDial
 from tests.ilql.tasks.visdial import made_up
 
@@ -90,14 +89,6 @@ def test_features_of_another_format_are_refused(tmp_path, files):
         VisDial({**files, "features": str(tmp_path / "one.npz")}).check("recorded", "")
     with pytest.raises(UserError, match="file signature not found"):
         VisDial({**files, "features": files["data"]}).check("recorded", "")
-
-
-def test_features_larger_than_memory_are_refused(tmp_path, files, monkeypatch):
-    np.savez(tmp_path / "f.npz", images_train=np.ones((3, 2)))
-    monkeypatch.setattr(data, "available_memory", lambda: 0)
-
-    with pytest.raises(UserError, match="images_train takes 0 MiB of memory, 0 MiB are left"):
-        VisDial({**files, "features": str(tmp_path / "f.npz")}).check("recorded", "")
 
 
 @pytest.mark.parametrize(
