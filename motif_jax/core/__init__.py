@@ -11,8 +11,7 @@ checkpoints and metrics from which the same command resumes. The order to read:
     entry_points.py     `module:Class` of a user; which of them a run may import
     run_folder.py       config, versions and command of a run; refuses another run's config
     interruption.py     stops on request, with the exit code that asks for another start
-    checkpoints.py      saves and restores by item (checkpoint_items.py, checkpoint_messages.py,
-                        checkpoint_removal.py, orbax_messages.py)
+    checkpoints.py      saves and restores by item (checkpoint_items.py)
     metrics.py          writes metrics; metric_files.py reads them
     devices/            data parallelism, hosts, split models, threads, precision (services.py,
                         parallel.py, hosts.py)
@@ -22,14 +21,14 @@ Files:
 
     files.py            written entirely or not at all; locks.py, tempdirs.py, checked_lines.py,
                         tensor_files.py
-    digests.py          digests of files; import_origin.py remembers where imported ones came from
-    hub.py              hf://OWNER/NAME; tokenizer_files.py and bounded_parquet.py read files from
-                        strangers
+    digests.py          digests of files and tensors; import_origin.py remembers where imported
+                        files came from
+    hub.py              hf://OWNER/NAME; tokenizer_files.py reads tokenizers
     resources.py        files that come with the package
 
-Processes: cluster.py (which host this is), capacity.py and memory_limit.py (memory),
-parent_death.py, http_server.py, progress.py, standard_streams.py, profiling.py. Numbers: seeds.py,
-nan_policy.py. Texts: text_bytes.py, sentences.py, joint_tokens.py, distinct.py, verdicts.py.
+Processes: cluster.py (which host this is), capacity.py (memory), parent_death.py, http_server.py,
+progress.py, standard_streams.py, profiling.py. Numbers: seeds.py, nan_policy.py. Texts:
+text_bytes.py, sentences.py, joint_tokens.py, distinct.py, verdicts.py.
 
 Where a change goes:
 

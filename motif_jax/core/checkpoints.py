@@ -5,29 +5,34 @@ by item.
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import math
 import os
+import secrets
 import shutil
+import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from orbax.checkpoint import v1 as ocp
 
-from motif_jax.core import checkpoint_items, digests, memory_limit, orbax_messages
-from motif_jax.core.capacity import available_memory, require
-from motif_jax.core.checkpoint_messages import warn_once, write_error
-from motif_jax.core.checkpoint_removal import remove_leftovers, set_aside
+from motif_jax.core import checkpoint_items
+from motif_jax.core.capacity import available_memory
 from motif_jax.core.errors import UserError, first_line
-from motif_jax.core.files import read_json, sync
+from motif_jax.core.files import NO_ROOM, atomic_write_json, read_json, sync
 from motif_jax.core.locks import GONE
 
+# The file of a checkpoint with its random id.
+ID = "id.json"
 _STAGING = ".saving"
+# Prefix of the name of a checkpoint that is being removed.
+_REMOVED = ".removed-"
 _METRICS = "metrics/metrics"
 # From this size on each array has files of its own: Orbax's shared files hold all that is written
 # in memory.
@@ -38,16 +43,13 @@ _COPY_SHARE = 0.25
 # Longest time that a host waits to see what the first one has written.
 _SEEN_SECONDS = 600.0
 
-orbax_messages.silence()
-
 
 class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     """The checkpoints of one run, by step; an item is a pytree of arrays, or JSON-able data.
 
     All processes of a run call `save` with the same values. Orbax writes them once into `.saving/`,
-    the digests of all files are added (`digests.json`), and a rename gives the folder its number.
-    So a numbered folder is whole; the next writer removes what a kill left. Before a checkpoint is
-    read, its files are compared with their digests.
+    a random id is added (`id.json`), and a rename gives the folder its number. So a numbered folder
+    is whole; the next writer removes what a kill left.
 
     The newest `keep` stay (None: all), and the one with the best metric `keep_best`, by `best_mode`
     'max' or 'min'. Of a run that also saves by the clock, the newest `keep` milestones stay, too:
@@ -87,8 +89,6 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         # none, and each may see the folder change at another time.
         self._existing = set(self.steps())
         self._saved: set[int] = set()
-        # Step -> its damage (None: intact), of steps that were compared with their digests.
-        self._damages: dict[int, str | None] = {}
 
     def _open_for_writing(self, size: int) -> Any:
         context = ocp.Context()
@@ -146,16 +146,16 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             self.wait()
 
     def _finish(self, response: Any, step: int) -> None:
-        """Adds the digests when all is written, and gives the checkpoint its number."""
+        """Adds the id when all is written, and gives the checkpoint its number."""
         # In the background thread; `wait` raises its errors in the caller's.
         response.result()
-        self._damages[step] = None
         staged = self._folder / _STAGING / str(step)
         target = self._folder / str(step)
         if jax.process_index() == 0:
-            digests.seal(staged)
-            if target.exists():  # a damaged one: the run resumed from an earlier one
-                set_aside(target)
+            atomic_write_json(staged / ID, {"id": secrets.token_hex(16)})
+            # A machine that dies after the rename must not leave names of empty files.
+            for path in staged.rglob("*"):
+                sync(path)
             os.rename(staged, target)
             sync(self._folder)
         deadline = time.monotonic() + _SEEN_SECONDS
@@ -179,7 +179,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     def _unsaved(self, step: int, error: Exception) -> UserError:
         self._failed = True
         return UserError(
-            f"{self._folder}: checkpoint {step} could not be saved: {write_error(error, self._folder)}; earlier ones are "
+            f"{self._folder}: checkpoint {step} could not be saved: {_write_error(error, self._folder)}; earlier ones are "
             "intact: remove the cause, then the same command resumes"
         )
 
@@ -189,13 +189,13 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         """
         if self._keep is None or jax.process_index() != 0:
             return
-        steps = [step for step in self.steps() if not self._damages.get(step)]
+        steps = self.steps()
         stay: set[int | None] = {*steps[-self._keep :], *self._milestones(steps)[-self._keep :]}
         if self._best_metric is not None:
             stay.add(self.best())
         for step in steps:
             if step not in stay:
-                set_aside(self._folder / str(step))
+                _set_aside(self._folder / str(step))
         self._remove_leftovers()
 
     def _milestones(self, steps: Sequence[int]) -> list[int]:
@@ -209,153 +209,85 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 
     def _remove_leftovers(self, others: Iterable[Path] = ()) -> None:
         if jax.process_index() == 0:
-            remove_leftovers(self._folder, others)
+            _remove_leftovers(self._folder, others)
 
     def steps(self) -> list[int]:
-        """The steps of all checkpoints, damaged ones included, ascending."""
+        """The steps of all checkpoints, ascending."""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
             return []
         return sorted(int(name) for name in names if name.isdecimal())
 
-    def _damage(self, step: int) -> str | None:
-        if step not in self._damages:
-            self._damages[step] = digests.damage(self._folder / str(step))
-        return self._damages[step]
-
-    def is_intact(self, step: int) -> bool:
-        """Whether the files of checkpoint `step` are as they were written; warns on stderr if
-        not.
-        """
-        damage = self._damage(step)
-        # A training that is resumed may have removed it meanwhile.
-        if damage and (self._folder / str(step)).exists():
-            warn_once(f"{self._folder / str(step)} is damaged ({damage}) and left out")
-        return not damage
-
-    def latest(self, all_damaged_is_none: bool = False) -> int | None:
-        """The newest intact step, None without checkpoints; names newer, damaged ones on stderr,
-        which may be saved again.
-
-        Raises UserError: there are checkpoints and none is intact, unless `all_damaged_is_none`.
-        """
-        steps = self.steps()
-        latest = next((step for step in reversed(steps) if self.is_intact(step)), None)
-        if latest is None and steps and not all_damaged_is_none:
-            raise UserError(
-                f"{self._folder} has no intact checkpoint of {steps}: restore one from a copy, or remove the folder and "
-                "train again"
-            )
-        # Damaged steps after `latest` may be saved again.
-        self._existing = {step for step in self._existing if latest is not None and step <= latest}
-        return latest
+    def latest(self) -> int | None:
+        """The newest step, None without checkpoints."""
+        return max(self.steps(), default=None)
 
     def metrics(self, step: int) -> dict[str, float]:
-        """The metrics that were saved with `step`. Raises UserError: there is no such checkpoint,
-        or it is damaged.
+        """The metrics that were saved with `step`. Raises UserError: there is no such
+        checkpoint.
         """
-        self._require(step)
-        return self._metrics(step)
+        return self._metrics(self.require_saved(step))
 
     def _metrics(self, step: int) -> dict[str, float]:
         path = self._folder / str(step) / _METRICS
         return read_json(path, "choose another checkpoint") if path.exists() else {}
 
     def best(self) -> int | None:
-        """The intact step with the best value of `keep_best` (the newest of equals), None if none
-        has one.
+        """The step with the best value of `keep_best` (the newest of equals), None if none has
+        one.
         """
         scores: list[tuple[float, int]] = []
         for step in self.steps():
-            # Only the small file of metrics is compared here: the whole of a large checkpoint takes
-            # long.
-            if digests.damage(self._folder / str(step), _METRICS) is not None:
-                continue
             value = self._metrics(step).get(self._best_metric or "")
             if value is None:
                 continue
             score = self._best_sign * float(value)
             if score > -math.inf:  # False for NaN
                 scores.append((score, step))
-        for _, step in sorted(scores, reverse=True):
-            if self.is_intact(step):
-                return step
-        return None
-
-    def _require(self, step: int | None) -> int:
-        """Returns `step`. Raises UserError unless this checkpoint is there and intact."""
-        saved = self.require_saved(step)
-        damage = self._damage(saved)
-        if damage:
-            raise UserError(
-                f"{self._folder / str(saved)} is damaged ({damage}): restore it from a copy, or choose another of {self.steps()}"
-            )
-        return saved
+        return max(scores)[1] if scores else None
 
     def require_saved(self, step: int | None) -> int:
-        """Returns `step`. Raises UserError where no such checkpoint was saved; it may be
-        damaged.
-        """
+        """Returns `step`. Raises UserError where no such checkpoint was saved."""
         steps = self.steps()
         if step is None or step not in steps:
             raise UserError(f"{self._folder} has no checkpoint {step}: it has {steps or 'none'}")
         return step
 
     def restore(self, step: int | None, abstract: Mapping[str, Any]) -> dict[str, Any]:
-        """Reads items of checkpoint `step` (None: the newest intact one), as numpy arrays or JSON
-        data.
+        """Reads items of checkpoint `step` (None: the newest), as numpy arrays or JSON data.
 
         Args:
           abstract: for each item a tree of arrays or `jax.ShapeDtypeStruct` with the expected
             shapes and dtypes, or `checkpoint_items.JSON`, or `.ANY`.
 
         Raises:
-          UserError: there is no such checkpoint, it is damaged, or it holds other names, shapes or
-            dtypes; they are named.
+          UserError: there is no such checkpoint, or it holds other names, shapes or dtypes; they
+            are named.
         """
-        step = self._require(self.latest() if step is None else step)
+        step = self.require_saved(self.latest() if step is None else step)
         self._refuse_other_shapes(step, abstract)
         templates = {
             name: None if isinstance(item, str) else checkpoint_items.as_host_arrays(item)
             for name, item in abstract.items()
         }
-        folder = self._folder / str(step)
-        with self._reading(folder):
-            loaded = ocp.load_checkpointables(folder, templates)
-            return {
-                name: checkpoint_items.unpack(loaded[name], item) for name, item in abstract.items()
-            }
-
-    @contextlib.contextmanager
-    def _reading(self, folder: Path) -> Iterator[None]:
-        """Turns Orbax's error about a crafted checkpoint, whose digests are right, into one
-        line.
-        """
-        try:
-            yield
-        except Exception as error:
-            if memory_limit.ran_out(error):
-                raise
-            raise UserError(
-                f"{folder} cannot be read ({first_line(error)[:200]}): restore it from a copy, or choose another of "
-                f"{self.steps()}"
-            ) from error
+        loaded = ocp.load_checkpointables(self._folder / str(step), templates)
+        return {
+            name: checkpoint_items.unpack(loaded[name], item) for name, item in abstract.items()
+        }
 
     def _metadata(self, step: int) -> Mapping[str, Any]:
-        with self._reading(self._folder / str(step)):
-            return ocp.checkpointables_metadata(self._folder / str(step)).metadata
+        return ocp.checkpointables_metadata(self._folder / str(step)).metadata
 
     @property
     def folder(self) -> Path:
         return self._folder
 
     def items(self, step: int) -> list[str]:
-        """Names of the items of checkpoint `step`. Raises UserError: there is no such checkpoint,
-        or it is damaged.
+        """Names of the items of checkpoint `step`. Raises UserError: there is no such
+        checkpoint.
         """
-        self._require(step)
-        return sorted(self._metadata(step))
+        return sorted(self._metadata(self.require_saved(step)))
 
     def _refuse_other_shapes(self, step: int, abstract: Mapping[str, Any]) -> None:
         """Raises UserError unless checkpoint `step` has the items of `abstract`, with their shapes
@@ -368,9 +300,6 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
                     f"{self._folder} checkpoint {step} has no {name}: it has {', '.join(sorted(saved))}"
                 )
             if isinstance(item, str):
-                arrays = [leaf for leaf in jax.tree.leaves(saved[name]) if hasattr(leaf, "dtype")]
-                size = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in arrays)
-                require(f"{self._folder} checkpoint {step}: {name}", size, available_memory())
                 continue
             actual = checkpoint_items.describe(saved[name])
             expected = checkpoint_items.describe(item)
@@ -396,3 +325,67 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
                     self._checkpointer.close()
                 if jax.process_index() == 0:  # after a failure it may hold a part
                     shutil.rmtree(self._folder / _STAGING, ignore_errors=True)
+
+
+def read_id(folder: str | os.PathLike[str], step: int) -> str | None:
+    """The random id of checkpoint `step` in a folder of checkpoints, None where there is no such
+    checkpoint.
+
+    Trainings that were given the same command again have other ids, copies of a folder the same.
+    """
+    path = Path(folder) / str(step) / ID
+    if not path.parent.is_dir():
+        return None
+    saved_id: str = read_json(path, "choose another checkpoint", keys=["id"])["id"]
+    return saved_id
+
+
+@functools.cache
+def _warn_once(line: str) -> None:
+    """Prints a warning; cached, so once in a process."""
+    print(f"warning: {line}", file=sys.stderr, flush=True)
+
+
+def _write_error(error: BaseException, folder: Path) -> str:
+    """Why a write failed, in a few words: Orbax's error of a full disk has pages."""
+    # Errors that were raised in Orbax's compiled parts have no errno, only the system's words for
+    # it.
+    number = next((number for number in NO_ROOM if os.strerror(number) in str(error)), None)
+    if number is None:
+        return first_line(error)
+    reason = os.strerror(number)
+    if number == errno.ENOSPC:
+        reason += f" ({shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there)"
+    return reason
+
+
+def _set_aside(checkpoint: Path) -> None:
+    """Renames a checkpoint's folder, so that a kill leaves no part that looks whole;
+    `_remove_leftovers` removes it.
+    """
+    os.rename(checkpoint, checkpoint.with_name(_set_aside_name(checkpoint)))
+
+
+def _remove_leftovers(folder: Path, others: Iterable[Path]) -> None:
+    """Removes what was set aside in `folder`, also by a process that was killed, and `others`.
+
+    What cannot be removed stays set aside until the next call, and a line says so: NFS keeps a
+    folder while somebody has one of its files open.
+    """
+    for path in others:
+        # Out of the way of a save of the same step, where it cannot be removed.
+        os.rename(path, folder / _set_aside_name(path))
+    for path in folder.glob(f"{_REMOVED}*"):
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            _warn_once(
+                f"{path} cannot be removed yet ({error.strerror or error}): a later save or start tries it again"
+            )
+
+
+def _set_aside_name(checkpoint: Path) -> str:
+    # An earlier checkpoint of this number may still lie there.
+    return f"{_REMOVED}{checkpoint.name}-{secrets.token_hex(4)}"

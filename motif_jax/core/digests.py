@@ -1,4 +1,4 @@
-"""Digests of files, which reveal flipped bits, cut-off and lost files before they are read."""
+"""Digests of files and tensors: what was read before is known again by its content."""
 
 from __future__ import annotations
 
@@ -7,16 +7,9 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save
-
-from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_json, read_json, sync
-
-FILE = "digests.json"
-_ALGORITHM = "blake2b"
 
 
 def of_bytes(data: bytes) -> str:
@@ -65,42 +58,3 @@ def safetensors_of(name: str, text: str, tensors: Mapping[str, np.ndarray]) -> b
     sorted_header = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     sorted_header += b" " * (-len(sorted_header) % 8)  # the format aligns tensors to 8 bytes
     return len(sorted_header).to_bytes(8, "little") + sorted_header + data[8 + size :]
-
-
-def seal(folder: Path) -> None:
-    """Writes the digests of all files below `folder` into it; all of them have reached the disk
-    when this returns.
-    """
-    digests = {}
-    for path in sorted(folder.rglob("*")):
-        sync(path)
-        if path.is_file():
-            digests[path.relative_to(folder).as_posix()] = of_file(path)
-    # The last file of all: a folder without it is not whole.
-    atomic_write_json(folder / FILE, {_ALGORITHM: digests})
-
-
-def of_sealed(folder: Path) -> str | None:
-    """Digest of a sealed folder without reading its files; None if it was never sealed."""
-    return of_file(folder / FILE) if (folder / FILE).exists() else None
-
-
-def damage(folder: Path, part: str = "") -> str | None:
-    """The damage of a sealed folder's files whose path begins with `part`, None if they are intact;
-    later files are ignored.
-    """
-    if not (folder / FILE).exists():
-        return f"{FILE} is missing"
-    try:
-        digests = read_json(folder / FILE, "", keys=[_ALGORITHM])[_ALGORITHM]
-        names = [name for name in digests if name.startswith(part)]
-    except (UserError, AttributeError, TypeError):
-        return f"{FILE} is damaged"
-    for name in names:
-        try:
-            if of_file(folder / name) != digests[name]:
-                return f"{name} is not as it was written"
-        except (OSError, ValueError) as error:  # ValueError: no file can have this name
-            return f"{name} cannot be read: {getattr(error, 'strerror', error)}"
-    # An empty list would vouch for everything.
-    return None if digests else f"{FILE} is damaged"

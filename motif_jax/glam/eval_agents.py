@@ -46,7 +46,7 @@ class EvalAgent:
       abilities: those of `READS` and `CHOOSES_WORDS` that it has.
       room: tokens of the longest prompt that it can read, None without a limit.
       checkpoint: step of the agent's checkpoint, None for other players.
-      digests: of the files that it reads, by the kind of file.
+      digests: of the files that it reads, by the kind of file; of a checkpoint its id.
     """
 
     name: str
@@ -254,10 +254,10 @@ def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
     base = PlayedLevel(name, options)
     policy = _policies(trained, base, lambda _: params)
     digests = dict(kind.file_digests(trained))
-    # By the content, since a run may be trained again in the same folder.
-    checkpoint_digest = agent_policy.digest(folder, step)
-    if checkpoint_digest is not None:
-        digests["checkpoint"] = checkpoint_digest
+    # By its id, since a run may be trained again in the same folder.
+    checkpoint_id = agent_policy.identity(folder, step)
+    if checkpoint_id is not None:
+        digests["checkpoint"] = checkpoint_id
     return EvalAgent(folder, base, policy, *_abilities(trained), step, digests)
 
 

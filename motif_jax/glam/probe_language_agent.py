@@ -26,7 +26,7 @@ from motif_jax.schema import read_section
 
 # Keys that a result depends on.
 IDENTITY = ("policy", "checkpoint", "probes", "published_files")
-_PLAN = "plan.json"  # step -> digest of the checkpoints that were asked
+_PLAN = "plan.json"  # step -> id of the checkpoints that were asked
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
@@ -121,17 +121,17 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
 
 
 def _pin_checkpoints(policy: str, steps: list[int], workdir: Path) -> None:
-    """Notes the digests of the checkpoints. Raises UserError: one is another than when it was
+    """Notes the ids of the checkpoints. Raises UserError: one is another than when it was
     asked.
 
     An agent that is trained again in its folder has checkpoints of the same steps.
     """
     path = workdir / _PLAN
     before = read_json(path, f"remove {workdir}") if path.exists() else {}
-    now = {str(step): agent_policy.digest(policy, step) for step in steps}
-    for step, digest in now.items():
+    now = {str(step): agent_policy.identity(policy, step) for step in steps}
+    for step, checkpoint_id in now.items():
         # A checkpoint that was not asked before is new, not changed.
-        if before.get(step, digest) != digest:
+        if before.get(step, checkpoint_id) != checkpoint_id:
             raise UserError(
                 f"config.policy={policy}: checkpoint {step} is another than when it was asked: give another --workdir"
             )

@@ -235,7 +235,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         agents = _agents(config, staging / _CHECKPOINTS)
         # Pinned before the first game: a resumed collection plays these checkpoints, whatever
         # 'latest' means by then.
-        checkpoints = [{**vars(agent), "digest": agent.digest()} for agent in agents.values()]
+        checkpoints = [{**vars(agent), "identity": agent.identity()} for agent in agents.values()]
         atomic_write_json(staging / _CHECKPOINTS, checkpoints)
 
         with Interruption() as stop:
@@ -324,7 +324,7 @@ def _agents(config: CollectConfig, checkpoints: Path) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{checkpoints} is damaged: {remedy}") from None
     for entry, agent in zip(entries, stored, strict=True):
-        if entry.get("digest") not in (None, agent.digest()):
+        if entry.get("identity") != agent.identity():
             raise UserError(
                 f"config.agents={agent.name}: was trained again since the run started: restore "
                 f"the previous one, or {remedy}"

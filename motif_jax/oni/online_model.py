@@ -219,8 +219,8 @@ def of_header(header: Mapping[str, Any]) -> dict[str, Any]:
 def read_online_model(
     folder: Path, step: int | None, config: Mapping[str, Any]
 ) -> OnlineRewardModel:
-    """Reads the reward of an online run at checkpoint `step` of the agent (None: the newest intact
-    one); UserError if it is lost.
+    """Reads the reward of an online run at checkpoint `step` of the agent (None: the newest);
+    UserError if it is lost.
     """
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
         if step is None:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core import digests, run_folder
-from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.checkpoints import Checkpoints, read_id
 from motif_jax.core.compat import Compat
 from motif_jax.core.config import dotted, has, is_natural
 from motif_jax.core.errors import UserError
@@ -206,13 +206,13 @@ def find_step(folder: str | Path, checkpoint: str) -> int:
         return choose_step(checkpoints, checkpoint, folder)
 
 
-def digest(folder: str | Path, step: int) -> str | None:
-    """Digest of an agent's checkpoint, of an unsaved 0 that of the files that it is made of; None
-    without digests.
+def identity(folder: str | Path, step: int) -> str | None:
+    """What tells an agent's checkpoint from one of another training: its random id; of an unsaved 0
+    the digest of the files that it is made of, None without files.
     """
-    saved = digests.of_sealed(Path(folder) / agent_checkpoints.FOLDER / str(step))
-    if saved is not None or step != 0:
-        return saved
+    saved_id = read_id(Path(folder) / agent_checkpoints.FOLDER, step)
+    if saved_id is not None or step != 0:
+        return saved_id
     config = read_config(folder)
     kind = agent_networks.class_of(config)
     files = {**kind.file_digests(config), **kind.start_digests(config)}
@@ -318,7 +318,7 @@ def _refuse_other_start(checkpoints: Checkpoints, folder: str | Path) -> None:
     """Raises UserError where the files of the first parameters have changed since the training, as
     its newest checkpoint says.
     """
-    newest = checkpoints.latest(all_damaged_is_none=True)
+    newest = checkpoints.latest()
     if newest is None:
         return
     learned_with = agent_checkpoints.learned_with(checkpoints, newest)

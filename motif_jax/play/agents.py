@@ -39,9 +39,9 @@ class CollectingAgent:
     def name(self) -> str:
         return f"{self.folder}@{self.step}"
 
-    def digest(self) -> str | None:
-        """Digest of the checkpoint's files; None without digests."""
-        return agent_policy.digest(self.folder, self.step)
+    def identity(self) -> str | None:
+        """See `agent_policy.identity`."""
+        return agent_policy.identity(self.folder, self.step)
 
 
 def resolve(agents: str) -> list[CollectingAgent]:

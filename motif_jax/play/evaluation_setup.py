@@ -54,7 +54,8 @@ class EvalSetup:
       checkpoint: step of the agent's checkpoint, None for other policies.
       rater: computes the intrinsic reward of episodes; None without a reward.
       plan: all of this, JSON-able.
-      digests: digests of 'agent' and 'reward', where they have one.
+      digests: what tells 'agent' and 'reward' from replacements, where they have it: the
+          checkpoint's id (`agent_policy.identity`) and the digest of the reward's files.
     """
 
     policy: Any
@@ -332,7 +333,7 @@ def digests_of(folder: str | None, step: int | None, reward: RatingReward | None
     from motif_jax.play import agent_policy
     from motif_jax.rl import reward_kinds
 
-    agent = None if folder is None or step is None else agent_policy.digest(folder, step)
+    agent = None if folder is None or step is None else agent_policy.identity(folder, step)
     digests = {
         "agent": agent,
         "reward": None if reward is None else reward_kinds.digest(reward.section),

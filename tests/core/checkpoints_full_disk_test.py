@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from motif_jax.core import digests
+from motif_jax.core import checkpoints as checkpoints_module
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
 from tests.core.saved_checkpoints import PARAMS, two_steps
@@ -23,16 +23,16 @@ class DiskUsage(NamedTuple):
     free: int
 
 
-def fail_before_the_digests(folder: Path, monkeypatch: pytest.MonkeyPatch, copy: Path) -> str:
-    """Saves step 3 on a disk that is full when its digests are written; copies what a kill would
-    leave there.
+def fail_before_the_id(folder: Path, monkeypatch: pytest.MonkeyPatch, copy: Path) -> str:
+    """Saves step 3 on a disk that is full when its id is written; copies what a kill would leave
+    there.
     """
 
-    def no_space(path: Path) -> None:
+    def no_space(path: Path, value: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     with Checkpoints(folder) as checkpoints, monkeypatch.context() as patched:
-        patched.setattr(digests, "seal", no_space)
+        patched.setattr(checkpoints_module, "atomic_write_json", no_space)
         patched.setattr(shutil, "disk_usage", lambda _: DiskUsage(2_000_000, 765_433, 1_234_567))
         with pytest.raises(UserError) as error:
             checkpoints.save(3, {"params": PARAMS}, asynchronous=False)
@@ -49,7 +49,7 @@ def test_a_full_disk_is_an_error_with_the_remedy(
 ) -> None:
     folder = two_steps(tmp_path / "c")
 
-    message = fail_before_the_digests(folder, monkeypatch, tmp_path / "killed")
+    message = fail_before_the_id(folder, monkeypatch, tmp_path / "killed")
 
     assert message == (
         f"{folder}: checkpoint 3 could not be saved: No space left on device (1.2 MB are free there); earlier ones "
@@ -58,11 +58,11 @@ def test_a_full_disk_is_an_error_with_the_remedy(
     assert names_in(folder) == ["1", "2"]
 
 
-def test_a_kill_before_the_digests_leaves_no_checkpoint(
+def test_a_kill_before_the_id_leaves_no_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = two_steps(tmp_path / "c")
-    fail_before_the_digests(folder, monkeypatch, tmp_path / "killed")
+    fail_before_the_id(folder, monkeypatch, tmp_path / "killed")
     assert (tmp_path / "killed" / "3").is_dir()
     shutil.move(tmp_path / "killed", folder / ".saving")
 

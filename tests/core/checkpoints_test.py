@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ import optax
 import pytest
 
 from motif_jax.core.checkpoint_items import JSON
-from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.checkpoints import Checkpoints, read_id
 from motif_jax.core.errors import UserError
 from tests.core.saved_checkpoints import PARAMS
 from tests.processes import wait_until
@@ -156,6 +157,37 @@ def test_a_checkpoint_that_does_not_fit_is_named(
     assert str(error.value) == f"{step_seven.folder} {line}"
 
 
+def test_a_checkpoint_keeps_its_id_in_a_copy(step_seven: Checkpoints, tmp_path: Path) -> None:
+    shutil.copytree(step_seven.folder, tmp_path / "copy")
+
+    assert read_id(tmp_path / "copy", 7) == read_id(step_seven.folder, 7)
+
+
+def test_equal_checkpoints_of_two_trainings_have_two_ids(
+    step_seven: Checkpoints, tmp_path: Path
+) -> None:
+    with Checkpoints(tmp_path / "again") as again:
+        again.save(7, {"params": PARAMS}, asynchronous=False)
+
+    assert read_id(again.folder, 7) != read_id(step_seven.folder, 7)
+    assert read_id(again.folder, 8) is None
+
+
+def test_modules_that_a_checkpoint_names_are_not_imported(
+    step_seven: Checkpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "evil.py").write_text("class Handler: pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = step_seven.folder / "7/_CHECKPOINT_METADATA"
+    handlers = {"params": "evil.Handler"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"item_handlers": handlers}))
+
+    restored = step_seven.restore(7, {"params": PARAMS})
+
+    jax.tree.map(np.testing.assert_array_equal, restored["params"], PARAMS)
+    assert "evil" not in sys.modules
+
+
 def test_a_checkpoint_names_its_items(step_seven: Checkpoints) -> None:
     assert step_seven.items(7) == ["params"]
 
@@ -260,7 +292,6 @@ def test_a_removal_that_fails_is_tried_again(
 
 WRITER = """
 import sys, numpy as np
-from motif_jax.core import digests
 from motif_jax.core.checkpoints import Checkpoints
 with Checkpoints(sys.argv[1], keep=3) as checkpoints:
     step = (checkpoints.latest() or 0)

@@ -141,10 +141,10 @@ def test_a_clone_begins_alike_with_and_without_its_first_checkpoint(cloned):
 
     jax.tree.map(np.testing.assert_array_equal, drawn.params, saved.params)
 
-    digest = agent_policy.digest(clone, 0)
+    digest = agent_policy.identity(clone, 0)
     assert digest is not None
     talkers.write(model, seed=1)
-    assert agent_policy.digest(clone, 0) != digest
+    assert agent_policy.identity(clone, 0) != digest
     with pytest.raises(
         UserError, match=r"was trained with a different model than config\.network\.model"
     ):

@@ -72,11 +72,11 @@ def test_an_agent_before_its_training_is_that_of_its_model(tmp_path: Path) -> No
         params = checkpoints.restore(step, {"params": agent_policy.load(agent)[0].params})
         agent_checkpoints.save(checkpoints, 128, params, progress, {}, asynchronous=False)
     agent_policy.load(agent, "0")
-    digest = agent_policy.digest(agent, 0)
+    digest = agent_policy.identity(agent, 0)
 
     talkers.write(inputs.model, "gpt2", seed=1)
 
-    assert agent_policy.digest(agent, 0) not in (None, digest)
+    assert agent_policy.identity(agent, 0) not in (None, digest)
     with pytest.raises(
         UserError, match=r"was trained with a different model than config\.network\.model"
     ):

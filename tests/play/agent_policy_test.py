@@ -317,10 +317,10 @@ def test_switches_of_training_alone_are_off_at_play(runs):
     ]
 
 
-def test_only_checkpoints_with_files_have_a_digest(runs):
-    assert agent_policy.digest(runs / "run", 100) == agent_policy.digest(runs / "a@b", 100)
-    assert agent_policy.digest(runs / "run", 100) is not None
-    assert agent_policy.digest(runs / "empty", 100) is None
+def test_a_copied_checkpoint_has_the_identity_of_the_first(runs):
+    assert agent_policy.identity(runs / "run", 100) == agent_policy.identity(runs / "a@b", 100)
+    assert agent_policy.identity(runs / "run", 100) is not None
+    assert agent_policy.identity(runs / "empty", 100) is None
 
 
 @pytest.mark.parametrize(

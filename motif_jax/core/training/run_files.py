@@ -300,15 +300,14 @@ def _refuse_other_data(
 def _newest(
     workdir: Path, folders: Sequence[Checkpoints]
 ) -> tuple[Checkpoints, int, dict[str, Any]] | None:
-    """The intact checkpoint with the most steps: its folder, its number and its item `position`;
-    None without checkpoints.
+    """The checkpoint with the most steps: its folder, its number and its item `position`; None
+    without checkpoints.
 
-    Raises UserError: all are damaged, or one is of an unknown layout.
+    Raises UserError: one is of an unknown layout.
     """
     candidates: list[tuple[Checkpoints, int, dict[str, Any]]] = []
     for checkpoints in folders:
-        # The other folder may still have an intact one.
-        latest = checkpoints.latest(all_damaged_is_none=True)
+        latest = checkpoints.latest()
         if latest is not None:
             stored = checkpoints.restore(latest, {POSITION: JSON})[POSITION]
             if stored.keys() != _POSITION_KEYS:
@@ -317,8 +316,4 @@ def _newest(
                     f"{', '.join(sorted(stored))}): continue it with the version in the run's versions.json"
                 )
             candidates.append((checkpoints, latest, stored))
-    if not candidates:
-        for checkpoints in folders:
-            checkpoints.latest()  # raises where a folder has checkpoints and all are damaged
-        return None
-    return max(candidates, key=lambda candidate: candidate[2]["step"])
+    return max(candidates, key=lambda candidate: candidate[2]["step"], default=None)

@@ -14,7 +14,7 @@ _reported: set[tuple[Path, int]] = set()
 
 
 def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:
-    """The intact evaluation that is used where no step is given; None if there is none yet.
+    """The evaluation that is used where no step is given; None if there is none yet.
 
     It is the newest one; in a run that stops early, whose newest is `patience` evaluations too
     late, the best one, which is reported once in a process.
@@ -24,7 +24,7 @@ def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | N
         return newest
     rows = checkpoints.restore(newest, {"curve": JSON})["curve"]["rows"]
     best = int(rows[best_row(rows, "validation/loss")]["epoch"])
-    if best == newest or best not in checkpoints.steps() or not checkpoints.is_intact(best):
+    if best == newest or best not in checkpoints.steps():
         return newest
     folder = checkpoints.folder.parent.resolve()
     if (folder, best) not in _reported:

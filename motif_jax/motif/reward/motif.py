@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.core import digests
+from motif_jax.core import checkpoints
 from motif_jax.core.devices.cpu import cpu_device
 from motif_jax.core.errors import UserError
 from motif_jax.motif.pairs import threshold
@@ -119,8 +119,8 @@ class MotifReward(RewardKind):
             return ()
         if Path(config.dir).suffix == FILE_SUFFIX:
             return (Path(config.dir),)
-        # One file stands for the evaluation: it has the digests of the others.
-        return (Path(config.dir) / "checkpoints" / str(config.step) / digests.FILE,)
+        # One file stands for the evaluation: it has its random id.
+        return (Path(config.dir) / "checkpoints" / str(config.step) / checkpoints.ID,)
 
     @classmethod
     def make(cls, setup: RewardSetup) -> Self | None:

@@ -355,8 +355,6 @@ def saved_step(checkpoints: Checkpoints, folder: Path, step: int | None, noun: s
 
 
 def saved_steps(folder: str | Path) -> list[int]:
-    """The intact evaluations of the reward run in `folder`, ascending; damaged ones are named on
-    stderr.
-    """
+    """The evaluations of the reward run in `folder`, ascending."""
     with Checkpoints(Path(folder) / "checkpoints", keep=None, read_only=True) as checkpoints:
-        return [step for step in checkpoints.steps() if checkpoints.is_intact(step)]
+        return checkpoints.steps()

@@ -279,7 +279,7 @@ def test_a_goal_of_unknown_words_is_refused(tmp_path):
     [
         ("", []),
         ("a.safetensors", ["a.safetensors"]),
-        ("runs/a", ["runs/a/checkpoints/7/digests.json"]),
+        ("runs/a", ["runs/a/checkpoints/7/id.json"]),
     ],
 )
 def test_a_trained_reward_is_known_by_its_file_or_evaluation(folder, files):
