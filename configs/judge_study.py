@@ -231,12 +231,9 @@ def _nethack_labels() -> dict[str, str]:
 
 def _prepare_nethack() -> dict[str, str]:
     commands = _nethack_labels()
-    # The dataset is kept with its answers, since nobody trains the same agents again.
-    commands["dataset_played"] = (
-        "configs/import_dataset.py --config.file=docs/studies/judges/nethack_played.parquet"
-    )
+    # The dataset is kept with its labels, since nobody trains the same agents again.
     commands["reward_played"] = (
-        "configs/train_reward.py:quickstart --config.dataset_dir={workdir}/dataset_played --config.annotator=qwen15 "
+        "configs/train_reward.py:quickstart --config.dataset_dir=docs/studies/judges/nethack_played --config.annotator=qwen15 "
         "--config.labels.soft=True"
     )
     return commands
