@@ -49,11 +49,9 @@ MODULES = {
     "compare": "motif_jax.reports.compare",
     "study": "motif_jax.reports.run_study",
     # Files of others, and for others
-    "export_dataset": "motif_jax.published.exports",
     "export_language_agent": "motif_jax.published.exports",
     "export_reward": "motif_jax.published.exports",
     "export_text_agent": "motif_jax.published.exports",
-    "import_dataset": "motif_jax.published.imports",
     "import_dialogues": "motif_jax.published.imports",
     "import_ilql": "motif_jax.published.import_ilql",
     "import_reward": "motif_jax.published.imports",

@@ -21,7 +21,6 @@ from motif_jax.core import run_folder
 from motif_jax.core.config import has
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rl.config import agent_config
 from tests import text_agents
@@ -84,15 +83,6 @@ class Inputs:
         folder = self.folder / "other_dataset"
         make_dataset(folder, pairs=40, seed=1)
         return folder
-
-    @functools.cached_property
-    def pairs_table(self) -> Path:
-        from motif_jax.motif.pairs import parquet
-
-        path = self.folder / "pairs.parquet"
-        for _ in parquet.write(PairsDataset.open(self.dataset), path):
-            pass
-        return path
 
     @functools.cached_property
     def model(self) -> Path:
@@ -215,7 +205,7 @@ def _plays(at: Inputs) -> dict[str, Any]:
 NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     **dict.fromkeys(("results", "oni_study"), lambda at: {"rows": ""}),
     **dict.fromkeys(("export_text_agent", "play_text"), lambda at: {"agent": at.text_agent}),
-    **dict.fromkeys(("export_dataset", "merge_annotations"), lambda at: {"dataset_dir": at.dataset}),
+    "merge_annotations": lambda at: {"dataset_dir": at.dataset},
     **dict.fromkeys(("generate_text", "score_text"), lambda at: {"model": at.model, "file": at.prompts}),
     **dict.fromkeys(("export_reward", "train_agent"), lambda at: {"reward.dir": at.reward}),
     **dict.fromkeys(("import_dialogues", "import_ilql", "import_reward", "import_torch"), lambda at: {"file": at.file}),
@@ -234,7 +224,6 @@ NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     "evaluate_text:reddit": lambda at: {"decode.max_tokens": 40},
     "explain_reward": lambda at: {"reward.dir": at.reward, "dataset_dir": at.dataset},
     "export_language_agent": lambda at: {"agent": at.language_agent},
-    "import_dataset": lambda at: {"file": at.pairs_table},
     "import_torch:glam": lambda at: {"agent.network.model": at.model, "agent.network.prompt_tokens": ROOM},
     "oni": lambda at: {"annotator.store_dir": at.folder / "store"},
     "pretrain_language_model": lambda at: {"texts": at.texts},

@@ -93,7 +93,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
 def _game_warning(dataset: PairsDataset, annotator: Annotator) -> str:
     """A line where the annotator judges another game than the dataset's as NetHack; '' if not."""
     environment = dataset.meta.get("config", {}).get("environment", {}).get("name", "")
-    # NetHackScore-v1, MiniHack-Room-5x5-v0, gym:NetHackScore-v0; imported datasets name none.
+    # NetHackScore-v1, MiniHack-Room-5x5-v0, gym:NetHackScore-v0; the published dataset names none.
     is_nethack = not environment or "hack" in environment.lower()
     if is_nethack or not annotator.nethack_key:
         return ""

@@ -3,8 +3,7 @@ their code.
 
     pickles.py, torch_file.py       read pickles and PyTorch checkpoints as data; name_matching.py
                                     finds which tensor is which layer
-    imports.py                      the frame of all imports, with those of pairs, dialogues and a
-                                    reward
+    imports.py                      the frame of all imports, with those of dialogues and a reward
     torch_import.py                 Motif's agents and rewards (import_torch.py is the command);
                                     oni_checkpoint.py, glam_checkpoint.py and import_ilql.py
                                     (ilql_checkpoint.py, transformers_parts.py) the other systems'

@@ -13,17 +13,6 @@ from motif_jax.schema import fraction, non_negative, one_of, plain_key, section_
 
 
 @section_class
-class ExportDatasetConfig:
-    """A dataset of pairs as one parquet file."""
-
-    seed: int = sections.SEED
-    dataset_dir: str | None = plain_key(None, "folder of a pairs dataset")
-    arrays: str = plain_key(
-        "", "such as 'data/message,info/score'; 'all'; empty: all but screens and glyphs"
-    )
-
-
-@section_class
 class ExportRewardConfig:
     """A reward as one file, with its model card."""
 
@@ -61,13 +50,6 @@ class ImportedFile:
     def path(self) -> str:
         """The path of the file, which `ImportStage` has checked."""
         return self.file or ""
-
-
-@section_class
-class ImportDatasetConfig(ImportedFile):
-    """A dataset of pairs from a parquet file."""
-
-    file: str | None = plain_key(None, "file pairs.parquet of export_dataset")
 
 
 @section_class

@@ -1,6 +1,4 @@
-"""Exports pairs as parquet, a reward as safetensors, agents as folders for transformers and
-vLLM.
-"""
+"""Exports a reward as safetensors, agents as folders for transformers and vLLM."""
 
 from __future__ import annotations
 
@@ -17,7 +15,6 @@ from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text, replaced_folder
 from motif_jax.core.locks import FolderLock
-from motif_jax.core.progress import Progress
 from motif_jax.glam import agent, prompt_forms
 from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.config import LanguagePolicy
@@ -30,14 +27,11 @@ from motif_jax.lm import folder as folders
 from motif_jax.lm.chat_template import ChatTemplate
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
-from motif_jax.motif.pairs import parquet
-from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.reward import safetensors_file
 from motif_jax.motif.reward.reward_model import read_run
 from motif_jax.play import agent_policy
 from motif_jax.published import model_card
 from motif_jax.published.config import (
-    ExportDatasetConfig,
     ExportLanguageAgentConfig,
     ExportRewardConfig,
     ExportTextAgentConfig,
@@ -45,37 +39,8 @@ from motif_jax.published.config import (
 from motif_jax.rl import agent_networks, choices, settings
 from motif_jax.schema import read_section
 
-PAIRS = "pairs.parquet"
 REWARD = "reward.safetensors"
 CARD = "README.md"
-_SCREENS = ("data/tty_chars", "data/tty_colors", "data/glyphs")
-
-
-def _check_dataset(config: ExportDatasetConfig) -> None:
-    folder = checks.existing_folder(config, "dataset_dir")
-    dataset = PairsDataset.open(folder)
-    known = parquet.array_names(dataset)
-    is_valid = config.arrays == "all" or set(checks.listed(config.arrays)) <= set(known)
-    checks.require_key(config, "arrays", is_valid, f"'all', or some of {', '.join(known)}")
-    parquet.check_names(dataset, _arrays(config, dataset))
-
-
-def _arrays(config: ExportDatasetConfig, dataset: PairsDataset) -> list[str]:
-    """The names of the arrays to export; without `config.arrays` all but the screens."""
-    names = parquet.array_names(dataset)
-    if config.arrays == "all":
-        return names
-    return checks.listed(config.arrays) or [name for name in names if name not in _SCREENS]
-
-
-def _export_dataset(config: ExportDatasetConfig, workdir: Path) -> None:
-    dataset = PairsDataset.open(config.dataset_dir or "")
-    names = _arrays(config, dataset)
-    path = workdir / PAIRS
-    with Progress(dataset.num_pairs, "pairs", "export") as progress:
-        for done in parquet.write(dataset, path, names):
-            progress.update(done)
-    print(f"{path.resolve()}: {path.stat().st_size / 1e6:.1f} MB, {', '.join(names)}")
 
 
 def _export_reward(config: ExportRewardConfig, workdir: Path) -> None:
@@ -315,7 +280,6 @@ class _ExportStage(Generic[C]):
 
 
 _STAGES: Mapping[str, _ExportStage[Any]] = {
-    "export_dataset": _ExportStage(ExportDatasetConfig, _check_dataset, _export_dataset),
     "export_reward": _ExportStage(ExportRewardConfig, _check_reward, _export_reward),
     "export_language_agent": _ExportStage(
         ExportLanguageAgentConfig, _check_language_agent, _export_language_agent

@@ -1,4 +1,4 @@
-"""Imports of a pairs dataset, of dialogues and of a reward, and the frame of all imports.
+"""Imports of dialogues and of a reward, and the frame of all imports.
 
 A folder holds one import, of the files in import.json. The same command again finds it done,
 another one is refused.
@@ -18,18 +18,13 @@ from motif_jax.core import digests, import_origin, run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json
 from motif_jax.core.locks import FolderLock
-from motif_jax.core.progress import Progress
 from motif_jax.ilql.dialogues import json_lines
 from motif_jax.ilql.dialogues import parquet as dialogues_parquet
 from motif_jax.ilql.dialogues.collected import DIALOGUES, META, DialogueTotals
 from motif_jax.ilql.dialogues.dialogue import Dialogues
 from motif_jax.ilql.tasks.wordle.words import read_words
-from motif_jax.motif.pairs import layout, writer
-from motif_jax.motif.pairs import parquet as pairs_parquet
-from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.published import wordle_games
 from motif_jax.published.config import (
-    ImportDatasetConfig,
     ImportDialoguesConfig,
     ImportedFile,
     ImportRewardConfig,
@@ -59,7 +54,7 @@ class ImportStage(Generic[C]):
       is_complete: whether the work folder holds a complete import.
       check_values: raises UserError for values that cannot work; writes nothing.
       write: imports; calls `Begin` before it writes anything. What a network needs of the file has
-          been read by then; pairs and dialogues are read part by part after it.
+          been read by then; dialogues are read part by part after it.
       keeps_config: whether config.json of the work folder is that of the import; else `write`
           writes that of a training.
     """
@@ -118,20 +113,6 @@ def require_default(config: ImportedFile, keys: Iterable[str], reason: str) -> N
         default = getattr(defaults, key)
         is_default = getattr(config, key) == default
         checks.require_key(config, key, is_default, f"left at {default!r}: {reason}")
-
-
-def _check_pairs(config: ImportDatasetConfig, workdir: Path) -> None:
-    writer.check_folder(workdir)
-    pairs_parquet.contents(config.path)
-
-
-def _write_pairs(config: ImportDatasetConfig, workdir: Path, begin: Begin) -> None:
-    begin()
-    with Progress(pairs_parquet.contents(config.path).num_pairs, "pairs", "import") as progress:
-        for done in pairs_parquet.read(config.path, workdir):
-            progress.update(done)
-    dataset = PairsDataset.open(workdir)
-    print(f"{workdir}: {dataset.num_pairs:,} pairs, content {dataset.content_hash()}")
 
 
 def _check_dialogues(config: ImportDialoguesConfig, workdir: Path) -> None:
@@ -193,14 +174,6 @@ def _write_reward(config: ImportRewardConfig, workdir: Path, begin: Begin) -> No
 
 
 _STAGES: dict[str, ImportStage[Any]] = {
-    "import_dataset": ImportStage(
-        section=ImportDatasetConfig,
-        file="of export_dataset: --config.file=pairs.parquet",
-        is_complete=lambda _, workdir: (workdir / layout.META).exists(),
-        check_values=_check_pairs,
-        write=_write_pairs,
-        keeps_config=True,
-    ),
     "import_dialogues": ImportStage(
         section=ImportDialoguesConfig,
         file=f"that ends with {', '.join(KINDS)}",

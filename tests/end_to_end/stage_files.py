@@ -58,7 +58,6 @@ FILES = {
     "explain_reward": """
         run/explain.html run/messages.csv run/summary.json run/texts.csv
     """.split(),
-    "export_dataset": ("run/pairs.parquet",),
     "export_language_agent": """
         model/README.md model/config.json model/generation_config.json model/model.safetensors
         model/model.safetensors.index.json model/tokenizer.json model/tokenizer_config.json
@@ -74,11 +73,6 @@ FILES = {
     """.split(),
     "generate_text": """
         run/generated.jsonl run/plan.json
-    """.split(),
-    "import_dataset": """
-        run/data/blstats.npy run/data/glyphs.npy run/data/message.npy run/data/rewards.npy run/dataset.json
-        run/import.json run/info/score.npy run/preference/lexicon_msg_defaultgoal.npy
-        run/preference/llama70b_msg_defaultgoal_default.npy run/preference/test.npy
     """.split(),
     "import_dialogues": """
         run/dialogues.json run/dialogues.parquet run/import.json

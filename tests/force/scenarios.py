@@ -113,10 +113,6 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "score_text": Scenario("score_text.py", "model={at.model} file={at.prompts} batch=8", files("scores.jsonl")),
     "generate_text": Scenario("generate_text.py", "model={at.model} file={at.prompts} batch=8 max_new_tokens=4", files("generated.jsonl")),
-    "export_dataset": Scenario("export_dataset.py", "dataset_dir={at.pairs}", files("pairs.parquet")),
-    "import_dataset": Scenario(
-        "import_dataset.py", "file={at.pairs_table}", files("data/*.npy", "info/*.npy", "preference/*.npy")
-    ),
     "merge_annotations": Scenario(
         "merge_annotations.py", "dataset_dir={trial}/dataset name=together", inside("dataset", "preference/*.npy"), copied="dataset"
     ),

@@ -326,7 +326,7 @@ def test_a_name_without_answers_is_free_for_another_annotator(
 
 
 def test_labels_without_their_answers_are_not_replaced(options, summary_of) -> None:
-    # As of an imported dataset, which has manifests and labels alone.
+    # As of a dataset that was copied without its answers.
     summary_of()
     folder = Path(options["dataset_dir"]) / "annotations" / "n"
     (folder / "shard-00000-of-00001.jsonl").unlink()

@@ -95,8 +95,8 @@ class Annotation:
         """Raises UserError where the labels of this name come from another annotation than that of
         `manifest`.
 
-        A shard without answers is another's only where there is a label file, as of an imported
-        dataset, which has no answers. Else a run has ended before its first answer, and
+        A shard without answers is another's only where there is a label file, as of a dataset that
+        was copied without its answers. Else a run has ended before its first answer, and
         `open_shard` replaces its manifest.
         """
         if self.ensemble_path.exists():

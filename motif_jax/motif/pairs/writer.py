@@ -77,14 +77,6 @@ class PairsWriter:
         """
         atomic_save_npy(self._build / f"{name}.npy", array)
 
-    def add_json(self, name: str, value: Any) -> None:
-        """Writes a JSON file outside the pairs, such as 'annotations/NAME/summary'."""
-        atomic_write_json(self._build / f"{name}.json", value)
-
-    def digests(self) -> dict[str, str]:
-        """Name -> digest of the arrays as they are filled now."""
-        return {name: layout.array_digest(array) for name, array in self._arrays.items()}
-
     def discard(self) -> None:
         """Removes all that was written."""
         if self._build.exists():
@@ -106,9 +98,10 @@ class PairsWriter:
 
         # Through fsync before anything is moved: after a crash of the machine dataset.json must not
         # stand beside arrays that are not on the disk.
-        digests = self.digests()
+        digests = {}
         layouts = {}
         for name, array in self._arrays.items():
+            digests[name] = layout.array_digest(array)
             array.flush()
             sync(self._build / f"{name}.npy")
             layouts[name] = {"shape": list(array.shape), "dtype": str(array.dtype)}
