@@ -5,7 +5,7 @@
         --config.published=motif_results.pkl
 
 A folder is an evaluation (its episodes give one score) or a run of train_agent (its finished
-episodes give a curve). Out come comparison.html, comparison.md, comparison.tex, comparison.json and
+episodes give a curve). Out come comparison.html, comparison.md, comparison.json and
 plots/: interquartile mean, mean and median with stratified bootstrap intervals, differences over
 runs and over games (paired where both methods played them), probability of improvement, performance
 profiles (rliable), claims about what agents do, learning curves, sample efficiency. A run given

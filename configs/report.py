@@ -6,15 +6,9 @@ versions.
         --config.dataset_dir=runs/dataset \\
         --config.evaluations=runs/evaluation,runs/evaluation_random
 
-Out come WORKDIR/report.html, one file that needs no network, its numbers as report.md, report.tex
-and report.json, and its charts as plots/*.png and plots/*.pdf. What is not given is left out, and
-the page says so. A few seconds.
-
-Beside a training, a page that renews itself in the browser until the training ends (WORKDIR may lie
-in the training's folder):
-
-    python -m motif_jax.launch --config=configs/report.py --workdir=runs/agent/page \\
-        --config.agent.dir=runs/agent --config.follow=True
+Out come WORKDIR/report.html, one file that needs no network, its numbers as report.md and
+report.json, and its charts as plots/*.png and plots/*.pdf. What is not given is left out, and the
+page says so. A few seconds.
 """
 
 from motif_jax.reports.config import ReportConfig

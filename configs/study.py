@@ -5,9 +5,8 @@ table with intervals.
         --config.seeds=5 --config.measures=success,return \\
         --config.training='configs/train_agent.py:minigrid --config.reward.dir=runs/reward'
 
-A sweep trains with each combination of values:
---config.sweep.over='optimizer.learning_rate=1e-4,1e-3'. The runs are trained one after the other,
-in WORKDIR/agent-SEED; study.html has the table and the learning curves, tables.md the table.
+The runs are trained one after the other, in WORKDIR/agent-SEED; study.html has the table and the
+learning curves, tables.md the table.
 Stopped at any moment and started again it resumes; with more seeds only the new ones are trained. A
 study of several methods is a config file of ten lines: docs/tutorials/my_study.md.
 """

@@ -10,7 +10,7 @@ again with the same command it resumes from its last checkpoint, which is at mos
 
 Out come checkpoints/ (Orbax: the newest `keep_checkpoints` and the one with the best mean return),
 metrics.jsonl, tensorboard/, episodes.jsonl (one line per finished game), and where asked for
-recordings/ (`record_every`) and films of them in TensorBoard and W&B (`film_every_seconds`).
+recordings/ (`record_every`).
 SIGTERM, SIGUSR1 and Ctrl-C save and end with exit code 75.
 
 Variants:

@@ -190,6 +190,6 @@ def run_page(data: RunData, written: str = "now") -> str:
     return page.render(data.title, f"motif_jax, written {written}", run_report.sections(data))
 
 
-def run_texts(data: RunData) -> dict[str, str]:
-    """The tables of a run as files, as the report stage writes them."""
-    return page.texts(data.title, run_report.lines(data), run_report.sections(data), "report")
+def run_markdown(data: RunData) -> str:
+    """The tables of a run as Markdown, as the report stage writes them."""
+    return page.markdown(data.title, run_report.lines(data), run_report.sections(data))

@@ -65,7 +65,7 @@ def test_pages_show_what_games_models_and_servers_say_as_text(tmp_path: Path) ->
     html = Page(shown)
     data.title = HOSTILE
     data.labels = {HOSTILE: {"first": 1}}
-    table = made_up_runs.run_texts(data)["report.md"]
+    table = made_up_runs.run_markdown(data)
     markdown = Page(MarkdownIt("commonmark").enable("table").render(table))
     assert markdown.scripts == []
     scripts = (REPOSITORY / "motif_jax/display/assets").glob("*.js")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import io
 import itertools
 import math
 import os
@@ -23,7 +22,6 @@ from motif_jax.core.files import atomic_write_text, json_line, naming, read_json
 
 FILE_NAME = "metrics.jsonl"
 _FLUSH_SECONDS = 120.0
-_RGB = 3  # colours of a pixel, as TensorBoard numbers colour spaces
 
 
 def read_metrics(workdir: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
@@ -103,14 +101,6 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
             )
             self._wandb.log({name: shown}, step=int(step))
 
-    def write_film(self, step: int, name: str, gif: bytes) -> None:
-        """Shows an animated GIF at a step, in TensorBoard's tab of images and in W&B."""
-        self._events.add_gif(int(step), name, gif)
-        if self._wandb is not None:
-            # W&B keeps the bytes of a GIF as they are.
-            video = import_wandb().Video(io.BytesIO(gif), format="gif")
-            self._wandb.log({name: video}, step=int(step))
-
     def flush(self) -> None:
         with naming(self._path):
             self._file.flush()
@@ -171,18 +161,6 @@ class _Events:
         tensor = tensor_pb2.TensorProto(dtype="DT_STRING", string_val=[markdown.encode()])
         tensor.tensor_shape.dim.add(size=1)
         value = summary_pb2.Summary.Value(tag=name, metadata=metadata, tensor=tensor)
-        self._write(step=step, summary=summary_pb2.Summary(value=[value]))
-
-    def add_gif(self, step: int, name: str, gif: bytes) -> None:
-        """Writes an animated GIF for TensorBoard's tab of images, which plays it."""
-        image = summary_pb2.Summary.Image(
-            # The screen's size in a GIF's header.
-            width=int.from_bytes(gif[6:8], "little"),
-            height=int.from_bytes(gif[8:10], "little"),
-            colorspace=_RGB,
-            encoded_image_string=gif,
-        )
-        value = summary_pb2.Summary.Value(tag=name, image=image)
         self._write(step=step, summary=summary_pb2.Summary(value=[value]))
 
     def flush(self) -> None:

@@ -110,17 +110,11 @@ def page(
     sections: str,
     menu: str = "",
     after: str = "",
-    renewed_after: int | None = None,
 ) -> str:
-    """The whole page; `menu` stands below the heading, `after` follows the page's script. A browser
-    reloads it after `renewed_after` seconds.
-    """
-    renewal = (
-        "" if renewed_after is None else f'<meta http-equiv="refresh" content="{renewed_after}">'
-    )
+    """The whole page; `menu` stands below the heading, `after` follows the page's script."""
     text = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">{renewal}'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f"<title>{escape(title)}</title><style>{asset('page.css')}</style></head><body><header><h1>{escape(title)}</h1>"
         f'<p class="subtitle">{escape(subtitle)}</p><nav>{menu}</nav></header><main>{sections}</main>'

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from motif_jax.core.errors import printable
 from motif_jax.core.files import atomic_write_text
 from motif_jax.display import charts, html, text_tables
 from motif_jax.display.charts import Plot
@@ -23,12 +22,10 @@ from motif_jax.display.plots import write as write_plots
 
 
 class Table(NamedTuple):
-    """A table whose columns sort on a click; with `in_files` also one of the Markdown and LaTeX
-    files.
+    """A table whose columns sort on a click; with `in_files` also one of the Markdown file.
 
-    `name` is its id on the page and its label in LaTeX; `note` stands below the title in files
-    alone; cells are strings (escaped) or `TableCell`; `limit` rows are shown before "show all" is
-    pressed.
+    `name` is its id on the page; `note` stands below the title in the file alone; cells are strings
+    (escaped) or `TableCell`; `limit` rows are shown before "show all" is pressed.
     """
 
     name: str
@@ -149,39 +146,29 @@ def render(
     before: str = "",
     after: str = "",
     menu: bool = True,
-    renewed_after: int | None = None,
 ) -> str:
-    """The page; `before` is HTML above the sections, `after` HTML at the end. A browser reloads it
-    after `renewed_after` seconds.
-    """
+    """The page; `before` is HTML above the sections, `after` HTML at the end."""
     links = ""
     if menu:
         links = "".join(
             f'<a href="#{escape(section.name)}">{escape(section.title)}</a>' for section in sections
         )
     body = before + "".join(map(_section, sections))
-    return html.page(title, subtitle, body, links, after, renewed_after)
+    return html.page(title, subtitle, body, links, after)
 
 
-def texts(
-    title: str, lines: Sequence[str], sections: Sequence[Section], stem: str
-) -> dict[str, str]:
-    """The texts of STEM.md and STEM.tex: `lines`, then the tables with `in_files`."""
+def markdown(title: str, lines: Sequence[str], sections: Sequence[Section]) -> str:
+    """The page as Markdown: `lines`, then the tables with `in_files`."""
     quoted = text_tables.markdown_escape
-    markdown = [f"# {quoted(title)}", "", *(f"* {quoted(line)}" for line in lines), ""]
-    latex = [*("% " + printable(" ".join(line.split())) for line in lines), ""]
+    texts = [f"# {quoted(title)}", "", *(f"* {quoted(line)}" for line in lines), ""]
     for section, table in file_tables(sections):
         caption = table.title or section.title
         note = table.note or section.note
-        rows = table.texts()
-        markdown.append(f"## {quoted(caption)}")
+        texts.append(f"## {quoted(caption)}")
         if note:
-            markdown += ["", quoted(note)]
-        markdown += ["", text_tables.markdown(table.header, rows)]
-        latex.append(
-            text_tables.latex(table.header, rows, f"{caption}. {note}".strip(), f"tab:{table.name}")
-        )
-    return {f"{stem}.md": "\n".join(markdown), f"{stem}.tex": "\n".join(latex)}
+            texts += ["", quoted(note)]
+        texts += ["", text_tables.markdown(table.header, table.texts())]
+    return "\n".join(texts)
 
 
 def write(
@@ -191,17 +178,13 @@ def write(
     lines: Sequence[str],
     sections: Sequence[Section],
     with_plots: bool,
-    renewed_after: int | None = None,
 ) -> Path:
-    """Writes STEM.html, the `texts` and, with `with_plots`, the `plots` below plots/, none of an
+    """Writes STEM.html, its `markdown` and, with `with_plots`, the `plots` below plots/, none of an
     earlier report; returns the page's path.
     """
     written = f"motif_jax, written {time.strftime('%Y-%m-%d %H:%M')}"
-    for name, text in texts(title, lines, sections, stem).items():
-        atomic_write_text(folder / name, text)
-    atomic_write_text(
-        folder / f"{stem}.html", render(title, written, sections, renewed_after=renewed_after)
-    )
+    atomic_write_text(folder / f"{stem}.md", markdown(title, lines, sections))
+    atomic_write_text(folder / f"{stem}.html", render(title, written, sections))
     _replace_plots(folder, plots(sections) if with_plots else {})
     return (folder / f"{stem}.html").resolve()
 

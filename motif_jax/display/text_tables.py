@@ -1,4 +1,4 @@
-"""Formats tables as Markdown, as LaTeX and for the terminal."""
+"""Formats tables as Markdown and for the terminal."""
 
 from __future__ import annotations
 
@@ -11,32 +11,11 @@ from rich.text import Text
 
 from motif_jax.core.errors import printable
 
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': "''",
-        # Without amssymb there are no triangles, and pdflatex refuses the letters.
-        "▲": r"$\uparrow$",
-        "▼": r"$\downarrow$",
-    }
-)
-
 
 def markdown_escape(text: str) -> str:
     """Escapes `text` for Markdown: no HTML, no links, one line."""
     shown = printable(" ".join(text.split("\n")))
     return shown.replace("&", "&amp;").replace("<", "&lt;").replace("](", "]\\(")
-
-
-def latex_escape(text: str) -> str:
-    """Escapes `text` for LaTeX, in one line."""
-    return printable(" ".join(text.split("\n"))).translate(_LATEX)
 
 
 def csv_cell(text: str) -> str:
@@ -56,35 +35,6 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return (
         "\n".join([line(header), "|" + " --- |" * len(header), *(line(row) for row in rows)]) + "\n"
     )
-
-
-def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, label: str) -> str:
-    """A LaTeX table (packages booktabs, graphicx): first column left, others right, no wider than
-    the line.
-    """
-
-    def line(cells: Sequence[str]) -> str:
-        # LaTeX would read a bracket at the start of a row as an argument of the row end before it.
-        escaped = [
-            ("{}" if cell.startswith(("[", "*")) else "") + latex_escape(cell) for cell in cells
-        ]
-        return " & ".join(escaped) + r" \\"
-
-    body = "".join(f"    {line(row)}\n" for row in rows)
-    return rf"""% \usepackage{{booktabs,graphicx}}
-\begin{{table}}[t]
-  \centering
-  \caption{{{latex_escape(caption)}}}
-  \label{{{label}}}
-  \resizebox{{\ifdim\width>\linewidth\linewidth\else\width\fi}}{{!}}{{%
-  \begin{{tabular}}{{l{"r" * (len(header) - 1)}}}
-    \toprule
-    {line(header)}
-    \midrule
-{body}    \bottomrule
-  \end{{tabular}}}}
-\end{{table}}
-"""
 
 
 def terminal(

@@ -21,8 +21,6 @@ The commands:
                                 without one
     replay.py                   recorded episodes, with the values of a reward and of an agent
     watching.py                 an episode step by step, and as a film
-    newest_game.py              the newest recorded game of a training; training_films.py shows it
-                                in TensorBoard and W&B
     terminal.py                 a step on the terminal
     films/                      players in the browser, GIFs, ttyrecs
 

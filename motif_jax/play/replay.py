@@ -4,10 +4,8 @@ movies.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,8 +145,15 @@ class _Overlay:
 
     def film(self, game: _Game) -> watching.Film:
         """The film of a game. Raises UserError: the episode does not replay as recorded."""
-        return rated_film(
-            game.load(), game.title, self.reward, self._policy, self._rater_of, self._observed
+        recording = game.load()
+        fields: Sequence[str] = ()
+        if self.reward is not None:
+            from motif_jax.rl import settings
+
+            options = settings.fields_option(recording.task, recording.options, self.reward.section)
+            fields = options.get("fields", ())
+        return watching.film_recording(
+            recording, game.title, self._policy, self._rater_of, fields, self._observed
         )
 
     def check_game(self, game: _Game) -> None:
@@ -158,35 +163,6 @@ class _Overlay:
         shown = registry.spec(game.task, **{**game.options, **self._observed})
         allowed = f"an agent that can play {game.task} of {game.origin}, or empty: it was trained with other fields or actions"
         checks.require(shown.fits(self._trained_on), "agent.dir", self._folder, allowed)
-
-
-def rated_film(
-    recording: Recording,
-    title: str,
-    reward: RatingReward | None,
-    policy: Any = None,
-    rater_of: Callable[[EnvironmentSpec], ratings.LiveRater] | None = None,
-    observed: Mapping[str, Any] = MappingProxyType({}),
-) -> watching.Film:
-    """The film of a recording, with what `reward` pays and what `policy` (a `BatchPolicy`) thinks
-    of it, where there are any.
-
-    Args:
-      rater_of: makes the reward's rater; None: a new one.
-      observed: options (`spec.OBSERVED`) that decide what `policy` reads.
-
-    Raises UserError: the episode does not replay as recorded.
-    """
-    if reward is None:
-        return watching.film_recording(recording, title, policy, None, (), observed)
-    from motif_jax.rl import settings
-
-    options = settings.fields_option(recording.task, recording.options, reward.section)
-    if rater_of is None:
-        rater_of = functools.partial(ratings.LiveRater, reward)
-    return watching.film_recording(
-        recording, title, policy, rater_of, options.get("fields", ()), observed
-    )
 
 
 def agent_of(config: ReplayConfig, plan: dict[str, Any]) -> tuple[str | None, str]:

@@ -72,8 +72,6 @@ class ReportConfig:
         5000, "number of messages in the page's list, the most frequent of the dataset first"
     )
     plots: bool = plain_key(True, "PNG and PDF files beside the page")
-    follow: bool = plain_key(False, "write the page again while the training of agent.dir goes on")
-    follow_seconds: int = positive(60, "seconds between two pages of follow")
 
 
 @section_class

@@ -129,11 +129,4 @@ def section(data: RunData) -> Section | None:
         f"{len(data.recorded):,} games were recorded; these are the best and the worst by {measure(key).title}. "
         "The replay stage makes players of them: config.recordings=AGENT_RUN/recordings."
     )
-    parts = [table]
-    if data.newest_film is not None:
-        film = data.newest_film
-        row = (html.number_cell(film.step, ","), TableCell("watch", link=film.link))
-        parts.insert(
-            0, Table("newest-game-table", ("environment steps", "replay"), [row], "the newest")
-        )
-    return Section("Sampled games of the training", "training-games", parts, note)
+    return Section("Sampled games of the training", "training-games", [table], note)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
 from motif_jax.core import metric_files, run_folder
-from motif_jax.core.errors import UserError, printable
+from motif_jax.core.errors import printable
 from motif_jax.core.files import atomic_write_json
 from motif_jax.display import page, text_tables
 from motif_jax.envs.babyai_text.changes import EXCHANGED
@@ -24,8 +22,6 @@ from motif_jax.play import evaluation_files
 from motif_jax.play.policies import BOT, FIXED, RANDOM
 from motif_jax.reports import (
     evaluation_sections,
-    following,
-    newest_film,
     probe_report,
     recorded_games,
     reward_values,
@@ -75,12 +71,6 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     checks.require(bool(folder_keys or evaluations), "agent.dir", None, allowed)
     for folder in folders_of(config.tests):
         generalisation_files.read(folder)
-    checks.require(
-        bool(config.agent.dir) or not config.follow,
-        "follow",
-        True,
-        "False, or agent.dir the training to follow",
-    )
     is_shown = bool(config.agent.dir) or not config.replays
     checks.require_key(
         config, "replays", is_shown, "empty without agent.dir, whose recorded games they show"
@@ -111,14 +101,8 @@ def folders_of(text: str) -> list[Path]:
 def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     """Reads the folders and writes the page; returns 1 if `config.first_must_lead` and the first
     evaluation does not lead.
-
-    With `config.follow` it is written again while the agent's training goes on, and the last page
-    decides; an interruption ends that with its exit code.
     """
     config = read_section(ReportConfig, config_tree)
-    if config.follow:
-        with run_folder.opened(workdir, config_tree):
-            return _follow(config, workdir)
     # Before the folder is made, so that what cannot be read leaves none.
     data = _read(config, workdir)
     with run_folder.opened(workdir, config_tree):
@@ -138,42 +122,6 @@ def _exit_code(config: ReportConfig, data: RunData) -> int | None:
         f"first_must_lead: {first} is not clearly better than {', '.join(others)}", file=sys.stderr
     )
     return 1
-
-
-def _follow(config: ReportConfig, workdir: Path) -> int | None:
-    """Writes the page again and again while the training goes on; each page is a line on the
-    terminal.
-    """
-    # The films' rewards are computed beside the training, which may have the accelerator to itself.
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    training = Path(config.agent.dir or "")
-    exit_code: int | None = None
-
-    def write(is_running: bool) -> None:
-        nonlocal exit_code
-        try:
-            data = _read(config, workdir)
-        except UserError as error:
-            if not is_running:
-                raise
-            # The training removes old checkpoints while its folder is read.
-            print(f"no page this time: {error}", file=sys.stderr, flush=True)
-            return
-        try:
-            data.newest_film = newest_film.write(training, workdir)
-        except UserError as error:  # a page without a film says more than none
-            print(f"no film of the newest recorded game: {error}", file=sys.stderr, flush=True)
-        path = _write(config, workdir, data, config.follow_seconds if is_running else None)
-        if is_running:
-            print(
-                f"{time.strftime('%H:%M:%S')}  {path}  {printable(headline(data)[0])}", flush=True
-            )
-        else:
-            _print(data, path)
-            exit_code = _exit_code(config, data)
-
-    interrupted = following.follow(training, config.follow_seconds, write)
-    return exit_code if interrupted is None else interrupted
 
 
 def _read(config: ReportConfig, workdir: Path) -> RunData:
@@ -281,15 +229,11 @@ def _add_evaluation(data: RunData, folder: Path) -> str:
     return name
 
 
-def _write(
-    config: ReportConfig, workdir: Path, data: RunData, renewed_after: int | None = None
-) -> Path:
-    """Writes the page and its files, and returns the page's path. A browser reloads the page after
-    `renewed_after` seconds.
-    """
+def _write(config: ReportConfig, workdir: Path, data: RunData) -> Path:
+    """Writes the page and its files, and returns the page's path."""
     lines = run_report.lines(data)
     sections = run_report.sections(data)
-    path = page.write(workdir, "report", data.title, lines, sections, config.plots, renewed_after)
+    path = page.write(workdir, "report", data.title, lines, sections, config.plots)
     atomic_write_json(workdir / "report.json", run_report.as_json(data))
     return path
 

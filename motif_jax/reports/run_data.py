@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,15 +26,6 @@ class LikedMessage:
     count: int
     normalised: float
     paid: float
-
-
-class NewestFilm(NamedTuple):
-    """The player of a training's newest recorded game: its link from the page, and the training's
-    step at which the game ended.
-    """
-
-    link: str
-    step: int
 
 
 @dataclass
@@ -61,7 +52,6 @@ class RunData:
     standstill: str = ""  # a sentence where the agent stays with one text that pays each time
     recorded: list[dict[str, Any]] = field(default_factory=list)
     recorded_players: dict[str, str] = field(default_factory=dict)
-    newest_film: NewestFilm | None = None  # of a page beside the training
     probes: Probes | None = None
     # Evaluations by name, the agent's first; the verdict leaves out `yardsticks`.
     evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text, read_json_lines
 from motif_jax.core.parent_death import sigterm_on_parent_death
 from motif_jax.motif.annotation.lexicon import load_lexicon
-from motif_jax.reports import study, study_page, sweep
+from motif_jax.reports import study, study_page
 from motif_jax.reports.claims import parsed_claims
 from motif_jax.reports.study_config import StudyConfig
 from motif_jax.schema import read_section
@@ -81,7 +81,7 @@ class Lines(NamedTuple):
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree, ("stage",))
-    config = sweep.expand(read_section(StudyConfig, config_tree))
+    config = read_section(StudyConfig, config_tree)
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
     for key, command in {"training": config.training, "evaluation": config.evaluation}.items():
         checks.require(bool(command.split()), key, command, "a config file and its flags")
@@ -106,7 +106,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     support a claim.
     """
     with interruption.Interruption() as stop, run_folder.opened(workdir, config_tree, ("stage",)):
-        config = sweep.expand(read_section(StudyConfig, config_tree))
+        config = read_section(StudyConfig, config_tree)
         missing = _read_lines(config, workdir).missing
         lexicon = load_lexicon(config.lexicon.file)
         # Refusals come before any training, which may take hours.

@@ -27,7 +27,6 @@ from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation.config import LexiconFile
 from motif_jax.play.keys import RESAMPLES
 from motif_jax.schema import (
-    non_negative,
     plain_key,
     positive,
     section,
@@ -45,21 +44,6 @@ class JudgeLexicon(LexiconFile):
     """The lexicon that judges the games of a study."""
 
     file: str = plain_key("", "a YAML file, or a built-in one; empty: nethack.yaml")
-
-
-@section_class
-class Sweep:
-    """Combinations of values with which every method is trained."""
-
-    over: str = plain_key(
-        "",
-        "every method is trained with each combination of these values: 'optimizer.learning_rate=1e-4,1e-3; algorithm.gamma=0.9..0.999; "
-        "algorithm.exploration_coefficient=log 1e-4..1e-2'; ranges need draws",
-    )
-    draws: int | None = positive(
-        None, "number of combinations that are drawn at random; None: all of them"
-    )
-    seed: int = non_negative(0, "seed of the draws")
 
 
 @section_class
@@ -95,7 +79,6 @@ class StudyConfig:
     games: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # Title -> methods, compared with the first; without any, one table of all methods.
     tables: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    sweep: Sweep = subsection(Sweep)
     measures: str = plain_key(
         "return",
         "columns of the tables: numbers that the episodes of the evaluation have; of games with messages also judged, gathered",

@@ -29,7 +29,7 @@ def write(
     trainings: Mapping[str, Sequence[Path]],
     measures: Sequence[str],
 ) -> Path:
-    """Writes study.html, .md, .tex and plots/ into `workdir`, and returns the page's path.
+    """Writes study.html, study.md and plots/ into `workdir`, and returns the page's path.
 
     Args:
         tables: a section each.

@@ -88,7 +88,6 @@ PROBES_SECTION = "motif_jax.glam.config:ProbeQuestions"
 # Additions to a training, by the key that turns them on: subclasses of
 # `rl/training_hook.py:TrainingHook`.
 HOOKS = {
-    "film_every_seconds": "motif_jax.play.training_films:TrainingFilms",
     "probes": "motif_jax.glam.training_hooks:ProbeHook",
     "published_files": "motif_jax.glam.training_hooks:PublishedLog",
     "tests": "motif_jax.glam.training_hooks:GeneralisationTrial",

@@ -175,10 +175,6 @@ class AgentConfig:
     record_every: int = non_negative(
         0, "every Nth game of each environment is recorded in recordings/; 0: none"
     )
-    film_every_seconds: float = non_negative(
-        0.0,
-        "least seconds between films of the newest recorded game in TensorBoard and W&B; 0: no films",
-    )
     log_every_seconds: float = positive(20.0, "seconds between rows of metrics")
     matmul_precision: str = sections.MATMUL_PRECISION
     compile_cache: str = plain_key(

@@ -84,15 +84,3 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere/run")):
         with pytest.raises(UserError, match=f"{folder} cannot be made or written to: "):
             locks.FolderLock(folder).__enter__()
-
-
-def test_a_run_starts_while_another_process_asks(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(locks, "GLANCE_SECONDS", 30.0)
-    with locks.FolderLock(tmp_path):
-        pass
-    with open(tmp_path / ".lock") as file:
-        assert locks.lock(file, tmp_path, shared=True)  # as `is_held` does
-        threading.Timer(0.1, file.close).start()
-
-        with locks.FolderLock(tmp_path):
-            assert locks.is_held(tmp_path)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 from tensorboardX.proto import event_pb2
 
 from motif_jax.core.errors import UserError
@@ -42,17 +40,6 @@ def tensorboard_points(folder: Path) -> list[list[Point]]:
             if event.HasField("session_log"):
                 points[-1].append((event.step, "purged", 0.0))
     return points
-
-
-def images(folder: Path) -> list[tuple[int, str, Any]]:
-    """(step, tag, image) of all images."""
-    return [
-        (event.step, value.tag, value.image)
-        for path in sorted(folder.glob("events*"))
-        for event in events_of(path)
-        for value in event.summary.value
-        if value.HasField("image")
-    ]
 
 
 @pytest.fixture
@@ -112,27 +99,6 @@ def test_a_new_run_begins_without_rows(killed: Path) -> None:
         pass
 
     assert (killed / "metrics.jsonl").read_text() == ""
-
-
-def gif() -> bytes:
-    """Three frames of 5 x 4 pixels."""
-    frames = [Image.new("RGB", (5, 4), colour) for colour in ("red", "green", "blue")]
-    buffer = io.BytesIO()
-    frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:], duration=100)
-    return buffer.getvalue()
-
-
-def test_tensorboard_has_a_film_as_it_was_written(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path) as writer:
-        writer.write_film(30, "recordings/newest", gif())
-
-    ((step, tag, image),) = images(tmp_path / "tensorboard")
-    assert (step, tag) == (30, "recordings/newest")
-    assert (image.width, image.height, image.colorspace) == (5, 4, 3)
-    assert image.encoded_image_string == gif()
-    with Image.open(io.BytesIO(image.encoded_image_string)) as picture:
-        assert getattr(picture, "n_frames", 1) == 3
-    assert (tmp_path / "metrics.jsonl").read_text() == ""
 
 
 def test_closing_twice_is_allowed(tmp_path: Path) -> None:

@@ -8,14 +8,13 @@ import platform
 import shlex
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.core import locks, run_folder
+from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 
 IDENTITY = ["seed", "model"]
@@ -242,20 +241,3 @@ def test_a_relative_path_begins_where_the_run_was_started(
     (started / "runs").rename(tmp_path / "b" / "runs")
     moved = tmp_path / "b" / "runs" / "r3"
     assert run_folder.stored_folder(moved, "dataset") == tmp_path / "b" / "runs" / "dataset"
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
-def test_another_users_folder_shows_whether_it_is_in_use() -> None:
-    # Not in pytest's own folder, which other users may not enter.
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        # Its imports first: others may not read every file of an environment.
-        become = "import os; from motif_jax.core import locks; os.setuid(65534)"
-        look = f"{become}; print(locks.is_held({folder!r}))"
-
-        def is_held() -> str:
-            return subprocess.check_output([sys.executable, "-c", look], text=True).strip()
-
-        with locks.FolderLock(folder):
-            assert is_held() == "True"
-        assert is_held() == "False"

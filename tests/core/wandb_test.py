@@ -12,7 +12,6 @@ import wandb
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.metrics import MetricsWriter
-from tests.core.metrics_test import gif
 from tests.ilql.train_text_test import config_of, toy_data
 from tests.reward_fixtures import run_config
 
@@ -42,16 +41,6 @@ def test_a_start_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     with pytest.raises(UserError, match=r"run `wandb login`, or set WANDB_MODE=offline$"):
         MetricsWriter(tmp_path, None, {"project": "tests"})
-
-
-def test_a_film_is_kept_as_it_was_written(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path, None, {"project": "tests"}) as metrics:
-        metrics.write_film(3, "recordings/newest", gif())
-
-    (run,) = written(tmp_path)
-    assert b"recordings/newest" in run
-    (film,) = (tmp_path / "wandb").glob("offline-run-*/files/media/videos/recordings/*.gif")
-    assert film.read_bytes() == gif()
 
 
 @pytest.mark.extra

@@ -51,27 +51,6 @@ def test_a_terminals_table_shows_markup_as_text() -> None:
     assert "\x1b" not in text
 
 
-@pytest.mark.parametrize("escaped", [r"50\%", r"\& \$1", r"\{\}", r"c\_d", r"A 95 \%"])
-def test_a_latex_table_escapes_its_texts(escaped: str) -> None:
-    assert escaped in text_tables.latex(HEADER, ROWS, "A 95 %\n\ntable", "tab:x")
-
-
-def test_a_latex_table_is_ascii_where_its_texts_are_ours(tmp_path) -> None:
-    rows = [("runs/\udcff", "2 [1, 3] ▲")]
-
-    table = text_tables.latex(("a", "b"), rows, "▲, ▼: above, below a", "tab:x")
-
-    assert table.isascii()
-    assert r"\textbackslash{}udcff & 2 [1, 3] $\uparrow$" in table
-    assert r"\caption{$\uparrow$, $\downarrow$: above, below a}" in table
-
-
-def test_lines_above_a_latex_table_can_be_written() -> None:
-    text = page.texts("t", ["python \udcff"], [], "report")["report.tex"]
-
-    assert text.encode().startswith(b"% python \\udcff")
-
-
 def test_a_markdown_table_has_one_line_a_row() -> None:
     table = text_tables.markdown(HEADER, ROWS)
 

@@ -44,7 +44,7 @@ FILES = {
         run/plan.json run/status.json run/trajectories.json run/trajectories.parquet
     """.split(),
     "compare": """
-        run/comparison.html run/comparison.json run/comparison.md run/comparison.tex
+        run/comparison.html run/comparison.json run/comparison.md
     """.split(),
     "evaluate": """
         run/episodes.jsonl run/episodes.parquet run/evaluation.json run/films.json run/messages.json
@@ -126,7 +126,7 @@ FILES = {
         run/episode-00000.html run/episode-00000.ttyrec3.bz2 run/films.json
     """.split(),
     "report": """
-        report.html report.json report.md report.tex
+        report.html report.json report.md
     """.split(),
     "results": ("tables.md",),
     "score_text": """

@@ -153,53 +153,6 @@ def test_a_film_of_one_step_is_drawn():
     assert bar_columns(picture, (255, 255, 255)) == [4]
 
 
-def rewards_at(steps, length):
-    rewards = np.zeros(length, np.float32)
-    rewards[list(steps)] = 1.0
-    return rewards
-
-
-@pytest.mark.parametrize(
-    ("rewarded", "length", "steps"),
-    [
-        pytest.param([], 1, [0], id="one step"),
-        pytest.param([3], 6, [0, 1, 2, 3, 4, 5], id="all fit"),
-        pytest.param([], 13, [0, 4, 8, 12], id="evenly"),
-        pytest.param([5, 17], 50, [0, 5, 17, 34, 49], id="rewarded steps beside others"),
-        pytest.param(
-            range(100), 100, [0, 19, 39, 59, 79, 99], id="more rewarded steps than frames"
-        ),
-    ],
-)
-def test_a_bounded_movie_shows_a_whole_game(rewarded, length, steps):
-    assert movie.bounded_steps(row_film(rewards_at(rewarded, length)), 6) == steps
-
-
-def test_a_bounded_movie_has_fewer_frames_where_they_are_large():
-    shot = film()
-    whole = movie.bounded_gif(shot, 40, 10_000_000)
-
-    half = movie.bounded_gif(shot, 40, len(whole) // 2)
-
-    assert len(half) <= len(whole) // 2
-    frames = [getattr(Image.open(io.BytesIO(encoded)), "n_frames", 1) for encoded in (half, whole)]
-    assert 2 < frames[0] < frames[1] <= 40
-    assert getattr(Image.open(io.BytesIO(movie.bounded_gif(shot, 40, 1))), "n_frames", 1) == 2
-
-
-def test_a_picture_that_is_not_enlarged_stands_in_the_middle():
-    picture = io.BytesIO()
-    Image.new("RGB", (100, 80), (255, 0, 0)).save(picture, "PNG")
-    shot = dataclasses.replace(row_film(np.zeros(2, np.float32)), pictures=[picture.getvalue()] * 2)
-
-    frames = [movie.frame(shot, 1, shrink=shrink) for shrink in (None, 1, 2)]
-
-    red = [np.argwhere((picture == (255, 0, 0)).all(axis=-1)) for picture in frames]
-    assert [picture.shape[1] for picture in frames] == [400, 400, 400]
-    assert [part.min(axis=0).tolist() for part in red] == [[0, 0], [0, 150], [0, 175]]
-    assert [part.max(axis=0).tolist() for part in red] == [[319, 399], [79, 249], [39, 224]]
-
-
 @pytest.mark.parametrize(
     ("start", "stop", "every", "steps"),
     [

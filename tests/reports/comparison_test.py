@@ -68,7 +68,7 @@ FEW_RUNS = [RunScore("m", "t", score, {}) for score in (8.18, 7.19, 4.33)]
 def texts_of(scores):
     result = scores and compare(scores, resamples=50)
     data = ComparisonData("t", result, "return")
-    return "".join(page.texts("t", [], comparison_page.sections(data), "comparison").values())
+    return page.markdown("t", [], comparison_page.sections(data))
 
 
 def test_nothing_compared_is_a_page_too():
@@ -116,10 +116,8 @@ def test_one_run_beside_several_has_no_interval():
 
     result = compare(collect_scores([*one, *entries(("several",), runs=3)], ""), resamples=50)
 
-    text = page.texts(
-        "t", [], comparison_page.sections(ComparisonData("t", result, "return")), "comparison"
-    )
-    by_task = text["comparison.md"].partition("## By task")[2].partition("## ")[0]
+    text = page.markdown("t", [], comparison_page.sections(ComparisonData("t", result, "return")))
+    by_task = text.partition("## By task")[2].partition("## ")[0]
     header, _, *rows = [
         line.strip("| ").split(" | ") for line in by_task.splitlines() if line[:1] == "|"
     ]

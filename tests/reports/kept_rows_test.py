@@ -9,7 +9,6 @@ import pytest
 from motif_jax.core.config import flat
 from motif_jax.core.files import read_json_lines
 from motif_jax.reports import run_study as study
-from motif_jax.reports import sweep
 from motif_jax.reports.study_config import StudyConfig
 from motif_jax.schema import read_section
 from tests.reward_fixtures import REPOSITORY, load_config
@@ -38,7 +37,7 @@ KEPT = (
 def test_kept_rows_are_runs_of_their_study(study_of: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A config that names the same work by other flags would run hours of it again."""
     monkeypatch.chdir(REPOSITORY)
-    config = sweep.expand(read_section(StudyConfig, load_config(*study_of.split(":"))))
+    config = read_section(StudyConfig, load_config(*study_of.split(":")))
     planned = [run.identity for run in study.runs(config, Path("runs"))]
 
     rows = read_json_lines(config.rows)

@@ -262,7 +262,7 @@ def test_a_comparison_that_fails_leaves_the_earlier_tables(folders_of_every_kind
     def fail(*arguments: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("motif_jax.display.page.texts", fail)
+    monkeypatch.setattr("motif_jax.display.page.markdown", fail)
     with pytest.raises(OSError, match="no space"):
         compare.run(config, out)
 

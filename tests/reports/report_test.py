@@ -183,15 +183,13 @@ def test_numbers_of_all_evaluations_are_printed(
     assert "means; brackets: 95 % intervals" in printed
 
 
-@pytest.mark.parametrize("follow", [False, True])
 def test_an_agent_that_does_not_lead_ends_with_1(
-    folders: Path, capsys: pytest.CaptureFixture[str], follow: bool
+    folders: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = configured(folders)
     config.evaluations = f"{folders / 'three'}, {folders / 'one'}"
     config.yardsticks = ""
     config.first_must_lead = True
-    config.follow = follow
 
     code = report.run(config, folders / "out")
 

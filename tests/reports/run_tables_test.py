@@ -9,7 +9,7 @@ from motif_jax.play import evaluation_tables
 from motif_jax.reports import evaluation_sections, run_report
 from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.run_data import RunData
-from tests.made_up_runs import run_page, run_texts
+from tests.made_up_runs import run_markdown, run_page
 from tests.reports.glance_test import evaluation
 
 
@@ -42,7 +42,7 @@ def apples() -> RunData:
 
 def test_numbers_that_only_the_task_knows_stand_behind_the_others(apples: RunData) -> None:
     assert [row.measure.key for row in rows_of(apples)] == ["return", "apples_eaten"]
-    for text in (*run_texts(apples).values(), run_page(apples)):
+    for text in (run_markdown(apples), run_page(apples)):
         assert "apples eaten" in text
 
 

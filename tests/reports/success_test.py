@@ -14,7 +14,7 @@ from motif_jax.reports import hacking, success, text_section
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.learned_reward import LabelLogReport
 from motif_jax.reports.run_data import RunData
-from tests.made_up_runs import run_page, run_texts
+from tests.made_up_runs import run_markdown, run_page
 from tests.reports.glance_test import evaluation as evaluation_of
 
 pytestmark = pytest.mark.slow
@@ -230,7 +230,7 @@ def task_alone() -> RunData:
     "part", ["Reward against progress", "Reward training", "what paid most", "reward hacking"]
 )
 def test_a_run_of_the_task_alone_has_no_reward_parts(task_alone: RunData, part: str) -> None:
-    text = run_page(task_alone) + run_texts(task_alone)["report.md"]
+    text = run_page(task_alone) + run_markdown(task_alone)
 
     assert success.task_alone(task_alone)
     assert part not in text

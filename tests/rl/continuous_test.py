@@ -21,11 +21,9 @@ from motif_jax.play import (
     evaluate,
     evaluation_files,
     fixed_shares,
-    newest_game,
     replay,
     visualize,
 )
-from motif_jax.play.films import movie
 from motif_jax.rl import episode_recorder
 from motif_jax.rl.actors.rerecording import record_actions
 from tests.play.agent_runs import continuous_config
@@ -155,14 +153,6 @@ def test_agents_and_random_players_are_collected(run: Path, tmp_path: Path) -> N
         folder = tmp_path / players["policy"]
         run_stage(collect, "collect", folder, **players, num_pairs=20, **CAPTIONS)
         assert (folder / "data" / "message.npy").is_file()
-
-
-@pytest.mark.slow
-def test_the_newest_game_is_a_film_for_tensorboard(run: Path) -> None:
-    game = newest_game.find(run)
-    assert game is not None
-    gif = movie.bounded_gif(newest_game.film(game, None), 20, 100_000)
-    assert gif.startswith(b"GIF8")
 
 
 @pytest.mark.slow

@@ -25,8 +25,6 @@ COLOURS = (
 _BAR_HEIGHT = 46
 _TEXT_ROWS = 2
 _MIN_WIDTH = 400  # of a frame with a picture that is not a terminal's
-# A GIF that is so many times too large has shrunken pictures before frames are left out.
-_TEXTURED = 3
 _BAR = (194, 87, 12)
 _PAID = (126, 231, 135)
 _INK = (200, 204, 210)
@@ -75,41 +73,38 @@ def _screen(film: Film, step: int, size: int) -> np.ndarray:
     return np.concatenate(rows, axis=0)
 
 
-def _picture(png: bytes, shrink: int | None) -> np.ndarray:
-    """A picture uint8 [height, width, 3], 1 / `shrink` as large; None: enlarged by a whole number
-    to at least `_MIN_WIDTH` pixels.
-    """
+def _picture(png: bytes) -> np.ndarray:
+    """A picture uint8 [height, width, 3]."""
     from PIL import Image
 
-    image = Image.open(io.BytesIO(png)).convert("RGB")
-    if shrink is not None:
-        return np.asarray(image.reduce(shrink))
-    picture = np.asarray(image)
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+
+
+def _enlarged(picture: np.ndarray) -> np.ndarray:
+    """A picture uint8 [height, width, 3], a whole number of times as large: at least `_MIN_WIDTH`
+    pixels wide.
+    """
     times = math.ceil(_MIN_WIDTH / picture.shape[1])
     return picture.repeat(times, axis=0).repeat(times, axis=1)
 
 
-def frame(film: Film, step: int, size: int = 12, shrink: int | None = None) -> np.ndarray:
+def frame(film: Film, step: int, size: int = 12) -> np.ndarray:
     """One step, uint8 [height, width, 3]: the screen, a line of numbers, and bars of the intrinsic
     rewards so far.
 
     Args:
       size: of the letters.
-      shrink: pictures stand in the middle at 1 / `shrink` of their size, and the text has its room;
-          None: small ones are enlarged.
     """
     from PIL import Image, ImageDraw
 
     if film.pictures is None:
         screen = _screen(film, step, size)
-        width = screen.shape[1]
     else:
-        screen = _picture(film.pictures[step], shrink)
-        width = max(screen.shape[1], _MIN_WIDTH)
-    height = screen.shape[0]
+        screen = _enlarged(_picture(film.pictures[step]))
+    height, width, _ = screen.shape
     line_height = size + 6
     image = Image.new("RGB", (width, height + _TEXT_ROWS * line_height + _BAR_HEIGHT), BACK)
-    image.paste(Image.fromarray(screen), ((width - screen.shape[1]) // 2, 0))
+    image.paste(Image.fromarray(screen), (0, 0))
     draw = ImageDraw.Draw(image)
     font = _font(size)
     facts = glyphs.drawable(_facts(film, step), _font_file())
@@ -175,65 +170,13 @@ def chosen_steps(film: Film, start: int, stop: int | None, every: int) -> list[i
     return steps
 
 
-def bounded_steps(film: Film, max_frames: int) -> list[int]:
-    """At most `max_frames` (two or more) steps of a whole film: its first and last one, others
-    evenly spread.
-
-    Each step with a reward is among them where there is room.
-    """
-    if len(film) <= max_frames:
-        return list(range(len(film)))
-    rewarded = chosen_steps(film, 0, None, len(film))
-    # At least half of the frames are evenly spread, whatever the rewarded steps take.
-    regular_frames = max(max_frames // 2, max_frames - len(rewarded))
-    steps = chosen_steps(film, 0, None, math.ceil(len(film) / regular_frames))
-    return _spread(steps, max_frames)
-
-
-def _spread(steps: list[int], count: int) -> list[int]:
-    """At most `count` (two or more) of the steps, evenly spread, with the first and the last
-    one.
-    """
-    if len(steps) <= count:
-        return steps
-    return [steps[index * (len(steps) - 1) // (count - 1)] for index in range(count)]
-
-
-def bounded_gif(film: Film, max_frames: int, max_bytes: int) -> bytes:
-    """A whole film with a screen as an animated GIF of at most `max_frames`, of fewer where they
-    take more than `max_bytes`.
-    """
-    steps = bounded_steps(film, max_frames)
-    shrink = 1
-    encoded = gif(film, steps, shrink=shrink)
-    if film.pictures is not None and len(encoded) > _TEXTURED * max_bytes:
-        # A fourth of the pixels: so more frames have room.
-        shrink = 2
-        encoded = gif(film, steps, shrink=shrink)
-    while len(encoded) > max_bytes and len(steps) > 2:
-        # Frames that lie further apart differ more: a tenth less than would do if all took the same
-        # room.
-        count = int(0.9 * len(steps) * max_bytes / len(encoded))
-        steps = _spread(steps, max(2, count))
-        encoded = gif(film, steps, shrink=shrink)
-    return encoded
-
-
-def gif(
-    film: Film,
-    steps: list[int],
-    frames_per_second: float = 10.0,
-    size: int = 10,
-    shrink: int | None = None,
-) -> bytes:
-    """At least one step of a film with a screen as an animated GIF; `size` and `shrink` as for
-    `frame`.
-    """
+def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 10) -> bytes:
+    """At least one step of a film with a screen as an animated GIF; `size` as for `frame`."""
     from PIL import Image
 
     # With one palette for all frames only changed pixels are stored.
     palette = _palette(film, steps)
-    frames = (Image.fromarray(frame(film, step, size, shrink)) for step in steps)
+    frames = (Image.fromarray(frame(film, step, size)) for step in steps)
     images = (image.quantize(palette=palette, dither=Image.Dither.NONE) for image in frames)
     return animated(images, round(1000 / frames_per_second))
 
@@ -257,7 +200,7 @@ def _palette(film: Film, steps: list[int]) -> Any:
     if film.pictures is not None:
         # Every picture would take minutes; sixteen have the colours.
         sample = steps[:: max(1, len(steps) // 16)]
-        pictures = [_picture(film.pictures[step], shrink=1) for step in sample]
+        pictures = [_picture(film.pictures[step]) for step in sample]
         free = 256 - len(entries)
         values = Image.fromarray(np.concatenate(pictures)).quantize(free).getpalette() or []
         picture_colours = [
