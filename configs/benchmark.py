@@ -7,8 +7,7 @@ benchmark measures both its sides in one run, in turns unless it says otherwise;
 says how often. Settings of single benchmarks are keys below `options`. Seconds to a few minutes
 each. Their sizes are those of a CPU; NAME_gpu has those of a GPU: `train_gpu`, `learner_gpu` and
 `inference_gpu` batches of 16,384 steps in bfloat16 with 80 environments a worker; `score_gpu`,
-`generate_gpu`, `language_update_gpu`, `judge_gpu`, `text_train_gpu` and `text_generation_gpu`
-larger models in bfloat16; `attention_gpu` a fused kernel beside ours.
+`generate_gpu`, `language_update_gpu`, `judge_gpu` and `text_train_gpu` larger models in bfloat16.
 """
 
 from __future__ import annotations

@@ -101,21 +101,8 @@ def test_an_agent_is_trained_with_a_reward_round_nethack(runs, tmp_path, script,
 
 @of_their_environment
 def test_scores_of_actions_are_those_of_transformers():
-    sizes = {
-        "model": "tiny_t5",
-        "candidates": 3,
-        "prompt_tokens": 12,
-        "seconds": 0.01,
-        "torch": True,
-    }
-    flags = [f"--config.options.{name}={value}" for name, value in sizes.items()]
-    output = start(
-        "-m",
-        "motif_jax.launch",
-        "--config=configs/benchmark.py:score",
-        "--config.repeats=1",
-        *flags,
-    )
+    sizes = ("--model=tiny_t5", "--prompt-tokens=12", "--repeats=1")
+    output = start("docs/studies/score_beside_transformers.py", *sizes)
     line = json.loads(output.splitlines()[-1])
     assert line["scores_apart"] < 1e-5
     assert min(line["value"], line["baseline"]["value"]) > 0

@@ -25,7 +25,7 @@ from ml_collections import ConfigDict
 from motif_jax.core import config as checks
 from motif_jax.core.files import finite
 
-_MAY_BE_ZERO = ("advantage_weight", "warmup_seconds")  # all other numeric options must be positive
+_MAY_BE_ZERO = ("warmup_seconds",)  # all other numeric options must be positive
 
 
 def names() -> list[str]:

@@ -7,8 +7,8 @@ the same message.
 Baseline: a prompt runs from its first token to its last.
 
 Both sides run in turns with the same weights and give the same answers. With `options.model`, a
-folder or a hub name, it is a published model; else one of a made-up shape. With `options.torch` the
-other side is plain torch, where it is installed.
+folder or a hub name, it is a published model; else one of a made-up shape. Beside plain torch it is
+measured by docs/studies/judge_beside_torch.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax import lm
-from motif_jax.benchmarks import _language, _torch_judge, result
+from motif_jax.benchmarks import _language, result
 from motif_jax.core import config as checks
 from motif_jax.lm import config as configs
 from motif_jax.lm import next_token
@@ -79,25 +79,15 @@ def options() -> ConfigDict:
             "questions": 256,
             "batch": 16,
             "baseline": True,
-            "torch": False,
             "seconds": 3.0,
         }
     )
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for an unknown shape, short messages, or for torch where it is not
-    installed.
-    """
+    """Raises UserError for an unknown shape, and for questions that `prompts` does not make."""
     if not config.options.model:
         checks.choice(config, "options.shape", tuple(SHAPES))
-    check_questions(config)
-    if config.options.torch:
-        _torch_judge.torch()
-
-
-def check_questions(config: ConfigDict) -> None:
-    """Raises UserError for questions that `prompts` does not make."""
     checks.require(
         config.options.message_tokens >= _BEGINNING_TOKENS,
         "options.message_tokens",
@@ -110,30 +100,15 @@ def check_questions(config: ConfigDict) -> None:
 
 def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
-    model, params = _model(config)
+    model, params = model_of(config)
     rng = np.random.default_rng(config.seed)
     shared = rng.integers(6, 64, chosen.shared_tokens).tolist()
     rows = prompts(chosen, shared, rng)
-    other = None
-    if chosen.torch:
-        other = _torch_judge.TorchJudge(
-            _torch_judge.decoder_shape(model),
-            _torch_judge.tensors(params),
-            VERDICTS,
-            shared,
-            chosen.batch,
-        ).answering(rows)
     scorer = NextToken(model, params, VERDICTS, shared, chosen.batch)
     calls = {"shared": answering(scorer, rows)}
     first = _language.first_step_seconds(calls["shared"])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    baseline_name = "the same model with each prompt run from its first token"
-    if other is not None:
-        baseline_name = (
-            "the same weights in plain torch, with the beginning of all prompts run once"
-        )
-        calls["other"] = other
-    elif chosen.baseline:
+    if chosen.baseline:
         calls["other"] = _each_alone(model, params, rows, chosen.batch)
     # Compiles the other side, too, before the clock runs.
     answers = {name: call() for name, call in calls.items()}
@@ -143,7 +118,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         config,
         "questions/s",
         rates["shared"],
-        baseline_name,
+        "the same model with each prompt run from its first token",
         rates.get("other"),
         first_step_seconds=first,
         log_probabilities_apart=apart,
@@ -154,7 +129,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     )
 
 
-def _model(config: ConfigDict) -> tuple[LanguageModel, Any]:
+def model_of(config: ConfigDict) -> tuple[LanguageModel, Any]:
     """The model of the options, and its weights: published or fresh ones."""
     chosen = config.options
     dtype = jnp.dtype(chosen.dtype)

@@ -2,16 +2,14 @@
 with its prompt.
 
 Both sides run in turns with the same weights. It takes a minute on CPU. On a GPU:
-`configs/benchmark.py:score_gpu`. With `options.torch` the other side is transformers' T5, which
-runs each prompt once, too, as GLAM's released code does.
+`configs/benchmark.py:score_gpu`. Beside transformers' T5, as GLAM's released code uses it, it is
+measured by docs/studies/score_beside_transformers.py.
 """
 
 from __future__ import annotations
 
 import resource
-import tempfile
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,29 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, _transformers_score, print_early, result
+from motif_jax.benchmarks import _language, print_early, result
 from motif_jax.benchmarks._language import Subject
 from motif_jax.lm import scoring
 
 GPU_SIZE = {"model": "flan_t5_large", "batch_size": 64, "dtype": "bfloat16"}
+check = _language.check
 
 
 def options() -> ConfigDict:
     """The model's shape, prompts at once, candidates and their tokens, `seconds` of each repeat and
     side.
     """
-    return _language.options(
-        model="flan_t5_small", batch_size=8, candidates=6, candidate_tokens=2, torch=False
-    )
-
-
-def check(config: ConfigDict) -> None:
-    """Raises UserError for an unknown shape, prompts that are too long, or a side of transformers
-    that cannot be had.
-    """
-    _language.check(config)
-    if config.options.torch:
-        _transformers_score.require(_language.SHAPES[config.options.model])
+    return _language.options(model="flan_t5_small", batch_size=8, candidates=6, candidate_tokens=2)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -54,14 +42,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     first = _language.first_step_seconds(calls["shared"])
     # Before the other side takes any memory.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    baseline_name = "every candidate with its prompt a row of its own"
-    if chosen.torch:
-        baseline_name = (
-            "transformers' T5, each prompt encoded once, a row of the decoder for every candidate"
-        )
-        scorer = _transformers_scorer(_language.SHAPES[chosen.model], subject)
-        calls["other"] = scorer.scoring(*(np.asarray(array) for array in arguments[1:]))
-    elif chosen.baseline:
+    if chosen.baseline:
         calls["other"] = _language.compiled(rows(subject), *arguments)
     totals = {name: np.asarray(call()) for name, call in calls.items()}
     rates = _language.rates(config, calls, chosen.batch_size)
@@ -77,7 +58,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         config,
         "prompts/s",
         rates["shared"],
-        baseline_name,
+        "every candidate with its prompt a row of its own",
         rates.get("other"),
         first_step_seconds=first,
         scores_apart=apart,
@@ -86,15 +67,6 @@ def run(config: ConfigDict) -> dict[str, Any]:
             config, _language.product_flops(shared(subject), *arguments), seconds
         ),
     )
-
-
-def _transformers_scorer(
-    shape: Mapping[str, Any], subject: Subject
-) -> _transformers_score.TransformersScorer:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        _transformers_score.write_checkpoint(folder, shape, subject.model.config, subject.params)
-        return _transformers_score.TransformersScorer(folder)
 
 
 def shared(subject: Subject) -> Callable[..., jax.Array]:

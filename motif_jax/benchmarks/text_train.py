@@ -15,6 +15,7 @@ and its share of the rate of matrix products. `:text_train_gpu` has more tokens,
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import time
 from typing import Any, NamedTuple
@@ -25,13 +26,20 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, _text_agents, print_early, result
+from motif_jax.benchmarks import _language, print_early, result
 from motif_jax.core import config as checks
 from motif_jax.core import resources
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.training.task import shapes_of
 from motif_jax.core.training.train_steps import Carry, make_train_steps
-from motif_jax.ilql.agent.text_agent import POLICY, TARGET, VALUES, TextAgentNetwork, V
+from motif_jax.ilql.agent.text_agent import (
+    POLICY,
+    TARGET,
+    VALUES,
+    Design,
+    TextAgentNetwork,
+    V,
+)
 from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.dialogues import token_columns
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
@@ -46,6 +54,8 @@ from motif_jax.ilql.methods.implicit_q import (
 from motif_jax.ilql.methods.text_methods import RULES
 from motif_jax.ilql.methods.text_objective import CountedBatch, Objective
 from motif_jax.ilql.text_task import TextState, TextTraining
+from motif_jax.lm import config as configs
+from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.sampling import token_log_probs
 from motif_jax.lm.sums_task import TrainingData
 from motif_jax.schema import read_section
@@ -145,19 +155,32 @@ def subject(config: ConfigDict) -> tuple[Objective, Any, Any]:
     """ILQL's objective for a fresh agent of the options' size, trained parameters, and frozen ones
     with the targets.
     """
-    chosen = config.options
-    agent = _text_agents.make(chosen, chosen.vocabulary, chosen.length, config.seed)
-    params = jax.device_put(agent.params)
+    network = _network(config.options)
+    params = jax.device_put(network.init(jax.random.key(config.seed)))
+    # The target differs from the values, as in the middle of a training.
+    other = jax.device_put(network.init(jax.random.key(config.seed + 1)))
     trunks = {name: params["trunks"][name] for name in (POLICY, VALUES)}
     learned = {"trunks": trunks, "heads": params["heads"]}
     frozen = {
-        "target": {"trunks": {TARGET: params["trunks"][TARGET]}, "heads": params["target_heads"]}
+        "target": {"trunks": {TARGET: other["trunks"][TARGET]}, "heads": other["target_heads"]}
     }
     settings = ImplicitQSettings(0.99, 0.7)
-    objective = Objective(
-        agent.decoder.network, RULES["ilql"], settings, Weights(conservative=1e-4)
-    )
+    objective = Objective(network, RULES["ilql"], settings, Weights(conservative=1e-4))
     return objective, learned, frozen
+
+
+def _network(chosen: ConfigDict) -> TextAgentNetwork:
+    """An agent with two Qs, and a trunk each for policy, values and target; attention heads are 64
+    wide, as in GPT-2.
+    """
+    shape = {
+        "model_type": "gpt2", "vocab_size": chosen.vocabulary, "n_positions": chosen.length, "n_embd": chosen.width,
+        "n_layer": chosen.layers, "n_head": max(1, chosen.width // 64),
+        "bos_token_id": None, "eos_token_id": None, "pad_token_id": _PAD,
+    }  # fmt: skip
+    settings = dataclasses.replace(configs.parse(shape), initializer=0.1)
+    dtype = jnp.dtype(chosen.dtype)
+    return TextAgentNetwork(LanguageModel(settings, dtype), Design(), dtype)
 
 
 class _Loss(NamedTuple):

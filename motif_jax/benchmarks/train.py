@@ -20,15 +20,17 @@ from __future__ import annotations
 
 import re
 import statistics
+import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import psutil
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _agents, _thread_times, compare, inference, print_early, result
+from motif_jax.benchmarks import _agents, compare, inference, print_early, result
 from motif_jax.core.devices.meters import system_metrics
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
@@ -61,9 +63,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
             system.meters.read()
             # The reading above forgets what was counted before this repeat.
             averages = Averages()
-            before = _thread_times.of_named_threads()
+            before = thread_times()
             rates.append(_play(system, stream, options.seconds, averages)[0])
-            threads = _thread_times.shares(before)
+            threads = thread_shares(before)
             reading = system.meters.read()
             launch_shares.append(reading.rate("inference/launch") / system.inference_threads)
             metrics.append({**system_metrics(reading, system.inference_threads), **averages.read()})
@@ -177,3 +179,58 @@ def _memory() -> int:
     """Bytes of this process and its children (proportional set size)."""
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
     return sum(process.memory_full_info().pss for process in processes)
+
+
+class ThreadTimes(NamedTuple):
+    """Seconds of a thread: on a core, in the queue for a core, and waiting for anything else; NaN
+    where the system does not tell.
+    """
+
+    clock: float  # that have passed
+    processor: float  # on a core
+    queued: float  # ready to run, while other threads had the cores
+
+    @classmethod
+    def now(cls, thread: int) -> Self:
+        """The times so far of the thread of this process with this `native_id`."""
+        clock = time.perf_counter()
+        try:
+            text = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="ascii")
+        except OSError:  # not Linux, or the thread has ended
+            return cls(clock, float("nan"), float("nan"))
+        processor, queued, _ = text.split()
+        return cls(clock, 1e-9 * int(processor), 1e-9 * int(queued))
+
+    def since(self, before: ThreadTimes) -> ThreadTimes:
+        return ThreadTimes(
+            clock=self.clock - before.clock,
+            processor=self.processor - before.processor,
+            queued=self.queued - before.queued,
+        )
+
+    @property
+    def waiting(self) -> float:
+        """Seconds in which the thread waited for a lock, a pipe or the device."""
+        return self.clock - self.processor - self.queued
+
+
+def thread_times() -> dict[str, ThreadTimes]:
+    """The times so far of this process's Python threads, by name."""
+    numbers = {thread.name: thread.native_id for thread in threading.enumerate()}
+    return {name: ThreadTimes.now(number) for name, number in numbers.items() if number is not None}
+
+
+def thread_shares(before: dict[str, ThreadTimes]) -> dict[str, dict[str, float]]:
+    """Shares of the time since `before`, the output of `thread_times`, by thread."""
+    now = thread_times()
+    shares_of = {}
+    for name, times_before in before.items():
+        if name not in now:
+            continue  # the thread has ended
+        times = now[name].since(times_before)
+        shares_of[name] = {
+            "processor": times.processor / times.clock,
+            "queued": times.queued / times.clock,
+            "waiting": times.waiting / times.clock,
+        }
+    return shares_of

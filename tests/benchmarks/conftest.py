@@ -12,7 +12,7 @@ from tests.benchmarks.stand_ins import GrowingProcess, ProcessTable
 from tests.clocks import TickingClock
 
 HERE = "motif_jax.benchmarks"
-TIMED = ("_agents", "actors", "annotate", "learning", "reward", "text_play", "text_train", "train")
+TIMED = ("_agents", "actors", "annotate", "learning", "reward", "text_train", "train")
 
 
 @pytest.fixture
