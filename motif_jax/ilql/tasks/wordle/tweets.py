@@ -62,9 +62,7 @@ def rows_of(text: str) -> tuple[int, ...]:
         if not is_row and codes:
             break
         if is_row:
-            codes.append(
-                sum(SQUARES[square] * 3**position for position, square in enumerate(line))
-            )
+            codes.append(sum(SQUARES[square] * 3**position for position, square in enumerate(line)))
         if len(codes) == TRIES:
             break
     return _until_won(codes)
