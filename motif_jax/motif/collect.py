@@ -263,11 +263,17 @@ def _plan(config: CollectConfig, spec: EnvironmentSpec, chunks: Path) -> Samplin
         fields=("message", *fields),
         seed=config.seed,
         length=config.length,
-        share=config.start_share,
+        share=_start_share(config),
         folder=str(chunks),
         even=config.spread == "messages",
         text=spec.text_field or "message",
     )
+
+
+def _start_share(config: CollectConfig) -> float:
+    if config.start_share is not None:
+        return config.start_share
+    return 0.1 if config.spread == "messages" else 1.0
 
 
 def _players(config: CollectConfig, spec: EnvironmentSpec, agents: Mapping[str, Any]) -> Players:

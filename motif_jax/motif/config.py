@@ -66,9 +66,13 @@ class CollectConfig:
     # The process that collects only hands out episodes, so all cores play.
     workers: int = positive(available_cores(), "number of processes that play")
     length: int = length_key(1, "steps of a sub-sequence; 1 in the paper")
-    # Below 1, a dataset of the same size comes from more games.
-    start_share: float = plain_key(
-        1.0, "share of the published start points (steps / length)", above=0, maximum=1
+    # Below 1, a dataset of the same size comes from more games. With 1 every step of a game is
+    # drawn, whatever `spread` says.
+    start_share: float | None = plain_key(
+        None,
+        "share of the published start points (steps / length); None: 1 with spread=steps, as published, 0.1 with spread=messages",
+        above=0,
+        maximum=1,
     )
     spread: str = one_of(
         ("steps", "messages"),

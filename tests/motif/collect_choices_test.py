@@ -151,3 +151,18 @@ def test_a_disk_with_a_byte_too_little_is_refused(
 
     with pytest.raises(UserError, match=f"needs about 0.00328 GB .*, {tmp_path} has 0.00328 GB:"):
         collect.require_disk_space(config_of(), tmp_path / "new/run", recall)
+
+
+def empty_share(folder: Path, **values: Any) -> float:
+    changes = {"environment.name": "MiniGrid-DoorKey-6x6-v0", "policy": "random", **values}
+    tree = load_config("collect", "", {"num_pairs": 400, "workers": 1, **changes})
+    assert collect.run(tree, folder) is None
+    messages = np.load(folder / "data" / "message.npy")
+    return float((messages.reshape(-1, messages.shape[-1]).max(axis=1) == 0).mean())
+
+
+def test_messages_are_balanced_without_a_start_share(tmp_path: Path) -> None:
+    of_steps = empty_share(tmp_path / "steps", spread="steps")
+    of_messages = empty_share(tmp_path / "messages", spread="messages")
+
+    assert of_messages < of_steps / 2
