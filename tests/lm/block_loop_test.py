@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.core.training import block_stack
 from motif_jax.ilql.agent.stacked_trunks import StackedModels
 from motif_jax.lm import beams, generation, lora, quantised, scoring, training
 from motif_jax.lm.finetune_params import Adaptation
@@ -210,18 +209,6 @@ def test_dropout_drops_the_same(loaded: Callable[[str], Any], name: str, remat: 
     config = dataclasses.replace(model.config, dropout=rates)
     dropping = dataclasses.replace(model, config=config, remat=remat)
     assert_same_gradient(dropping, {"model": params}, dropout=True)
-
-
-def test_additions_to_stacked_blocks_are_refused_where_blocks_run_apart(
-    loaded: Callable[[str], Any],
-) -> None:
-    model, params = loaded("gpt2")
-    additions = block_stack.stacked(lora.init(jax.random.key(1), params, SPEC))
-    with (
-        lora.added(additions, SPEC),
-        pytest.raises(ValueError, match=r"decoder/blocks_.*one after the other"),
-    ):
-        dataclasses.replace(model, loop=False).prefill(params, TOKENS, VALID)
 
 
 @pytest.mark.parametrize("joint", [False, extra(True)])

@@ -14,7 +14,6 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
 from motif_jax import lm
-from motif_jax.core.errors import UserError
 from motif_jax.lm import chat_prompts
 from motif_jax.lm.chat_template import ChatTemplate
 from motif_jax.lm.text_files import read_questions
@@ -51,52 +50,12 @@ def test_a_model_without_a_template_reads_texts_as_they_are() -> None:
     assert chat_prompts.chosen("auto", None, ["What?"]) == ["What?"]
 
 
-@pytest.mark.parametrize(
-    ("chat", "template", "prompts", "message"),
-    [
-        ("always", None, ["What?"], "config.chat=always: the model has no chat template"),
-        ("never", TEMPLATE, [TURNS], "config.chat=never: must be auto or always"),
-        ("auto", None, [TURNS], "config.model has no chat template: give texts"),
-    ],
-)
-def test_a_choice_that_does_not_fit_is_refused(
-    chat: str, template: ChatTemplate | None, prompts: list[Any], message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        chat_prompts.chosen(chat, template, prompts)
-
-
-def test_one_conversation_in_place_of_a_list_is_refused() -> None:
-    with pytest.raises(
-        UserError, match="turns of one conversation: must be a list of conversations"
-    ):
-        chat_prompts.write(TURNS, TEMPLATE)  # type: ignore[arg-type]
-
-
-def test_texts_and_turns_are_not_mixed() -> None:
-    with pytest.raises(UserError, match="some prompts are texts and some are turns"):
-        chat_prompts.write(["What?", TURNS], TEMPLATE)
-
-
 def test_a_file_has_turns_or_texts(tmp_path: Path) -> None:
     path = tmp_path / "prompts.jsonl"
     rows = [{"prompt": TURNS}, {"prompt": "What?"}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     assert read_questions(path, "file") == rows
-
-
-@pytest.mark.parametrize(
-    "prompt", [[], [{"role": "user"}], [{"role": "user", "content": 1}], {"role": "user"}]
-)
-def test_turns_of_another_form_are_refused(tmp_path: Path, prompt: Any) -> None:
-    path = tmp_path / "prompts.jsonl"
-    path.write_text(json.dumps({"prompt": prompt}) + "\n")
-
-    with pytest.raises(
-        UserError, match=r'line 1: must be an object with a text under "prompt", or with turns'
-    ):
-        read_questions(path, "file")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from motif_jax.core.errors import UserError
 from motif_jax.lm import weights
 from motif_jax.lm.checkpoint_files import INDEX, SINGLE, Tensors
 from tests.lm import models
@@ -63,38 +62,7 @@ def test_index_of_the_one_file_is_read(tmp_path: Path) -> None:
     assert Tensors(folder).names == sorted(names)
 
 
-def test_index_that_names_the_wrong_shard_is_refused(sharded: Path) -> None:
-    name = Tensors(sharded).names[0]
-    change_index(sharded, **{name: FIRST})
-    with pytest.raises(
-        UserError, match=f"{INDEX} says that tensor {name} is in {FIRST}, which does not hold it"
-    ):
-        Tensors(sharded)
-
-
-def test_index_that_names_a_missing_shard_is_refused(sharded: Path) -> None:
-    change_index(sharded, extra="model-00003-of-00003.safetensors")
-    with pytest.raises(
-        UserError, match=r"names model-00003-of-00003\.safetensors, which is not in the folder"
-    ):
-        Tensors(sharded)
-
-
 def test_tensor_that_the_index_leaves_out_is_read(sharded: Path) -> None:
     name = Tensors(sharded).names[0]
     change_index(sharded, **{name: None})
     weights.load(sharded, weights.read_config(sharded))
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        (FIRST, f"is a shard, and its {INDEX} is not there"),
-        ("adapter_model.safetensors", "has low-rank additions alone"),
-    ],
-)
-def test_folder_without_weights_says_what_it_has(tmp_path: Path, name: str, reason: str) -> None:
-    folder = models.write(tmp_path, "llama")
-    (folder / SINGLE).rename(folder / name)
-    with pytest.raises(UserError, match=f"{name} {reason}"):
-        Tensors(folder)

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.lm import corpus
 
 
@@ -50,30 +49,6 @@ def test_a_whole_file_is_an_item(folder: Path) -> None:
     [item] = corpus.read([folder / "a.txt"], "file")
 
     assert item == corpus.Item((folder / "a.txt").read_text(), size=19)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "error"),
-    [
-        ("c.parquet", b"PAR1", r"c\.parquet cannot be read"),
-        ("b.jsonl", b'{"text": "four"}\n{"words": 3}\n', r"b\.jsonl line 2: must be an object"),
-        ("b.jsonl", b'{"text": "four"}\n{\n', r"b\.jsonl line 2 cannot be read"),
-        (
-            "b.jsonl",
-            b'{"text": "four", "prompt": 3}\n',
-            r'b\.jsonl line 1: "prompt" must be a text',
-        ),
-        ("a.txt", b"\xff\xfe", r"a\.txt cannot be read"),
-    ],
-)
-def test_a_damaged_file_is_refused_by_name(
-    folder: Path, name: str, content: bytes, error: str
-) -> None:
-    paths = corpus.find(str(folder))
-    (folder / name).write_bytes(content)
-
-    with pytest.raises(UserError, match=error):
-        list(corpus.read(paths, "line"))
 
 
 def test_every_dialogue_action_is_an_item_after_its_prompt(tmp_path: Path) -> None:

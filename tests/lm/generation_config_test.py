@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from motif_jax import lm as language
-from motif_jax.core.errors import UserError
 from motif_jax.lm import config, generation_config
 from tests.lm import models
 
@@ -68,23 +67,8 @@ def test_start_token_of_an_encoder_decoder_is_read(tmp_path: Path) -> None:
     assert config.read(folder).start_id == 5
 
 
-@pytest.mark.parametrize(
-    "content",
-    ['{"eos_token_id": "7"}', '{"eos_token_id": []}', '{"decoder_start_token_id": [1]}', "[]", "{"],
-)
-def test_damaged_file_is_one_line(folder: Path, content: str) -> None:
-    (folder / generation_config.FILE).write_text(content)
-    with pytest.raises(UserError, match=r"generation_config\.json"):
-        config.read(folder)
-
-
 def test_settings_that_are_not_applied_are_named(folder: Path) -> None:
     write(folder, eos_token_id=7, repetition_penalty=1.1, top_p=0.9, transformers_version="4.45.0")
     line = generation_config.unused(folder)
     assert line is not None
     assert "repetition_penalty=1.1, top_p=0.9 are not applied" in line
-
-
-def test_file_without_settings_says_nothing(folder: Path) -> None:
-    write(folder, eos_token_id=7, pad_token_id=0, _from_model_config=True)
-    assert generation_config.unused(folder) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -207,33 +206,6 @@ def test_heads_survive_saving_and_loading(saved_heads: Path) -> None:
 
     assert dict(loaded_heads.configs) == dict(HEADS.configs)
     jax.tree.map(np.testing.assert_array_equal, params, PARAMS)
-
-
-def test_heads_of_another_width_are_refused(saved_heads: Path) -> None:
-    with pytest.raises(UserError, match="width 6, the model has width 8"):
-        heads.load(saved_heads, 8)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "error"),
-    [("outputs", VOCAB + 1, r"q\.output\.bias is \[11\], \[12\] expected"), ("sort", 1, "sort")],
-)
-def test_a_description_that_does_not_fit_the_weights_is_refused(
-    saved_heads: Path, key: str, value: int, error: str
-) -> None:
-    values = json.loads((saved_heads / heads.FILE).read_text())
-    values["heads"]["q"][key] = value
-    (saved_heads / heads.FILE).write_text(json.dumps(values))
-
-    with pytest.raises(UserError, match=error):
-        heads.load(saved_heads, WIDTH)
-
-
-def test_damaged_weights_are_refused(saved_heads: Path) -> None:
-    (saved_heads / heads.WEIGHTS).write_bytes(b"PK")
-
-    with pytest.raises(UserError, match="cannot be read"):
-        heads.load(saved_heads, WIDTH)
 
 
 def test_a_folder_without_heads_has_none(tmp_path: Path) -> None:

@@ -83,26 +83,6 @@ def test_an_end_token_does_not_stand_between_prompt_and_candidate() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("prompt", "candidates", "message"),
-    [
-        ("ab", [], "there are no candidates to choose between"),
-        ("ab", ["c", ""], "candidate '' has no tokens"),
-        ("ab", ["c", "a", "c"], "candidates 'c' and 'c' have the same tokens"),
-        ("b", ["c", " a"], "the tokens of 'b' and of 'b a' have no common beginning"),
-    ],
-)
-def test_candidates_that_cannot_be_scored_are_refused(
-    prompt: str, candidates: list[str], message: str
-) -> None:
-    merges = merging.tokenizer()
-    if prompt == "b":
-        merges.add_tokens(["b a"])
-
-    with pytest.raises(UserError, match=message):
-        Tokenizer(merges).encode_joint([prompt], [candidates])
-
-
 @functools.cache
 def model_of(name: str) -> lm.TextModel:
     """A small model of an architecture, whose tokenizer merges across blanks."""

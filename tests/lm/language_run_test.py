@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any
 
@@ -42,22 +41,6 @@ def test_the_first_objective_of_an_architecture_is_its_default(architecture: str
 
 
 @pytest.mark.parametrize("architecture", OBJECTIVES)
-@pytest.mark.parametrize("objective", ["causal", "masked", "spans", "prefix"])
-def test_an_objective_fits_its_architecture(architecture: str, objective: str) -> None:
-    model = config_of(**{"model.architecture": architecture}).model
-    allowed = OBJECTIVES[architecture]
-    if objective in allowed:
-        assert language_run.objective_of(objective, model) == objective
-        return
-
-    message = (
-        f"config.objective={objective!r}: must be one of {', '.join(allowed)} for {architecture}"
-    )
-    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
-        language_run.objective_of(objective, model)
-
-
-@pytest.mark.parametrize("architecture", OBJECTIVES)
 def test_a_fresh_model_has_the_sizes_of_its_config(architecture: str) -> None:
     config = config_of(
         **{"model.architecture": architecture, "tokenizer.vocab_size": 300}, length=64, dropout=0.1
@@ -81,22 +64,6 @@ def test_a_model_may_have_more_positions_than_rows() -> None:
     values = {"model.architecture": "gpt2", "model.max_length": 80, "length": 64}
 
     assert language_run.settings_of(config_of(**values), None).max_length == 80
-
-
-@pytest.mark.parametrize(
-    ("architecture", "heads"), [("gpt2", 4), ("llama", 4), ("roberta", 4), ("t5", 2)]
-)
-def test_comparing_heads_need_a_t5_of_four_heads(architecture: str, heads: int) -> None:
-    comparing = {"model.attention": "comparing"}
-    language_run.settings_of(
-        config_of(**comparing, **{"model.architecture": "t5", "model.heads": 4}), None
-    )
-
-    config = config_of(**comparing, **{"model.architecture": architecture, "model.heads": heads})
-    with pytest.raises(
-        UserError, match=r"config\.model\.attention='comparing': must be 'random' but for a T5"
-    ):
-        language_run.settings_of(config, None)
 
 
 @pytest.mark.parametrize(("objective", "longest"), [("causal", 9), ("masked", 8), ("spans", 9)])
@@ -127,13 +94,6 @@ def test_an_objective_has_the_special_tokens_that_it_needs(
     assert tokens.mask == mask
     assert tokens.sentinels == sentinels
     assert tokens.size == 40
-
-
-def test_a_training_needs_a_token_that_ends_texts() -> None:
-    words: Any = Words()
-
-    with pytest.raises(UserError, match="has eos_token_id null, and a training ends its texts"):
-        language_run.special_tokens(dataclasses.replace(MODEL, end_ids=()), words, "causal")
 
 
 def test_rows_longer_than_the_positions_are_refused() -> None:

@@ -161,15 +161,6 @@ def with_tensors(folder: Path, more: dict[str, np.ndarray]) -> Path:
     return folder
 
 
-def test_a_part_of_a_masked_head_is_refused(tmp_path: Path) -> None:
-    folder = with_tensors(
-        models.write(tmp_path, "roberta"), {"lm_head.bias": np.ones(recipes.VOCAB, np.float32)}
-    )
-
-    with refuses("the head for masked tokens has no lm_head.dense.weight, lm_head.dense.bias"):
-        masked_head.load(folder)
-
-
 def test_a_masked_head_with_its_own_table_is_refused(tmp_path: Path) -> None:
     folder = models.write(tmp_path, "roberta")
     masked_head.add(folder, random_masked_head(folder))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,9 +65,3 @@ def test_a_prompt_that_does_not_fit_begins_a_new_pack() -> None:
     assert first.tokens == [1, 2, 3, 4]
     assert second.tokens == [1, 5]
     assert second.positions == [2]
-
-
-@pytest.mark.parametrize("prompt", [[], [1] * (WIDTH + 1)])
-def test_an_empty_or_too_long_prompt_is_a_callers_error(prompt: list[int]) -> None:
-    with pytest.raises(AssertionError):
-        prompt_trees.packed([prompt], WIDTH, capacity=1)

@@ -11,7 +11,6 @@ from motif_jax.lm import stops
 from motif_jax.lm.tokens import Tokenizer
 from tests.lm import tokenizer_families
 from tests.lm.models import TEXT
-from tests.refusals import refuses
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +39,6 @@ def test_a_beam_ends_at_a_token_that_bytes_name_otherwise(model: language.TextMo
 
     assert len(set(beams)) == 4
     assert not any(" the" in text for text in beams)
-
-
-def test_beams_refuse_a_stop_of_several_tokens(model: language.TextModel) -> None:
-    with refuses("stops=['go', 'and then']: 'and then' is no token of the model"):
-        model.generate(["go"], search=True, count=2, stops=["go", "and then"])
 
 
 def test_a_stop_named_like_a_byte_is_no_token(model: language.TextModel) -> None:

@@ -82,17 +82,6 @@ def test_a_batch_of_windows_depends_on_seed_and_step_alone(
         np.testing.assert_array_equal(leaf, expected)
 
 
-def test_a_text_shorter_than_a_window_is_refused(texts: TokensDataset) -> None:
-    assert texts.num_tokens == 69
-    assert windows(texts, "causal", 68).steps_per_pass == pytest.approx(
-        1 / 3
-    )  # one window, of the three of a batch
-
-    message = "has 69 tokens, fewer than the 70 of a window: more text or a smaller config.length than 69 is needed"
-    with pytest.raises(UserError, match=message):
-        windows(texts, "causal", 69)
-
-
 def test_windows_over_prompts_are_refused(prompted: TokensDataset) -> None:
     text_batches.check_prompts("items", prompted)
 

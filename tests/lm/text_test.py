@@ -236,38 +236,6 @@ def test_many_candidates_of_a_prompt_run_with_fewer_prompts(
         assert batch * candidates * length <= TOKENS_OF_BATCH
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda model: model.generate("the key"), "prompts is one text: must be a list of texts, such as ['the key']"),
-        (lambda model: model.score("the key", ["a"]), "prompts is one text: must be a list of texts, such as ['the key']"),
-        (lambda model: model.score(["the key"], "red"), "candidates is one text: must be a list of texts, such as ['red']"),
-        (lambda model: model.states("the key"), "texts is one text: must be a list of texts, such as ['the key']"),
-        (lambda model: model.token_log_probs(["a", "b"], ["c"]), "1 texts for 2 prompts: must be one for each"),
-        (lambda model: model.generate(["a \ud800"]), "'a \\ud800': half of a character stands in its texts (surrogates not allowed)"),
-        (lambda model: model.generate(["the key"], max_new_tokens=0), "max_new_tokens=0: must be at least 1"),
-        (lambda model: model.generate(["the key"], count=0), "count=0: must be at least 1"),
-    ],
-)  # fmt: skip
-def test_calls_that_could_only_surprise_are_refused(
-    model: language.TextModel, call: Callable[[language.TextModel], object], message: str
-) -> None:
-    with pytest.raises(UserError) as error:
-        call(model)
-    assert str(error.value) == message
-
-
-def test_a_model_without_room_for_a_prompt_is_refused(worded: Path) -> None:
-    with pytest.raises(UserError, match="batch=0: must be at least 1"):
-        language.load(worded, batch=0)
-
-
-@pytest.mark.parametrize("dtype", ["int8", "float64", "bf16"])
-def test_numbers_that_no_network_computes_with_are_refused(worded: Path, dtype: str) -> None:
-    with pytest.raises(UserError, match=f"dtype={dtype}: must be float32, bfloat16 or float16"):
-        language.load(worded, dtype)
-
-
 @pytest.mark.slow
 def test_a_decoder_continues_a_prompt_without_its_end_token(
     worded: Path, model: language.TextModel, tmp_path: Path

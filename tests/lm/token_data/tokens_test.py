@@ -188,17 +188,6 @@ def test_a_manifest_that_does_not_fit_its_files_is_refused(tmp_path, change, mes
         TokensDataset(tmp_path / "d")
 
 
-def test_torn_and_missing_files_are_named(tmp_path):
-    write(tmp_path / "d")
-    path = tmp_path / "d" / "tokens.npy"
-    path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(UserError, match=r"tokens\.npy cannot be read .*: write the dataset again$"):
-        TokensDataset(tmp_path / "d")
-    path.unlink()
-    with pytest.raises(UserError, match=r"tokens\.npy cannot be read .*: write the dataset again$"):
-        TokensDataset(tmp_path / "d")
-
-
 def test_windows_show_every_token_once_a_pass():
     order = TokenWindows(103, 10, 4, seed=3)
     starts = np.concatenate([order.starts(step) for step in range(5)])
@@ -295,25 +284,3 @@ def test_buckets_of_a_step_depend_on_seed_and_step_alone():
     expected = order.rows(step).items
     np.testing.assert_array_equal(again.rows(step).items, expected)
     assert order.rows(step - order.steps_per_pass).items.tolist() != expected.tolist()
-
-
-def test_what_is_no_item_is_refused(tmp_path):
-    with TokensWriter(tmp_path / "d", 10, "a tokenizer", **COLUMNS) as writer:
-        for tokens in ([10], [-1], [[1]]):
-            with pytest.raises(ValueError, match="0 to 9"):
-                writer.add(tokens, {"reward": [0]}, {"prompt": 0})
-        for columns in (
-            ({}, {"prompt": 0}),
-            ({"reward": [0]}, {}),
-            ({"reward": [0, 0]}, {"prompt": 0}),
-        ):
-            with pytest.raises(ValueError, match="item_columns/prompt, token_columns/reward"):
-                writer.add([9], *columns)
-        writer.add([0, 9], {"reward": [0, 0]}, {"prompt": 0})
-        writer.save()
-    progress = tmp_path / "d.part" / "progress.json"
-    progress.write_text(progress.read_text().replace('"items": 1', '"items": -1'))
-    with pytest.raises(
-        UserError, match=r"damaged \(items or tokens are not counts\): remove .*d\.part"
-    ):
-        TokensWriter(tmp_path / "d", 10, "a tokenizer", **COLUMNS)
