@@ -138,21 +138,6 @@ def test_conversations_of_probes_are_kept_on_request(tmp_path) -> None:
     assert asked == {tuple(pair) for pair in pairs} | {tuple(pair)[::-1] for pair in pairs}
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "allowed"),
-    [
-        ("limit", 5, "None with config.probe=True, which asks all of its pairs"),
-        ("agreement_with", "n", "'' with config.probe=True, which labels no dataset"),
-        ("correct_position_bias", True, "False with config.probe=True, which counts .*"),
-        ("orders", "once", "auto or both with config.probe=True, which asks each pair .*"),
-    ],
-)
-def test_what_probes_do_not_read_is_refused(tmp_path, key, value, allowed) -> None:
-    config = load_config("annotate", "", {"probe": True, key: value})
-    with pytest.raises(UserError, match=f"^config.{key}={value!r}: must be {allowed}$"):
-        annotate.check(config, tmp_path / "run")
-
-
 def test_a_corrected_bias_changes_the_labels(base_values, model, tmp_path) -> None:
     once = {**base_values, **model, "orders": "once"}
     plain = judged(run_stage("annotate", tmp_path / "run", "", **once))
@@ -178,33 +163,3 @@ def test_incomparable_labels_are_refused_before_the_first_question(
 
     with pytest.raises(UserError, match=f"damaged.npy: {problem}"):
         annotate.check(load_config("annotate", "", values), tmp_path / "run")
-
-
-@pytest.mark.parametrize("name", ["n", ""])
-def test_agreement_with_the_labels_of_the_run_is_refused(base_values, tmp_path, name) -> None:
-    values = {**base_values, "name": name}
-    run_stage("annotate", tmp_path / "run", "", **values)
-    (labels,) = (tmp_path / "dataset/preference").glob("*.npy")
-    config = load_config("annotate", "", {**values, "agreement_with": labels.stem, "restart": True})
-
-    message = f"^config.agreement_with='{labels.stem}': must be other labels than those of this run"
-    with pytest.raises(UserError, match=message):
-        annotate.run(config, tmp_path / "again")
-    assert labels.is_file()
-    assert not (tmp_path / "again").exists()
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"agreement_with": "nobody"},
-        {"correct_position_bias": True},
-        {"probe": True, "probe_pairs": "chess"},
-        {"probe": True, "annotator": "score"},
-    ],
-)
-def test_what_cannot_be_measured_is_refused(base_values, tmp_path, values) -> None:
-    with pytest.raises(
-        UserError, match=f"config.{list(values)[-1] if 'annotator' not in values else 'probe'}="
-    ):
-        annotate.check(load_config("annotate", "", base_values | values), tmp_path / "run")

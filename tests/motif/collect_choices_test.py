@@ -109,17 +109,6 @@ def test_agents_need_episodes_that_can_be_played_again(
         collect.check(config_tree(**forgetful, **values), tmp_path)
 
 
-def test_weights_of_habits_of_nethack_are_refused_elsewhere(tmp_path: Path) -> None:
-    recall = {"environment.name": "Recall-v0", "policy": "mixture"}
-
-    with pytest.raises(
-        UserError, match=r"^config\.mixture\.kicker=9\.0: must be left at 6\.0, or 0"
-    ):
-        collect.check(config_tree(**recall, **{"mixture.kicker": 9.0}), tmp_path)
-
-    collect.check(config_tree(**recall, **{"mixture.kicker": 0.0}), tmp_path)
-
-
 class DiskUsage(NamedTuple):
     """What `shutil.disk_usage` returns."""
 

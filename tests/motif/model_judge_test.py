@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import string
 from typing import NamedTuple
 
@@ -16,18 +15,15 @@ import tokenizers
 from motif_jax import lm
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import PAIR, SINGLE, UNKNOWN
-from motif_jax.lm import next_token, text
+from motif_jax.lm import next_token
 from motif_jax.lm.tokens import TOKENS_OF_BATCH
 from motif_jax.motif import judge_prompts, model_judge
 from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
 from motif_jax.motif.annotation.chat import TOO_LONG
 from motif_jax.motif.annotation.chat_client import ChatClient
-from motif_jax.motif.annotation.prompts import prompt_path
 from motif_jax.motif.judge_prompts import Prefill
 from tests import made_up_judge
-from tests.lm import talkers
 from tests.lm.gguf import gguf_writing
-from tests.motif import unusable_judges
 from tests.reward_fixtures import annotation_config
 
 TEXTS = ("You kill the newt!", "", "You see here a key.", 'The door is locked. It\'s "shut".')
@@ -207,58 +203,6 @@ def test_a_folder_of_one_gguf_file_is_that_file(config, tmp_path, monkeypatch) -
     assert identities[0] == identities[1]
 
 
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (unusable_judges.with_pickled_weights, "pytorch_model.bin is a pickle"),
-        (unusable_judges.with_yarn, "yarn"),
-        (unusable_judges.with_dynamic_positions, "dynamic"),
-        (unusable_judges.of_another_type, "model_type 'mamba' is not one of"),
-        (
-            unusable_judges.with_a_misfit_of_the_head,
-            r"tensor lm_head.weight is \[\d+, 16\], which does not fit config.json",
-        ),
-        (unusable_judges.without_a_tokenizer_of_ours, "has no tokenizer.json"),
-        (unusable_judges.with_a_broken_template, "is not a jinja template"),
-        (unusable_judges.with_a_small_vocabulary, "it belongs to another model"),
-    ],
-)
-def test_an_unusable_folder_is_refused_before_anything_is_written(
-    config, tmp_path, damage, words
-) -> None:
-    model = made_up_judge.write(tmp_path / "made-up")
-    damage(model)
-    with pytest.raises(UserError, match=rf"config\.model\.model=.*{words}"):
-        check_annotator(config(**{"model.model": str(model)}))
-
-
-def test_an_encoder_is_no_judge(config, tmp_path) -> None:
-    model = talkers.write(tmp_path / "t5", "t5")
-    with pytest.raises(UserError, match=r"a judge must be a decoder .*, this is a t5 model"):
-        check_annotator(config(**{"model.model": str(model)}))
-
-
-def test_an_unusable_gguf_file_is_refused_before_anything_is_written(
-    config, tmp_path, monkeypatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    model = made_up_judge.write(tmp_path / "made-up")
-    unusable_judges.with_a_misfit_of_the_head(model)
-    file = gguf_writing.write(model, tmp_path / "judge.gguf")
-    with pytest.raises(UserError, match=r"lm_head.weight .* does not fit"):
-        check_annotator(config(**{"model.model": str(file)}))
-
-
-def test_a_model_of_the_hub_is_refused_at_fetching(config, tmp_path, monkeypatch) -> None:
-    model = made_up_judge.write(tmp_path / "made-up")
-    unusable_judges.of_another_type(model)
-    monkeypatch.setattr(text, "fetch", lambda name, key: model)
-    named = config(**{"model.model": "owner/name"})
-    check_annotator(named)
-    with pytest.raises(UserError, match=r"config.model.model=owner/name: .*model_type 'mamba'"):
-        make_annotator(named)
-
-
 def test_a_tokenizer_that_drops_the_verdicts_is_refused(config, tmp_path) -> None:
     model = made_up_judge.write(tmp_path / "made-up", template=None)
     # Small letters alone: without a token for unknown ones the library leaves capitals out.
@@ -322,20 +266,6 @@ def test_it_says_how_prompts_are_written(
     assert annotator.summary()["prompts"] == turns_by
 
 
-def test_a_template_without_system_turns_names_the_remedy(config, tmp_path) -> None:
-    refuses = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
-    model = made_up_judge.write(tmp_path / "made-up", template=refuses + made_up_judge.CHATML)
-    named = {"model.model": str(model)}
-    remedy = r"System role not supported: .*; give a prompt file without `system` \(config\.prompt\.file\)"
-    with pytest.raises(UserError, match=remedy):
-        check_annotator(config(**named))
-
-    prompt = prompt_path("small", "").read_text()
-    file = tmp_path / "mine.yaml"
-    file.write_text(re.sub(r"(?m)^system:.*$", "system: ''", prompt))
-    check_annotator(config(**named, **{"prompt.file": str(file)}))
-
-
 def test_a_base_model_reads_plain_text(config, tmp_path) -> None:
     base = made_up_judge.write(tmp_path / "base", template=None)
     annotator = make_annotator(config(**{"model.model": str(base)}))
@@ -348,23 +278,6 @@ def test_the_dry_run_counts_the_models_own_tokens(config) -> None:
     question = Question("0" * 32, PAIRS[0])
     (answer,) = asked(config(), PAIR, [question])
     assert make_annotator(config()).preview(question).tokens == answer.tokens[0]
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"answer.mode": "verdict"}, "config.answer.mode='verdict': must be soft"),
-        (
-            {"model.batch": 129},
-            "config.model.batch=129: must be at most 128: a batch holds 4,096 tokens at most",
-        ),
-        ({"model.model": ""}, "config.model.model: give the name of a chat model"),
-        ({"model.model": "./nowhere"}, "there is no such folder"),
-    ],
-)
-def test_unsupported_answers_are_refused_before_a_model_is_loaded(config, values, words) -> None:
-    with pytest.raises(UserError, match=words):
-        check_annotator(config(**values))
 
 
 @pytest.mark.parametrize(("values", "batch"), [({}, 16), ({"model.batch": 3}, 3)])

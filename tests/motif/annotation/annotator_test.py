@@ -72,19 +72,6 @@ def test_a_users_annotator_may_read_the_goal_but_no_order():
 
 
 @pytest.mark.parametrize(
-    ("annotator", "options", "allowed"),
-    [
-        ("lexicon", '{"a": 1}', "left at '{}'"),
-        (OWN, "[1]", "a JSON object"),
-        (OWN, "{", "a JSON object"),
-    ],
-)
-def test_options_that_nothing_reads_are_refused(annotator, options, allowed):
-    with pytest.raises(UserError, match=rf"config.options=.*{allowed}"):
-        check_annotator(annotation_config({"annotator": annotator, "options": options}))
-
-
-@pytest.mark.parametrize(
     ("annotator", "key", "reader"),
     [
         ("lexicon", "openai.model", "openai"),

@@ -23,7 +23,7 @@ from motif_jax.motif.annotation.annotator import (
     make_annotator,
     with_annotator_defaults,
 )
-from motif_jax.motif.annotation.chat import check_chat, json_option, without_surrogates
+from motif_jax.motif.annotation.chat import without_surrogates
 from tests.reward_fixtures import annotation_config
 
 REPOSITORY = Path(__file__).parents[3]
@@ -38,30 +38,6 @@ def openai(**values):
 )
 def test_a_prompt_says_whether_it_is_about_nethack(version: str, key: str) -> None:
     assert make_annotator(openai(**{"prompt.version": version})).nethack_key == key
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        (
-            {"sampling.top_k": 0},
-            r"config\.sampling\.top_k=0: must be at least 1, or -1 for no limit",
-        ),
-        (
-            {"goal": "fame"},
-            r"config\.goal=fame: must be one of defaultgoal, zeroknowledge, combat, gold, stairs",
-        ),
-    ],
-)
-def test_values_that_no_chat_can_have_are_refused(values, words):
-    with pytest.raises(UserError, match=words):
-        check_chat(with_annotator_defaults(openai(**values)))
-
-
-@pytest.mark.parametrize("text", ["[]", "{"])
-def test_an_option_that_is_no_json_object_is_refused(text):
-    with pytest.raises(UserError, match=r"config\.vllm\.engine=.*: must be a JSON object"):
-        json_option(openai(**{"vllm.engine": text}), "vllm.engine")
 
 
 def seeds(**values):

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 
-from motif_jax.core import resources
-from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, SECOND, TIE, UNKNOWN
-from motif_jax.motif.annotation import judge_probes, lexicon, prompts
-from motif_jax.motif.annotation.config import AnnotationConfig
+from motif_jax.motif.annotation import judge_probes, lexicon
 from motif_jax.motif.annotation.judge_probes import ProbePair
 from motif_jax.motif.annotation.store import StoredAnswer
-from motif_jax.schema import section_keys
 
 PAIRS = [ProbePair("kill", "wall"), ProbePair("gold", "")]
 
@@ -143,53 +137,7 @@ def test_a_judge_by_position_is_named() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '[{"better": "a"}]', '[{"better": "a", "worse": 1}]'])
-def test_a_file_of_another_form_is_refused(tmp_path, text) -> None:
-    path = tmp_path / "pairs.json"
-    path.write_text(text)
-    with pytest.raises(UserError, match=r"pairs\.json"):
-        judge_probes.read(str(path))
-
-
-def test_a_name_that_is_no_file_is_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"config\.probe_pairs=chess: must be one of crafter, minigrid"
-    ):
-        judge_probes.read("chess")
-
-
-def test_help_names_all_that_is_built_in() -> None:
-    """The pairs, prompts, lexicons and their goals: people find them by `--help` alone."""
-    keys = section_keys(AnnotationConfig)
-    pairs = {
-        path.stem.removeprefix("judge_")
-        for path in resources.path("configs/probes").glob("judge_*.json")
-    }
-    named = {
-        "probe_pairs": pairs,
-        "prompt.version": {path.stem for path in prompts.prompt_files()},
-        "lexicon.file": {
-            path.name for path in Path(lexicon.__file__).with_name("lexicons").glob("*.yaml")
-        },
-        "goal": {goal for path in prompts.prompt_files() for goal in prompts.goals_of(path)},
-    }
-    for key, names in named.items():
-        section, _, name = key.rpartition(".")
-        key_help = (keys[section] if section else keys)[name].help
-        assert [
-            name for name in names if not re.search(rf"\b{re.escape(name)}\b", key_help)
-        ] == [], key
-
-
 def test_ones_own_file_is_read(tmp_path) -> None:
     path = tmp_path / "pairs.json"
     path.write_text(json.dumps([PAIRS[0]._asdict()]))
     assert judge_probes.read(str(path)) == PAIRS[:1]
-
-
-def test_half_a_character_is_refused(tmp_path) -> None:
-    path = tmp_path / "pairs.json"
-    path.write_text('[{"better": "\\ud800 x", "worse": "y"}]')
-
-    with pytest.raises(UserError, match=r"pairs\.json: half of a character"):
-        judge_probes.read(str(path))

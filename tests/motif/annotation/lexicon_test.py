@@ -10,7 +10,6 @@ import pytest
 import yaml
 from ml_collections import ConfigDict
 
-from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, YES
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS
@@ -220,85 +219,6 @@ def test_a_goal_of_any_letters_makes_a_name_of_labels(annotator_of):
 
     assert is_name(name)
     assert name == "mine_msg_win-or-flee"
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        (
-            {"messages": False},
-            r"config\.captions\.messages=False: must be True, the lexicon reads messages",
-        ),
-        ({"goal": "lose"}, r"config\.goal=lose: must be one of win"),
-    ],
-)
-def test_a_goal_or_caption_that_a_lexicon_lacks_is_refused(annotator_of, values, words):
-    with pytest.raises(UserError, match=words):
-        annotator_of(PAIR, **values)
-
-
-EVENT = small()["events"][0]
-TOP = "the top must have the keys blank, events, goals, margin, name, scale, unmatched, and may have threshold"
-TREES = [
-    ("just text", TOP),
-    (small(more=1), TOP),
-    (b"a: [1", "is not YAML"),
-    (b"name: \xff", "is not YAML"),
-    (b"[" * 2000, "is not YAML"),
-    (small(goals=[]), "goals must be a list of names"),
-    (small(goals=["win", 2]), "goals must be a list of names"),
-    (small(goals="win"), "goals must be a list of names"),
-    (small(events=[]), "events must be a list"),
-    (small(events={}), "events must be a list"),
-    (small(margin=-1.0), "margin must be at least 0 and scale above 0"),
-    (small(scale=0), "margin must be at least 0 and scale above 0"),
-    (small(scale=True), "scale is True, not a number"),
-    (small(margin="1"), "margin is '1', not a number"),
-    (small(scale=1e300), r"scale is 1e\+300, not a number"),
-    (small(threshold="x"), "threshold is 'x', not a number"),
-    (small(blank={}), "blank must name each goal once: win"),
-    (small(unmatched={"win": 1, "lose": 1}), "unmatched must name each goal once: win"),
-    (small(events=[EVENT, EVENT]), "event hello is there twice"),
-    (
-        small(events=[EVENT, {"event": "x"}]),
-        "entry 2 of events must have the keys event, weights, patterns",
-    ),
-    (
-        small(events=[{**EVENT, "patterns": ["(unclosed"]}]),
-        r"event hello: '\(unclosed' is not a regular",
-    ),
-    (
-        small(events=[{**EVENT, "patterns": "Hello"}]),
-        "event hello: patterns must be a list of texts",
-    ),
-    (
-        small(events=[{**EVENT, "patterns": ["a", 1]}]),
-        "event hello: patterns must be a list of texts",
-    ),
-    (
-        small(events=[EVENT, {**EVENT, "event": "x", "patterns": []}]),
-        "event x: patterns must be a list of",
-    ),
-    (
-        small(events=[{**EVENT, "weights": {"win": "much"}}]),
-        "event hello: weights: win is 'much', not a number",
-    ),
-]
-
-
-@pytest.mark.parametrize(("tree", "words"), TREES, ids=range(len(TREES)))
-def test_a_wrong_lexicon_is_told_in_one_line(tmp_path, tree, words):
-    path = tmp_path / "mine.yaml"
-    path.write_bytes(tree if isinstance(tree, bytes) else yaml.safe_dump(tree).encode())
-    with pytest.raises(UserError, match=rf"^lexicon .*mine\.yaml:? {words}") as caught:
-        load_lexicon(path)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_lexicon_that_cannot_be_read_is_refused(tmp_path):
-    for path in ("none.yaml", tmp_path):
-        with pytest.raises(UserError, match=r"^lexicon .* cannot be read: "):
-            load_lexicon(path)
 
 
 def test_without_margin_only_equal_worths_are_a_tie(tmp_path):

@@ -201,14 +201,6 @@ def test_a_question_without_an_answer_is_refused(conversations, tmp_path) -> Non
         annotate_again(tmp_path, conversations, dataset_dir=str(other))
 
 
-def test_a_file_of_something_else_is_refused(conversations, tmp_path) -> None:
-    path = tmp_path / "other.jsonl.gz"
-    path.write_bytes(b"{}")
-
-    with pytest.raises(UserError, match="must be conversations"):
-        annotate_again(tmp_path, path)
-
-
 def test_a_new_log_of_conversations_stands_behind_all_others(tmp_path):
     """Its file is never one that a kill may have torn, although an earlier one was removed."""
     (tmp_path / "0-of-1.0001.jsonl.gz").write_bytes(b"torn")

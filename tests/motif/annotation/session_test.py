@@ -180,15 +180,6 @@ def test_a_shard_without_answers_goes_to_another_annotation(tmp_path):
     assert shards.read_manifest(annotation.shard_path(0, 1, "json")) == other
 
 
-def test_a_refusal_names_the_differences_except_long_ones(annotation):
-    other_identity = {"model": "b" * 400, "sampling": {"seed": 0}, "goal": "gold"}
-    with pytest.raises(UserError, match=r"annotator\.goal: absent before, gold now") as caught:
-        annotation.check(ORIGIN | {"annotator": other_identity})
-    assert "annotator.model: a before" in str(caught.value)
-    assert "b" * 400 not in str(caught.value)
-    assert "discard its labels with --config.restart=True" in str(caught.value)
-
-
 def test_a_shard_has_one_writer(tmp_path):
     annotation = shards.Annotation(tmp_path, "mine")
     shard = annotation.open_shard(0, 2, {"versions": {}})

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -46,31 +45,6 @@ def test_a_model_in_this_process_is_that_of_the_task(tmp_path: Path) -> None:
 
     assert judge.loads_model
     assert annotator_config(options_of(annotator="model", model="m"), "rude").model.model == "m"
-
-
-@pytest.mark.parametrize(
-    ("options", "refusal"),
-    [
-        ({"annotator": "model"}, "config.reddit.model: give the name of a chat model"),
-        (
-            {"annotator": "model", "model": "./nowhere"},
-            "config.reddit.model=./nowhere: there is no such folder",
-        ),
-        (
-            {"annotator": "model", "model": "m", "answer_mode": "verdict"},
-            "config.reddit.answer_mode='verdict': must be soft",
-        ),
-        ({"annotator": "openai"}, "config.reddit.model='': must be the model's name on the server"),
-        (
-            {"annotator": "openai", "model": "m", "server": "x"},
-            "config.reddit.server='x': must be a URL",
-        ),
-        ({"annotator": "nobody"}, "config.reddit.annotator=nobody: "),
-    ],
-)
-def test_a_refusal_names_the_key_of_the_task(options: dict[str, Any], refusal: str) -> None:
-    with pytest.raises(UserError, match=f"^{re.escape(refusal)}"):
-        TextJudge("reddit", options_of(**options)).check("rude")
 
 
 def test_a_server_has_the_address_and_prompt_of_the_task() -> None:

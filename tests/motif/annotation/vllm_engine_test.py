@@ -11,7 +11,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, SECOND, UNKNOWN
 from motif_jax.motif.annotation import chat
-from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
+from motif_jax.motif.annotation.annotator import Question, make_annotator
 from motif_jax.motif.annotation.config import AnswerMode, AnswerSampling
 from tests.motif.annotation.vllm_stand_in import (
     Engine,
@@ -232,11 +232,6 @@ def test_a_preview_counts_the_tokens_of_the_template(model, monkeypatch):
     assert preview.exact
 
 
-def test_a_conversation_that_vllm_refuses_is_one_line(start):
-    with pytest.raises(UserError, match=r"^vLLM refuses a conversation: no$"):
-        list(start().annotate([Question("a" * 32, ("boulder", "x"))]))
-
-
 CPU = {"max_model_len": 8, "max_num_seqs": 4}
 
 
@@ -264,23 +259,3 @@ def test_on_a_cpu_batches_of_bounded_size_may_be_seeded(start, values, mode):
 def test_on_a_cpu_seeds_need_batches_of_bounded_size(start, values, words):
     with pytest.raises(UserError, match=words):
         start("verdict", on_cpu=True, **values)
-
-
-def test_a_model_that_vllm_cannot_load_is_one_line(vllm, model):
-    def broken(**options):
-        raise RuntimeError("no memory\nat all")
-
-    vllm.LLM = broken
-    vllm.current_platform.is_cpu = lambda: False
-    with pytest.raises(
-        UserError, match=rf"^vLLM cannot load config.vllm.model={model}: no memory$"
-    ):
-        make_annotator(make_config(model)).start()
-
-
-def test_without_vllm_its_annotator_is_refused(model, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(
-        UserError, match=r"^config.annotator=vllm: vLLM is not installed here; .*python$"
-    ):
-        check_annotator(make_config(model))

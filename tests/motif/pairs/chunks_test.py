@@ -79,18 +79,6 @@ def test_rows_end_up_in_their_pairs(tmp_path):
     assert sorted(dataset.info) == ["row"]
 
 
-@pytest.mark.parametrize("size", [None, 300, 0])
-def test_a_damaged_chunk_is_named_with_the_remedy(tmp_path, size):
-    path = chunks.save(tmp_path, 3, 2, {"data/x": np.arange(200)})
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 4
-    path.write_bytes(data[:size])
-    with pytest.raises(
-        UserError, match=r"00000003-000002\.npz is damaged \(.*\): remove it and give"
-    ):
-        chunks.load(tmp_path, 3, 2)
-
-
 def test_distinct_messages_are_drawn_alike_however_often_they_came():
     texts = np.zeros((1000, 4), np.uint8)
     texts[[7, 500, 501]] = [[1], [2], [2]]

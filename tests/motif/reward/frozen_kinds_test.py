@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 
 import numpy as np
 import pytest
@@ -148,86 +147,6 @@ def test_vectors_are_read_once_and_looked_up_exactly_first(tmp_path, monkeypatch
     np.testing.assert_array_equal(FileVectors(path).of(b"newt"), np.float32([5, 5, 5.5]))
 
 
-TABLE_REFUSALS = [
-    (json.dumps({"a" * 257: 1}), "the message 'aaa.*' has 257 bytes: at most 256 are read"),
-    ('{"You kill it!": NaN}', "the reward of 'You kill it!' is nan, a finite number is needed"),
-    (json.dumps({"a": 10**400}), r"the reward of 'a' is 10+\.\.\.0+, a finite number is needed"),
-    ('{"a": true}', "the reward of 'a' is True, a finite number is needed"),
-    ("[1]", "is damaged .*: it must hold an object of texts and numbers"),
-    ("{", "is damaged .*: it must hold an object of texts and numbers"),
-]
-NO_SIZES = "line 1 must hold the number of words and the size of their vectors"
-VECTOR_REFUSALS = [
-    ("words", WORDS, NO_SIZES),
-    ("4 2", WORDS, "line 2 of 5 is not a word and 2 finite numbers"),
-    ("3 3", WORDS, "it has more than the 3 words of its first line"),
-    ("5 3", WORDS, "line 6 of 6 is not a word and 3 finite numbers"),
-    ("0 3", WORDS, NO_SIZES),
-    ("4 3 1", WORDS, NO_SIZES),
-    ("1 3", {"a": (1.0, math.nan, 1.0)}, "line 2 of 2 is not a word and 3 finite numbers"),
-    ("1 3", {"a": (1.0, "b", 1.0)}, "line 2 of 2 is not a word and 3 finite numbers"),
-    ("1 3", {"": (1.0, 1.0, 1.0)}, "line 2 of 2 is not a word and 3 finite numbers"),
-]
-BAG_REFUSALS = [
-    (
-        {"goal": "fame"},
-        "goal=fame: must be one of defaultgoal, zeroknowledge, combat, gold, stairs",
-    ),
-    (
-        {"goal": "zeroknowledge"},
-        "goal='zeroknowledge': must be a goal with a sentence, or a sentence of its own",
-    ),
-    ({"goal": ""}, "goal='': must be a goal of the prompts, or a sentence"),
-    ({"goal": None}, "goal=None: must be a goal of the prompts, or a sentence"),
-    (
-        {"similarity": math.nan},
-        "similarity=nan: must be at least -1 and below 1, which no cosine exceeds",
-    ),
-    ({"similarity": 2}, "similarity=2.*: must be at least -1 and below 1"),
-    ({"similarity": 1.0}, "similarity=1.0: must be at least -1 and below 1"),
-    ({"similarity": -1.5}, "similarity=-1.5: must be at least -1 and below 1"),
-]
-
-
-@pytest.mark.parametrize(("content", "message"), TABLE_REFUSALS)
-def test_a_table_that_cannot_be_paid_is_refused(tmp_path, content, message):
-    file = tmp_path / "file"
-    file.write_text(content)
-
-    with pytest.raises(UserError, match=f"{file}.*{message}"):
-        rewards.check(section("table", table=str(file)))
-
-
-@pytest.mark.parametrize("table", [None, "", ".", "nowhere"])
-def test_a_missing_table_is_refused_with_the_remedy(table):
-    remedy = "must be a JSON file of texts .*labels.jsonl: give it with --config.reward.table=FILE"
-    with pytest.raises(
-        UserError, match=rf"^config\.reward\.table={re.escape(str(table))}: {remedy}"
-    ):
-        rewards.check(section("table", table=table))
-
-
-@pytest.mark.parametrize(("header", "words", "message"), VECTOR_REFUSALS)
-def test_vectors_that_do_not_fit_their_first_line_leave_nothing(tmp_path, header, words, message):
-    file = tmp_path / "file"
-    config = section("bag_of_words", vectors=write_vectors(file, words, header))
-
-    with pytest.raises(UserError, match=rf"^config\.reward\.vectors={file}: {message}"):
-        rewards.check(config)
-    assert not converted(tmp_path)
-
-
-def test_a_line_of_vectors_without_end_is_not_read_whole(tmp_path):
-    """Of 64 GB, which lie on no disk."""
-    file = tmp_path / "file"
-    with open(file, "wb") as out:
-        out.write(b"1 3\na 1 2 ")
-        out.truncate(64 << 30)
-
-    with pytest.raises(UserError, match="line 2 of 2 is not a word and 3 finite numbers"):
-        rewards.check(section("bag_of_words", vectors=str(file)))
-
-
 def test_vectors_that_fit_are_converted_once(tmp_path):
     rewards.check(section("bag_of_words", vectors=write_vectors(tmp_path / "file")))
 
@@ -242,23 +161,6 @@ def test_what_a_killed_conversion_left_is_removed(tmp_path):
     folder.rename(folder.with_name(f"{folder.name}.partial"))
     FileVectors(path)
     assert converted(tmp_path) == [folder]
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("nowhere", "No such file or directory"), (".", "must be a text file of word vectors")],
-)
-def test_vectors_that_are_no_file_are_refused(tmp_path, name, message):
-    path = tmp_path / name
-
-    with pytest.raises(UserError, match=rf"^config\.reward\.vectors={path}: {message}"):
-        rewards.check(section("bag_of_words", vectors=str(path)))
-
-
-@pytest.mark.parametrize(("values", "message"), BAG_REFUSALS)
-def test_a_goal_without_words_is_refused(values, message):
-    with pytest.raises(UserError, match=rf"^config\.reward\.{message}"):
-        rewards.check(section("bag_of_words", **values))
 
 
 def test_a_goal_is_the_prompts_sentence_or_the_users():
@@ -299,31 +201,6 @@ def test_no_reward_needs_no_text():
     silent = EnvironmentSpec({"signal": ArraySpec((5,), "float32")}, 3)
 
     assert rewards.load_intrinsic(section("none"), silent) is None
-
-
-@pytest.mark.parametrize(
-    ("kind", "values", "message"),
-    [
-        (
-            "fame",
-            {},
-            "kind=fame: must be one of motif, bag_of_words, any_text, none, retrieval, table, .*or module:Class",
-        ),
-        (
-            "json:loads",
-            {},
-            "kind=json:loads: must be a subclass of motif_jax.rl.intrinsic.RewardKind",
-        ),
-        (
-            "none",
-            {"intrinsic_coefficient": 0.5},
-            "intrinsic_coefficient=0.5: must be 0 with reward.kind='none'",
-        ),
-    ],
-)
-def test_a_kind_that_is_none_is_refused(kind, values, message):
-    with pytest.raises(UserError, match=rf"^config\.reward\.{message}"):
-        rewards.check(section(kind, **values))
 
 
 def test_bag_of_words_is_the_cosine_above_its_threshold(tmp_path):

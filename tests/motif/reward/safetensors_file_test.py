@@ -88,56 +88,9 @@ def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
         imports.run(importing(file), tmp_path / "run")
 
 
-DAMAGED_HEADERS = {
-    "architecture": (None, "must be a mapping, not NoneType"),
-    "architecture.more": (1, "unexpected keyword argument 'more'"),
-    "architecture.hidden_dim": (16, "tensor fc1/bias has shape"),
-    "members": (2, "tensors do not fit the network: missing .*conv1/bias"),
-    "format": ("other", r"has no header of a reward model \(motif_jax.reward version 1\)"),
-    "version": (2, r"has no header of a reward model \(motif_jax.reward version 1\)"),
-    "curve": (1, "'int' object is not iterable"),
-}
-
-
 def named_arrays(path):
     named = layout.to_torch(read_safetensors(path).params)
     return {name: np.ascontiguousarray(array) for name, array in named.items()}
-
-
-@pytest.mark.parametrize("key", DAMAGED_HEADERS)
-def test_a_header_with_a_wrong_part_is_one_error(file, key):
-    value, message = DAMAGED_HEADERS[key]
-    header = header_of(file)
-    section, _, name = key.rpartition(".")
-    (header[section] if section else header)[name] = value
-    other = file.with_name("other")
-    other.write_bytes(digests.safetensors_of("reward", json.dumps(header), named_arrays(file)))
-
-    with pytest.raises(UserError, match=f"^{other}.*{message}"):
-        read_safetensors(other)
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "message"),
-    [
-        ("reward", "{", r"lacks a part, or has another in its place \(JSONDecodeError"),
-        ("reward", "[]", "lacks a part, or has another in its place"),
-        ("reward", "[" * 100_000, r"lacks a part, or has another in its place \(RecursionError"),
-        ("other", "{}", "has no header of a reward model"),
-    ],
-)
-def test_a_header_that_is_no_object_is_one_error(file, kind, text, message):
-    file.write_bytes(digests.safetensors_of(kind, text, {"a": np.zeros(2, "f")}))
-
-    with pytest.raises(UserError, match=f"^{file}.*{message}"):
-        read_safetensors(file)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(
-        UserError, match=f"^{tmp_path}/none is not a safetensors file of numpy's types"
-    ):
-        read_safetensors(tmp_path / "none")
 
 
 def test_nan_of_a_curve_survives_as_null_in_the_file(file):
@@ -167,13 +120,6 @@ def test_a_file_without_training_texts_cannot_say_what_it_knows(file):
 def test_a_file_has_the_one_evaluation_that_it_names(file):
     with pytest.raises(UserError, match="has no evaluation 4: it holds evaluation 3 of its run"):
         rewards.load(file, 4)
-
-
-def test_a_single_model_cannot_disagree(file):
-    with pytest.raises(
-        UserError, match=r"is a single model, .*: train with --config.ensemble.members=5"
-    ):
-        rewards.load(file).disagreement("x")
 
 
 def test_statistics_without_quantiles_have_no_levels():
