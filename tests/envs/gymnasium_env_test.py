@@ -21,11 +21,6 @@ def test_pictures_have_a_rate_for_gymnasiums_window():
     assert RegisteredEnv.metadata["render_fps"] > 0
 
 
-def test_a_render_mode_of_gymnasium_alone_is_refused():
-    with pytest.raises(ValueError, match="render_mode 'human' is not one of"):
-        RegisteredEnv("Recall-v0", render_mode="human")
-
-
 def test_spaces_are_those_of_the_environments_arrays():
     env = RegisteredEnv("Recall-v0")
 
@@ -35,19 +30,6 @@ def test_spaces_are_those_of_the_environments_arrays():
         sign=Box(0, 255, (16,), np.uint8),
         sign_count=Box(-(2**31), 2**31 - 1, (), np.int32),
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "mode", "modes"),
-    [
-        ("Recall-v0", "ansi", "nothing"),
-        ("Crafter-v1", "ansi", "rgb_array"),
-        ("NetHackScore-v1", "rgb_array", "ansi"),
-    ],
-)
-def test_a_render_mode_that_a_game_lacks_is_refused(name, mode, modes):
-    with pytest.raises(ValueError, match=f"^render_mode '{mode}': {name} is drawn as {modes}$"):
-        RegisteredEnv(name, mode)
 
 
 @pytest.mark.parametrize("name", ["Crafter-v1", LEVEL])

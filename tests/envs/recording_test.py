@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.game import END_DEATH, END_LIMIT
 from motif_jax.envs.nethack.random_players import HABITS
@@ -76,34 +75,6 @@ def test_switches_are_recorded():
     assert "seed_noop" in unknown
 
 
-NO_FORMAT = r"is not a recording of an episode \(format motif_jax.recording.1\)"
-DAMAGES = (
-    ({"actions": [1, 999]}, r"is damaged \(action 999 is not one of 0 .. 3\)"),
-    ({"actions": [1, 1.7]}, r"is damaged \(action 1.7 is not one of 0 .. 3\)"),
-    ({"actions": [True, 1]}, r"is damaged \(action True is not one of 0 .. 3\)"),
-    (
-        {"options": {"no_such": 1}},
-        "cannot be played: config.environment.name=Recall-v0: does not fit here",
-    ),
-    (
-        {"options": {"max_episode_steps": 0}},
-        r"is damaged \(max_episode_steps is not a whole number\)",
-    ),
-    (
-        {"options": {"max_episode_steps": True}},
-        r"is damaged \(max_episode_steps is not a whole number\)",
-    ),
-    ({"options": []}, "is damaged .*: leave it out, or have the episode recorded again"),
-    ({"seed": -1}, r"is damaged \(seed is not a whole number\)"),
-    ({"seed": 1.0}, r"is damaged \(seed is not a whole number\)"),
-    ({"info": 3}, "is damaged .*: leave it out, or have the episode recorded again"),
-    ({"format": "x"}, NO_FORMAT),
-    ({"more": 1}, NO_FORMAT),
-    ("{}", NO_FORMAT),
-    ("{", r"is damaged \(no JSON.*: leave it out, or have the episode recorded again"),
-)
-
-
 @pytest.fixture
 def saved_game(tmp_path):
     path = tmp_path / "game.json"
@@ -124,15 +95,6 @@ def test_a_recording_is_json_with_the_facts_of_its_episode(saved_game):
         "seed": 3,
         "task": "Recall-v0",
     }
-
-
-@pytest.mark.parametrize(("change", "message"), DAMAGES)
-def test_a_damaged_recording_is_named_with_what_to_do(saved_game, change, message):
-    content = json.loads(saved_game.read_text())
-    saved_game.write_text(change if isinstance(change, str) else json.dumps(content | change))
-
-    with pytest.raises(UserError, match=f"^{saved_game} {message}"):
-        Recording.load(saved_game)
 
 
 class NumpyNumbers(Recall):

@@ -5,14 +5,12 @@ have no text.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 
 import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.checked import CheckedEnvironment
-from motif_jax.envs.spec import EnvironmentSpec
 from tests.toys import Corridor
 
 
@@ -47,44 +45,3 @@ def test_a_number_of_an_episode_keeps_off_row_names() -> None:
 def test_places_are_for_environments_that_keep_them() -> None:
     with contextlib.closing(registry.make_group("tests.toys:Corridor", 2, places=[4, 5])) as group:
         assert group.count == 2
-
-
-class Grouped(Corridor):
-    """Steps its environments together, where nothing would check what they give."""
-
-    @staticmethod
-    def make_spec(name: str, max_episode_steps: int = 30) -> EnvironmentSpec:
-        spec = Corridor.make_spec(name)
-        return dataclasses.replace(spec, group="motif_jax.envs.nethack.group:NetHackGroup")
-
-
-def test_a_group_from_outside_the_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = f"{__name__}:Grouped"
-    monkeypatch.setenv("MOTIF_JAX_TRUST", name)
-
-    with pytest.raises(
-        UserError, match=f"name='?{name}'?: must be a class whose spec has no `group"
-    ):
-        registry.make_group(name, 2)
-
-
-def test_an_environment_without_text_is_refused_where_one_is_needed() -> None:
-    with pytest.raises(
-        UserError,
-        match=r"environment.name='tests.toys:Corridor': must be an environment that shows a text",
-    ):
-        registry.require_text("tests.toys:Corridor", None)
-
-
-def test_a_gymnasium_task_without_text_is_refused_with_the_key() -> None:
-    with pytest.raises(
-        UserError, match=r"environment.text='': must be module:function, info:KEY or obs:KEY"
-    ):
-        registry.require_text("gym:CartPole-v1", None)
-
-
-def test_arguments_for_a_class_that_is_no_environment_are_refused() -> None:
-    section = {"name": "tests.gym_toys:Vault", "kwargs": '{"size": 3}'}
-
-    with pytest.raises(UserError, match="must be a class with make_spec"):
-        registry.options_of(section)

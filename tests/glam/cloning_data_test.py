@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -65,29 +64,6 @@ def test_the_last_steps_are_held_out(folder: Path, values: dict[str, Any], train
     assert data.held_out.tolist() == list(range(train, 5))
 
 
-def test_a_training_leaves_steps_to_measure_with(folder: Path) -> None:
-    message = r"config\.train_pairs=5: must be below the 5 steps that there are: the rest is what is measured with"
-    with pytest.raises(UserError, match=message):
-        load(folder, ACTIONS, train_pairs=5)
-
-
-@pytest.mark.parametrize(
-    ("actions", "steps"),
-    [
-        ([0, 2, 1, 3, 0], "5 with actions up to 3"),
-        ([0, -1, 1, 2, 0], "5 with actions up to 2"),
-        ([1], "1 with actions up to 1"),
-        ([], "0"),
-    ],
-)
-def test_too_few_steps_or_unknown_actions_are_refused(
-    folder: Path, actions: list[int], steps: str
-) -> None:
-    message = f"config.trajectories={folder}: must hold at least 2 steps with actions from 0 to 2, it has {steps}"
-    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
-        load(folder, actions)
-
-
 def test_a_longer_prompt_than_the_network_reads_is_refused(folder: Path) -> None:
     message = r"config\.network\.prompt_tokens=4: must be at least 5, the tokens of the prompt 'efgh'\.\.\."
     with pytest.raises(UserError, match=message):
@@ -98,12 +74,6 @@ def test_rows_of_prompts_are_padded(folder: Path) -> None:
     prompts = load(folder, ACTIONS).prompts(np.array([1, -1, 0]), 4)
 
     assert prompts.tolist() == [[3, -1, -1, -1], [-1, -1, -1, -1], [0, 1, 2, -1]]
-
-
-@pytest.mark.parametrize("named", [{"trajectories": None}, {"published.dir": "x"}], ids=str)
-def test_steps_come_from_one_place(folder: Path, named: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="must be a folder of collect_trajectories"):
-        cloning_data.files(config_of(folder, **named))
 
 
 def test_a_folder_of_trajectories_has_one_file(folder: Path) -> None:

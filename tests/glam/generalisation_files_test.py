@@ -5,14 +5,12 @@ ones.
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.glam import generalisation_files
 
 
@@ -88,33 +86,3 @@ def test_returns_are_written_in_the_published_layout(
 
     returns = np.load(tmp_path / "return_per_episode" / "n.npy")
     assert returns.tolist() == [0, 0.5, 1, 0, 0.5, 1]
-
-
-def test_a_folder_without_tests_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"it has no tests\.json; run test_language_agent there"):
-        generalisation_files.read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda test: test.pop("return"), "KeyError: 'return'"),
-        (lambda test: test.update(name=5), "ValueError: a test's name is not a text"),
-        (lambda test: test["length"].update(low=1e15), "ValueError: length has no numbers"),
-        (
-            lambda test: test["success_change"].update(pairs="9"),
-            "ValueError: success_change has no numbers",
-        ),
-        (lambda test: test["return_change"].pop("low"), "TypeError: "),
-    ],
-)
-def test_a_damaged_file_of_tests_is_named(
-    tmp_path: Path, summary: dict[str, Any], damage, message
-) -> None:
-    damage(summary["tests"][0])
-    (tmp_path / generalisation_files.SUMMARY).write_text(json.dumps(summary))
-
-    with pytest.raises(
-        UserError, match=rf"tests\.json is damaged \({message}.*command writes it again"
-    ):
-        generalisation_files.read(tmp_path)

@@ -76,14 +76,6 @@ def test_pairs_are_called_unseen_only_where_the_training_excludes_them(
     assert ("may have named" in test.description) != is_held_out
 
 
-@pytest.mark.parametrize("name", ["danish", "BabyAI-Nowhere-v0"])
-def test_an_unknown_test_is_refused_with_those_there_are(name: str) -> None:
-    with pytest.raises(
-        UserError, match=rf"^config\.tests='{name}': must be 'all', or names of .*french"
-    ):
-        names_of(name)
-
-
 def test_an_agent_of_french_is_not_tested_in_french() -> None:
     assert "french" not in every(FRENCH)
     assert language(FRENCH) == "french"
@@ -100,17 +92,6 @@ def test_the_number_of_distractors_of_the_training_is_no_test() -> None:
     assert not any(name.startswith("distractors") for name in every(room)), (
         "its objects cannot be chosen"
     )
-
-
-def test_names_of_actions_must_be_as_many_as_the_actions() -> None:
-    three = PlayedLevel(LOCAL, {"actions": ("a", "b", "c")})
-
-    assert every(three, ("left", "right", "on"))["action_names"].options == {
-        "actions": ["left", "right", "on"]
-    }
-    assert "action_names" not in every(three)
-    with pytest.raises(UserError, match="must be 6 names, one for each action of the policy"):
-        every(PLAIN, ("left", "right", "on"))
 
 
 def test_a_place_replaces_the_options_of_its_test_alone() -> None:

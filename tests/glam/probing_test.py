@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import json_line
 from motif_jax.envs.babyai_text.probes import Probe
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.glam import probe_files, probe_language_agent, probing
@@ -23,7 +22,6 @@ from motif_jax.rl import settings
 from motif_jax.rl.config import agent_config
 from tests.force.outcomes import rows_of
 from tests.lm import talkers
-from tests.refusals import refuses
 from tests.reward_fixtures import load_config
 
 
@@ -162,15 +160,6 @@ def test_right_actions_are_those_of_the_agent() -> None:
         check_right_actions("turn left", "go foward")
     with pytest.raises(UserError, match=r"^config\.must_be_right=True: must be False: no probe"):
         check_right_actions("", "")
-
-
-def test_probabilities_that_are_no_numbers_are_named(tmp_path: Path) -> None:
-    probes = [Probe(name, "go", ((),), ()) for name in ("goal ahead", "goal left")]
-    with open(tmp_path / probe_files.LINES, "w") as file:
-        file.write(json_line({"probabilities": [[0.5, 0.5], [float("nan")] * 2]}))
-
-    with refuses("goal left: the probabilities of the actions are not finite"):
-        probe_language_agent.show(probes, ("turn left", "go forward"), tmp_path)
 
 
 def test_probabilities_of_any_logits_sum_to_one() -> None:

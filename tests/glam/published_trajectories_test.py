@@ -30,7 +30,6 @@ def test_what_is_written_is_read(tmp_path):
     )
 
 
-ONE = np.array([1])
 TWO = np.array(["a", "b"])
 
 
@@ -40,28 +39,6 @@ def save(folder, prompts, actions):
     ):
         if array is not None:
             np.save(path, array, allow_pickle=True)
-
-
-@pytest.mark.parametrize(
-    ("prompts", "actions", "words"),
-    [
-        (None, ONE, r"prompts_1\.npy does not exist"),
-        (TWO, None, r"actions_1\.npy does not exist"),
-        (TWO, ONE, r"has 2 prompts, .*actions_1\.npy 1 actions: one for each is needed"),
-        (TWO, np.array([0.5, 1]), r"actions_1\.npy holds float64, not numbers of actions"),
-        (TWO, np.array([True, False]), r"actions_1\.npy holds bool, not numbers of actions"),
-        (np.array([1, 2]), np.arange(2), r"prompts_1\.npy holds int64, not texts"),
-        (
-            np.array([None, "a"], object),
-            ONE,
-            r"prompts_1\.npy holds Python objects, which are not read since",
-        ),
-    ],
-)
-def test_arrays_that_are_no_trajectories_are_refused(tmp_path, prompts, actions, words):
-    save(tmp_path, prompts, actions)
-    with pytest.raises(UserError, match=words):
-        trajectories.read(tmp_path, "trajectories", 1)
 
 
 def test_a_file_that_is_no_array_is_never_unpickled(tmp_path):

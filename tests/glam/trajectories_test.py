@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.glam import trajectories as parquet
 
 ABOUT = {"environment": "x", "options": {}, "actions": ["left", "right"], "player": "p"}
@@ -35,42 +31,3 @@ def test_steps_are_read_as_they_were_written(
     ]
     assert [pq.ParquetFile(path).metadata.row_group(n).num_rows for n in range(3)] == [3, 4, 1]
     assert (parquet.write(path, [], ABOUT), parquet.read(path)) == (0, parquet.Pairs([], []))
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError,
-        match=r"t\.parquet does not exist: give a folder that collect_trajectories has written$",
-    ):
-        parquet.about(tmp_path / "t.parquet")
-
-
-@pytest.mark.parametrize(
-    ("about", "columns", "words"),
-    [
-        (
-            {"actions": []},
-            {},
-            r"holds no trajectories \(its metadata lack one of environment, options, actions\)",
-        ),
-        (3, {}, "holds no trajectories .*: give a folder that collect_trajectories has written"),
-        (
-            ABOUT,
-            {"action": [0, 2]},
-            r"is damaged \(an action that is not one of 2\): collect it again",
-        ),
-        (ABOUT, {"action": [None, 1]}, r"is damaged \(.*\): collect it again"),
-        (ABOUT, {"prompt": ["a", None]}, r"is damaged \(.*\): collect it again"),
-    ],
-    ids=["no environment", "no object", "no such action", "no action", "no prompt"],
-)
-def test_files_without_trajectories_are_refused(
-    tmp_path: Path, about: Any, columns: dict[str, Any], words: str
-) -> None:
-    path = tmp_path / "t.parquet"
-    table = pa.table({"prompt": ["a", "b"], "action": [0, 1], **columns})
-    pq.write_table(
-        table.replace_schema_metadata({"motif_jax.trajectories": json.dumps(about)}), path
-    )
-    with pytest.raises(UserError, match=rf"t\.parquet {words}"):
-        parquet.read(path)

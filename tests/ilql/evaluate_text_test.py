@@ -4,7 +4,6 @@ refuses.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pickle
 import string
@@ -296,22 +295,3 @@ def test_a_published_log_of_recorded_dialogues_has_their_returns(tmp_path: Path)
 
     log = pickle.loads((tmp_path / "log.pkl").read_bytes())
     assert log["all_logs"] == {"env_reward": 0.5, "token_reward": 0.5, "kl": 0.0}
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"options": '{"num_words": 9}'}, r"options='.*': must be empty: recorded"),
-        ({"url": "http://a"}, r"url='http://a': must be None: recorded"),
-        ({"token_reward.constant": -1.0}, r"token_reward\.constant=-1\.0: must be None: recorded"),
-        ({"token_reward.shift": 1.0}, r"token_reward\.shift=1\.0: must be 0\.0: recorded"),
-        ({}, None),
-    ],
-)
-def test_recorded_dialogues_leave_no_key_unread(
-    agent: Path, games: Path, tmp_path: Path, values: dict[str, Any], message: str | None
-) -> None:
-    config = config_of(agent=str(agent), data=str(games), **values)
-    refused = pytest.raises(UserError, match=message) if message else contextlib.nullcontext()
-    with refused:
-        evaluate_text.check(config, tmp_path / "run")

@@ -215,10 +215,3 @@ def test_a_value_that_ppo_cannot_use_is_refused(values: dict[str, Any], message:
 
 def test_an_action_has_the_tokens_of_its_decoder() -> None:
     assert dialogue_data.longest_action(5, None) == 5
-
-
-@pytest.mark.parametrize("tokens", [0, None])
-def test_an_action_without_tokens_is_refused(tokens: int | None) -> None:
-    message = f"config.games.decode.max_tokens={tokens}: must be tokens of an action at most"
-    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
-        dialogue_data.longest_action(tokens, None)

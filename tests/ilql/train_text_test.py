@@ -16,10 +16,8 @@ from motif_jax.core import entry_points, metrics, run_folder, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.ilql import train_text as stage
 from motif_jax.ilql.agent import agent_folder
-from motif_jax.ilql.agent.text_agent import Design
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.tasks import registry
-from tests import text_agents
 from tests.reward_fixtures import load_config, run_config
 
 TOY = "tests.toy_text:Task"
@@ -158,21 +156,6 @@ def test_values_that_nothing_teaches_are_refused(
     values = {**values, "initial.policy": str(cloned)}
     with pytest.raises(UserError, match=message):
         stage.check(config_of(method, **values), tmp_path)
-
-
-def test_a_training_without_a_loss_is_refused(tmp_path: Path) -> None:
-    values = text_agents.write(tmp_path / "values", Design(double_q=False))
-    weights = {"loss.q": 0.0, "loss.v": 0.0, "loss.cql": 0.0}
-    taught = {**weights, "initial.value": str(values), "initial.policy": str(values)}
-
-    with pytest.raises(UserError, match=r"loss\.q=0\.0: must be above 0, or another weight"):
-        stage.check(config_of("ilql", **taught, **{"loss.policy": 0.0}), tmp_path / "run")
-
-
-def test_a_cutoff_above_all_returns_is_refused(tmp_path: Path, data: Path) -> None:
-    config = config_of("bc", data=str(data), **{"filter.cutoff": 99.0})
-    with pytest.raises(UserError, match=r"cutoff=99\.0: must be at most \S+, the greatest return"):
-        stage.check(config, tmp_path)
 
 
 @pytest.mark.parametrize(("method", "keeps"), [("ppo", True), ("bc", False)])

@@ -5,7 +5,6 @@ the published file; what is refused.
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.ilql import train_upvote
 from motif_jax.ilql.tasks import registry, text_scores
 from motif_jax.ilql.tasks.reddit.text_scorer import TextScorer
 from motif_jax.lm import byte_pairs
@@ -76,15 +74,6 @@ def test_a_scorer_keeps_the_rates_of_dropout_of_its_checkpoint(run: Path, tmp_pa
     tuned = train(tmp_path, **values, evaluate_every=2)
 
     assert lm_config.read(run / "model").dropout == lm_config.read(tuned / "model").dropout
-
-
-@pytest.mark.slow
-def test_a_checkpoint_without_weights_is_refused_before_any_work(run: Path, tmp_path: Path) -> None:
-    model = shutil.copytree(run / "model", tmp_path / "model")
-    (model / "model.safetensors").unlink()
-
-    with pytest.raises(UserError, match="model has no weights"):
-        train_upvote.check(config_of(**{"network.checkpoint": str(model)}), tmp_path / "run")
 
 
 def published(vocabulary: int) -> dict[str, np.ndarray]:

@@ -93,13 +93,6 @@ def test_sums_can_be_the_result(float32_sums):
         assert apart < 0.01
 
 
-def test_two_dtypes_are_refused(float32_sums):
-    with pytest.raises(AssertionError):
-        products.linear(jnp.ones((2, 3), jnp.bfloat16), jnp.ones((3, 4)))
-    with pytest.raises(AssertionError):
-        products.einsum("bd,vd->bv", jnp.ones((2, 3)), jnp.ones((4, 3), jnp.bfloat16))
-
-
 def float32_factors(outputs: Callable[[Any], Any], params: Any) -> list[tuple[str, ...]]:
     """The products of float32 arrays in the program of the gradient of `outputs`."""
 

@@ -146,18 +146,6 @@ def test_an_architecture_names_the_fields_that_it_reads(settings, fields):
     assert architecture.message_only == (fields == ("message",))
 
 
-@pytest.mark.parametrize(
-    ("settings", "error"),
-    [
-        ({"crop": True}, "the crop needs the status: set status=True"),
-        ({"message": "none"}, "at least one of message, status, crop, glyphs must be read"),
-    ],
-)
-def test_inputs_that_make_no_network_are_refused(settings, error):
-    with pytest.raises(ValueError, match=f"^{error}$"):
-        RewardNetwork(RewardArchitecture(**settings))
-
-
 def test_a_message_encoder_computes_what_numpy_does_for_any_length():
     shape = message.MessageShape(40, 3, ((4, 5, True), (5, 3, False), (3, 2, True)), (6, 2))
     encoder = message.MessageEncoder(shape)

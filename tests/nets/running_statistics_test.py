@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from motif_jax.core.errors import UserError
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.nets.agent import AgentNetwork, make_agent_network
 from motif_jax.nets.config import GameNetwork
@@ -215,10 +214,3 @@ def test_without_a_scale_nothing_is_tracked() -> None:
 
     assert not [path for path in flatten_dict(params) if path[-1] in FRESH]
     assert with_input_statistics(plain, params, observations(seed=1)) is params
-
-
-def test_another_encoder_is_refused() -> None:
-    with pytest.raises(
-        UserError, match="needs the flat encoder, and encoder='film' has scales of its own"
-    ):
-        make_agent_network(GameNetwork(observation_normalisation="running", encoder="film"), SPEC)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import NO, YES
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni import check_reward
@@ -172,15 +171,6 @@ def test_without_an_evaluation_messages_of_the_run_are_asked(
 
     assert AnsweringService.questions == ["unlabelled", "c", "caf\xe9\nnew"]
     assert "never labelled (of the run itself)" in capsys.readouterr().out
-
-
-def test_a_folder_without_messages_is_no_evaluation(config: ConfigDict, tmp_path: Path) -> None:
-    (tmp_path / "evaluation" / MESSAGES).unlink()
-
-    with pytest.raises(
-        UserError, match=rf"config\.evaluation='.*': must be an evaluation .*{MESSAGES}"
-    ):
-        check_reward.check(config, tmp_path / "out")
 
 
 def test_an_agreement_of_the_minimum_is_enough(config: ConfigDict, tmp_path: Path) -> None:

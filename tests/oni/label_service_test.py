@@ -213,32 +213,6 @@ def test_published_calls_wait_for_a_whole_budget_by_steps(make):
     assert len(ask(source, ("k",), step=400_000)) == 4
 
 
-def test_refusals_name_the_configs_key_or_the_file():
-    message = "config.goal=a: config.compat.b, config.annotator.seed, config.yaml, config.seeds and config.annotator=c"
-
-    with pytest.raises(UserError) as caught, label_config.naming_section():
-        raise UserError(message)
-
-    expected = message.replace("config.goal", "config.annotator.goal")
-    expected = expected.replace(".annotator=", ".annotator.kind=")
-    assert str(caught.value) == expected
-
-
-def test_a_model_of_another_annotator_is_refused_by_its_key(tmp_path):
-    config = make_config(tmp_path, annotator__openai__model="llama")
-    with pytest.raises(UserError, match=r"^config\.annotator\.openai\.model='llama': must be left"):
-        label_config.check(config, SINGLE)
-
-
-def test_retries_that_a_training_does_not_count_are_refused(tmp_path):
-    values = {"annotator__kind": "openai", "annotator__openai__model": "m"}
-    config = make_config(tmp_path, **values, annotator__openai__retries=2)
-    with pytest.raises(
-        UserError, match=r"^config\.annotator\.openai\.retries=2: must be left at 6"
-    ):
-        label_config.check(config, SINGLE)
-
-
 @pytest.mark.slow
 def test_server_faults_are_retried_and_a_full_disk_is_raised(make, monkeypatch, capsys):
     gone = ServerError("is gone", "no connection")

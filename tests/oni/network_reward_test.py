@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
-from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.motif.reward.reward_function import as_rows
 from motif_jax.oni.network_reward import NetworkReward
-from motif_jax.rl import train_agent
 from motif_jax.rl.config import agent_config
 from motif_jax.rl.intrinsic import RunSetup
 from tests.rl import oni_runs
@@ -62,23 +60,3 @@ def test_a_fresh_network_pays_its_values_as_published(untrained: NetworkReward) 
 
     np.testing.assert_allclose(values, untrained.compute(untrained.table.params, TEXTS), rtol=1e-6)
     assert np.unique(values).size == 3
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"reward__training__deviations": 1.0},
-            "reward.training.deviations=1.0: must be 0 without several members",
-        ),
-        (
-            {"reward__training__device": "gpu"},
-            "reward.training.device='gpu': must be 'auto' or the number of a device",
-        ),
-    ],
-)
-def test_a_training_that_cannot_be_is_refused(
-    tmp_path: Path, changes: dict[str, object], message: str
-) -> None:
-    with pytest.raises(UserError, match=rf"^config\.{message}"):
-        train_agent.check(oni_config("ranking", **changes), tmp_path)

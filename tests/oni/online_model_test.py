@@ -115,11 +115,6 @@ def test_an_early_checkpoint_has_fewer_steps(run: PayingRun) -> None:
     assert total_steps(early) < total_steps(rewards.load(run.folder).trained)
 
 
-def test_a_missing_checkpoint_is_refused_with_those_there_are(run: PayingRun) -> None:
-    with pytest.raises(UserError, match=f"has no checkpoint 7: it has {run.first} to"):
-        rewards.load(run.folder, 7)
-
-
 def test_a_file_pays_what_its_run_pays(run: PayingRun, files: Files) -> None:
     for step, path in files.items():
         from_run = rewards.load(run.folder, step)
@@ -155,14 +150,6 @@ def test_a_training_with_a_file_pays_what_its_run_pays(run: PayingRun, files: Fi
 def test_a_file_of_a_run_is_not_imported(files: Files, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"one that was learned online is used as the file"):
         run_stage("import_reward", tmp_path, "", file=str(files[None]))
-
-
-def test_a_damaged_file_of_a_run_is_refused(files: Files, tmp_path: Path) -> None:
-    damaged = tmp_path / exports.REWARD
-    damaged.write_bytes(files[None].read_bytes().replace(b"taken", b"token"))
-
-    with pytest.raises(UserError, match="is damaged"):
-        rewards.load(damaged)
 
 
 def test_a_run_is_explained_by_the_messages_it_has_met(run: PayingRun, tmp_path: Path) -> None:

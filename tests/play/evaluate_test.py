@@ -3,28 +3,9 @@ from __future__ import annotations
 import pytest
 
 from motif_jax.core import run_folder
-from motif_jax.core.errors import UserError
 from motif_jax.core.progress import format_number
-from motif_jax.play import evaluate, evaluation_files, fixed_shares
-from motif_jax.play.films.film_files import FilmForms, Films
+from motif_jax.play import evaluation_files, fixed_shares
 from tests.reward_fixtures import load_config, run_config, run_stage
-
-
-@pytest.mark.parametrize("content", ["{", '{"checkpoint": "x", "reward": null}'])
-def test_a_damaged_plan_is_named(tmp_path, content):
-    (tmp_path / "plan.json").write_text(content)
-    with pytest.raises(
-        UserError, match=r"plan.json is damaged .*: restore a copy of it, or evaluate into"
-    ):
-        evaluate.check(load_config("evaluate", "smoke"), tmp_path)
-
-
-def test_a_damaged_list_of_films_is_named(tmp_path):
-    (tmp_path / "films.json").write_text("[1]")
-    with pytest.raises(
-        UserError, match=r"films.json is damaged .*: remove it, then the films are made"
-    ):
-        Films(tmp_path, tmp_path, FilmForms())
 
 
 @pytest.mark.slow

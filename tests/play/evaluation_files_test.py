@@ -86,38 +86,6 @@ def test_read_evaluation(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("file", "damage", "reason"),
-    [
-        ("evaluation.json", lambda text: '{"plan": {}}', "it has no episodes"),
-        ("evaluation.json", lambda text: text.replace('"episodes": ', '"episodes": "x", "e": '), "ValueError"),
-        ("evaluation.json", lambda text: text.replace('"low"', '"lwo"'), "another digest"),
-        ("episodes.jsonl", lambda text: text.replace('"gold": 5.0', '"gold": 4.0', 1), "another digest"),
-        ("evaluation.json", lambda text: text.replace('"low": ', '"low": 1', 1), "another digest"),
-        ("episodes.jsonl", lambda text: text.replace("{", "\xff", 1), "line 1"),
-        ("episodes.jsonl", lambda text: text.partition("\n")[2], "has 5 of the 6 episodes"),
-        ("messages.json", lambda text: text.replace('"count"', '"cuont"'), "cuont"),
-        ("messages.json", lambda text: '[{"text": 5, "count": 1}]', "a text and numbers are needed"),
-    ],
-)  # fmt: skip
-def test_damaged_files_are_named_with_the_remedy(tmp_path, file, damage, reason):
-    write_evaluation(tmp_path, "random", evaluation_rows(6, 0.0, 1))
-    path = tmp_path / file
-    path.write_text(damage(path.read_text()), encoding="latin-1")
-    read = (
-        evaluation_files.read_messages
-        if file == "messages.json"
-        else evaluation_files.read_evaluation
-    )
-    with pytest.raises(UserError) as raised:
-        read(tmp_path)
-    line = str(raised.value)
-    assert line.startswith(str(path)) or "digest" in line
-    assert reason in line
-    assert "evaluate" in line.rpartition(": ")[2], "what to do"
-    assert "\n" not in line
-
-
 def test_a_row_says_how_an_episode_ended():
     played = PlayedEpisode(
         4, 77, np.array([3, 0, 2]), np.ones(3), TERMINATED, {"end": 1.0, "score": 5.0}
@@ -211,10 +179,3 @@ def test_numbers_that_some_episodes_lack_are_columns_too(tmp_path):
 
     table = pyarrow.parquet.read_table(tmp_path / "rows.parquet")
     assert table.to_pylist() == [{"index": 0, "return": 1.0, "success": None}, rows[1]]
-
-
-def test_a_damaged_row_of_real_actions_is_named(tmp_path):
-    path = tmp_path / "episodes.jsonl"
-    path.write_text(json.dumps({"index": 0, "actions": "<f4x3:abc"}) + "\n")
-    with pytest.raises(UserError, match="damaged in line 1"):
-        evaluation_files.read_rows(path)

@@ -19,7 +19,7 @@ from motif_jax.lm.model import LanguageModel
 from motif_jax.play.policies import BotPolicy, RandomPolicy
 from motif_jax.schema import read_section
 from tests.lm import talkers
-from tests.play.outside_policies_test import LEVEL, PROTOCOL
+from tests.play.outside_policies_test import LEVEL
 from tests.reward_fixtures import load_config
 from tests.toys import Stubborn
 
@@ -87,42 +87,6 @@ def test_an_untrained_language_model_reads_prompts_up_to_its_room(talker):
     assert talker.room == 224
     assert talker.base.options["prompt_tokens"] == 130
     assert set(talker.digests) == {"tokenizer", "model"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        (
-            {"policy": "x"},
-            "policy='x': must be random, bot, zero_shot, the folder of an agent run, or module:Class",
-        ),
-        (
-            {"policy": "run"},
-            "policy='run': must be an agent of BabyAI-Text, not of NetHackScore-v1",
-        ),
-        (
-            {"policy": "run", "agent.checkpoint": "x"},
-            "agent.checkpoint='x': must be latest, best or a step",
-        ),
-        (
-            {"greedy": True},
-            "greedy=True: must be False: random chooses its actions itself, only a network's are drawn",
-        ),
-        ({"policy": "tests.toys:HalfBot"}, f"policy='tests.toys:HalfBot': {PROTOCOL}"),
-    ],
-)
-def test_a_player_that_cannot_take_tests_is_refused(run, changes, line):
-    with pytest.raises(UserError) as error:
-        eval_agents.open_pinned(level_policy(**changes), run)
-
-    assert str(error.value) == f"config.{line}"
-
-
-def test_an_environment_that_is_no_level_is_refused(run):
-    with pytest.raises(
-        UserError, match=r"environment.name='Recall-v0': must be a level .*GoToLargeOpen-v0, or one"
-    ):
-        eval_agents.open_pinned(level_policy(**{"environment.name": "Recall-v0"}), run)
 
 
 def names_of_tests(player, names, prompt_tokens=None):

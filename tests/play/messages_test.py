@@ -3,9 +3,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation.captions import decode_message
 from motif_jax.play import messages
 from motif_jax.play.messages import MessageTally, as_text, message_of
@@ -34,21 +32,3 @@ def test_texts_of_any_script_are_shown_and_come_back():
 def test_the_messages_of_an_episode_come_back() -> None:
     tallies = [MessageTally("You kill it!", 3, reward=2.5, total=4.0), MessageTally("", 7)]
     assert messages.unpack(messages.pack(tallies)) == tallies
-
-
-def test_damaged_messages_of_an_episode_are_refused() -> None:
-    with pytest.raises(UserError, match="the messages of an episode are damaged"):
-        messages.unpack(messages.pack([MessageTally("You hit.", 1)])[:-4])
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"text": 5, "count": 1},
-        {"text": "You hit.", "count": "1"},
-        {"text": "", "count": 1, "total": "2"},
-    ],
-)
-def test_a_row_with_a_field_of_another_type_is_refused(row: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="a text and numbers are needed"):
-        messages.from_rows([row])

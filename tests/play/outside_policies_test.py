@@ -19,10 +19,6 @@ pytestmark = pytest.mark.usefixtures("run")
 CORRIDOR = "tests.toys:Corridor"
 LEVEL = "BabyAI-GoToLocal-v0"
 AGENT = {"agent.dir": "run", "environment.name": None, "environment.max_episode_steps": None}
-PROTOCOL = (
-    "must be a class with in_workers=True, player() and probabilities(), or in_workers=False, initial_state() and act(), "
-    "see motif_jax.play.policies"
-)
 
 
 def played(**changes):
@@ -137,73 +133,6 @@ def test_an_environment_of_the_same_family_takes_a_runs_options():
 
     assert (setup.environment, setup.options) == (other, {"max_episode_steps": 12})
     assert setup.spec.observation["tokens"].shape == (12,)
-
-
-SETUPS_REFUSED = [
-    (
-        {"policy": "x"},
-        "policy='x': must be random, fixed, bot, agent, the folder of an agent run, or module:Class",
-    ),
-    (
-        {"policy": ""},
-        "policy='': must be random, fixed, bot, agent, the folder of an agent run, or module:Class",
-    ),
-    ({"policy": "bot"}, f"policy='bot': must be another: {CORRIDOR} has no scripted player"),
-    ({"policy": "tests.toys:HalfBot"}, f"policy='tests.toys:HalfBot': {PROTOCOL}"),
-    ({"policy": "tests.toys:NoPolicy"}, f"policy='tests.toys:NoPolicy': {PROTOCOL}"),
-    (
-        {"bot_agreement": True},
-        f"bot_agreement=True: must be another: {CORRIDOR} has no scripted player",
-    ),
-    (
-        {"environment.change": "other_episode"},
-        f"environment.change='other_episode': must be None: {CORRIDOR} is not BabyAI-Text, and only its prompts can be changed",
-    ),
-    (
-        {"compat.sober_mask": True, "compat.crop_row_offset": True},
-        f"compat.crop_row_offset, compat.sober_mask=True: must be off on {CORRIDOR}: only the game has published quirks",
-    ),
-    (
-        {"greedy": True},
-        "greedy=True: must be False: random chooses its actions itself, only a network's are drawn",
-    ),
-    (
-        {"policy": "agent"},
-        "agent.dir=None: must be a folder: give it with --config.agent.dir=DIR",
-    ),
-    ({"agent.checkpoint": "x"}, "agent.checkpoint='x': must be latest, best or a step"),
-    (
-        {"reward.dir": "nowhere"},
-        "reward.dir='nowhere': must be an existing folder, or a .safetensors file",
-    ),
-    (
-        {"reward.step": 1, "environment.name": "NetHackScore-v1"},
-        "reward.step=1: must be left at None, or given together with reward.dir",
-    ),
-    (
-        AGENT | {"reward.quantile": 0.7},
-        "reward.quantile=0.7: must be left at 0.5: the agent in run keeps its own 0.5; "
-        "give --config.reward.dir=DIR to score otherwise",
-    ),
-    (
-        AGENT | {"environment.name": "Recall-v0"},
-        "environment.name='Recall-v0': must be NetHackScore-v1, or of its kind, with the same fields and actions: "
-        "run was trained on NetHackScore-v1",
-    ),
-    (
-        AGENT | {"agent.dir": "horizon", "environment.name": "Recall-v0"},
-        "environment.name='Recall-v0': must be tests.toys:HorizonCorridor, or of its kind, with the same fields and "
-        "actions: horizon was trained on tests.toys:HorizonCorridor",
-    ),
-]
-
-
-@pytest.mark.parametrize(("changes", "line"), SETUPS_REFUSED)
-def test_a_setup_that_cannot_be_played_is_refused(changes, line):
-    with pytest.raises(UserError) as error:
-        evaluation_setup.check(played(**changes))
-
-    assert str(error.value) == f"config.{line}"
 
 
 @pytest.mark.parametrize("name", ["a:b", "at:12"])

@@ -114,12 +114,6 @@ def test_a_folder_named_like_a_policy_is_a_folder(runs, tmp_path, monkeypatch):
         agents.Agent("random", open_setup(evaluate_config()), 0)
 
 
-def test_fields_that_a_task_does_not_show_cannot_be_kept(runs, tmp_path):
-    agent = agent_run(tmp_path / "agent", runs / "text")
-    with pytest.raises(UserError, match="keep_fields: Recall-v0 has no glyphs, mood: it has"):
-        agents.play(agent, 1, keep_fields=("sign", "mood", "glyphs"))
-
-
 def test_a_task_without_counts_pays_what_its_training_paid(runs, texts, tmp_path):
     task = {"environment.name": "tests.toys:Talker", "reward.count_exponent": 3.0}
     agent = agent_run(tmp_path / "agent", runs / "text", **task)

@@ -34,16 +34,6 @@ def test_the_checkpoint_is_the_evaluations_unless_another_is_named(
     assert replay.agent_of(config, {"policy": ".", "checkpoint": 300}) == expected
 
 
-@pytest.mark.parametrize("folder", [None, ""])
-def test_a_checkpoint_without_an_agent_is_refused(folder: str | None) -> None:
-    config = ReplayConfig(agent=ReplayedAgent(dir=folder, checkpoint="best"))
-
-    with pytest.raises(
-        UserError, match=r"^config\.agent\.checkpoint='best': must be None without an agent"
-    ):
-        replay.agent_of(config, {"policy": "random", "checkpoint": None})
-
-
 def rows_of_evaluation(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> Callable[[str], Rows]:
     """The rows of the named episodes, from an evaluation of `rows`."""
     monkeypatch.setattr(evaluation_files, "read_evaluation", lambda folder: {"rows": rows})

@@ -229,26 +229,6 @@ def test_films_of_a_retrained_reward_are_made_again(replayed, monkeypatch):
     assert len(seeds) == 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("key", ["agent", "reward"])
-def test_an_agent_or_reward_that_has_moved_is_named(key, evaluation, tmp_path):
-    summary = json.loads((evaluation / evaluation_files.SUMMARY).read_text())
-    if key == "agent":
-        summary["plan"] |= {"policy": "/gone/agent", "checkpoint": 100}
-    else:
-        settings = {"step": 3, "normalise": True, "quantile": 0.5, "count_exponent": 3.0}
-        summary["plan"]["reward"] = {"dir": "/gone/reward", **settings}
-    rows = evaluation_files.read_rows(evaluation / evaluation_files.JOURNAL)
-    evaluation_files.write_summary(evaluation, summary, rows)
-    config = replay_config(evaluation=str(evaluation), episodes="1")
-    line = rf"config.{key}.dir=None: .*/gone/{key}, which does not exist: give --config.{key}.dir=DIR, or --config.{key}.dir= "
-    with pytest.raises(UserError, match=line):
-        replay.check(config, tmp_path / "r")
-    config[key].dir = ""
-    assert run(replay, config, tmp_path / "r") is None
-    assert (tmp_path / "r" / "episode-00001.html").exists()
-
-
 def test_an_agent_reads_its_fields_only_in_its_game(tmp_path):
     """The instruction, which recordings leave out; an agent of another game is refused."""
     recorded = tmp_path / "kept"

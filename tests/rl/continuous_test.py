@@ -20,7 +20,6 @@ from motif_jax.play import (
     agent_policy,
     evaluate,
     evaluation_files,
-    fixed_shares,
     replay,
     visualize,
 )
@@ -178,15 +177,3 @@ def test_a_library_user_plays_numbers(run: Path) -> None:
     assert state.probabilities is None
     _, reward, *_ = environment.step(action)
     assert -2 < reward < 0
-
-
-def test_settings_that_need_numbered_actions_are_refused(tmp_path: Path) -> None:
-    config = continuous_config(algorithm__exploration="symmetric_kl")
-    with pytest.raises(
-        UserError, match=r"algorithm.exploration='symmetric_kl': must be 'entropy' or 'none'"
-    ):
-        runs.prepared(tmp_path, config)
-    with pytest.raises(
-        UserError, match=r"config.policy=fixed: must be another for gym:Pendulum-v1"
-    ):
-        fixed_shares.fit("gym:Pendulum-v1", {}, seed=0)

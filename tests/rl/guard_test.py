@@ -17,7 +17,7 @@ from motif_jax.rl.batcher import Batch
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Failure, Learner
 from tests.play.agent_runs import recall_config, recall_training
-from tests.rl.runs import column, saved, steps_of, train
+from tests.rl.runs import saved, steps_of, train
 
 
 @pytest.mark.slow
@@ -90,66 +90,9 @@ def skipping(tmp_path: Path) -> Guard:
     return Guard(skip, tmp_path, {"skipped_updates": 1, "ended_by": "before"})
 
 
-def not_finite(names: str) -> Failure:
-    batch = Batch(column([3], [0], [1], intrinsic=np.nan), 1, [])
-    return Failure(8, list(names), batch)
-
-
 def test_a_resume_with_a_higher_limit_forgets_the_end(skipping: Guard) -> None:
     assert skipping.progress() == {
         "skipped_updates": 1,
         "ended_by": None,
         "ended_by_environment": False,
     }
-
-
-def test_a_skipped_update_is_printed(
-    skipping: Guard, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    learner = failed(not_finite("abc"))
-
-    skipping.check(learner)
-
-    path = tmp_path / "nonfinite" / "step-8.npz"
-    line = f"update 8 is not finite: a, b, c; its batch lies in {path}: left out (2 of at most 2)\n"
-    assert capfd.readouterr().err == line
-    assert learner.failures == []
-    assert not skipping.exceeded
-
-
-def test_three_of_many_names_are_in_the_error(skipping: Guard, tmp_path: Path) -> None:
-    skipping.check(failed(not_finite("abc"), not_finite("abcde")))
-
-    with pytest.raises(UserError) as raised:
-        skipping.require(100)
-
-    path = tmp_path / "nonfinite" / "step-8.npz"
-    line = f"update 8 is not finite: a, b, c and 2 more; its batch lies in {path}"
-    assert skipping.progress() == {
-        "skipped_updates": 3,
-        "ended_by": line,
-        "ended_by_environment": False,
-    }
-    assert str(raised.value) == (
-        f"{line}; checkpoint 100 has the parameters before it: train again with a smaller --config.optimizer.learning_rate, or "
-        "continue with --config.nonfinite.policy=skip and --config.nonfinite.most_skips above 3"
-    )
-
-
-def test_an_environments_numbers_are_not_blamed_on_the_learning_rate(tmp_path: Path) -> None:
-    stop = recall_training(nonfinite__policy="stop").nonfinite
-    batch = column([3, 1], [0, 0], [0, 1])
-    batch = batch._replace(
-        reward=np.array([[0.0], [1.0]], np.float32),
-        observation={"speed": np.array([[0.0], [np.nan], [1.0]], np.float32)},
-    )
-    failure = Failure(4, ["loss/total"], Batch(batch, 1, []))
-    guard = Guard(stop, tmp_path, {})
-    guard.check(failed(failure))
-
-    for ended in (guard, Guard(stop, None, guard.progress())):
-        with pytest.raises(UserError, match="the environment gave nan as 'speed'") as error:
-            ended.require(100)
-        assert "row 1 of a rollout" in str(error.value)
-        assert "learning_rate" not in str(error.value)
-        assert "mend the environment" in str(error.value)

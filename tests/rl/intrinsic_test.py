@@ -71,15 +71,6 @@ def test_a_quantile_or_step_that_a_reward_lacks_is_refused(trained, values, word
         rewards.check(section(trained, **values))
 
 
-def test_a_folder_that_holds_no_reward_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"is not a run folder: it has no config\.json"):
-        rewards.check(section(tmp_path))
-    with pytest.raises(
-        UserError, match=r"config\.reward\.dir='.*absent': must be an existing folder"
-    ):
-        rewards.check(section(tmp_path / "absent"))
-
-
 def test_an_environment_without_text_has_nothing_to_reward(trained):
     with pytest.raises(
         UserError, match=r"config\.reward\.dir=.*: the environment shows no text to reward"

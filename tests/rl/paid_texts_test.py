@@ -76,13 +76,6 @@ def test_a_resumed_run_drops_rows_after_its_checkpoint(tmp_path: Path) -> None:
     assert rows[0].texts == [PaidText("ünlock", 1, 1.0)]
 
 
-def test_a_line_without_its_parts_is_named(tmp_path: Path) -> None:
-    (tmp_path / paid_texts.FILE_NAME).write_text('{"step": 3, "total": 1.0}\n')
-
-    with pytest.raises(UserError, match=r"paid_texts\.jsonl is damaged at step 3"):
-        list(paid_texts.read(tmp_path))
-
-
 def a_training(steps_with_text: int, paid: float, of: float = 100.0) -> list[PaidRow]:
     """Two rows: an early one that pays for keys, and one of 100 steps with a text on some of
     them.

@@ -20,13 +20,6 @@ def step_learned_from(config: ConfigDict, folder: Path) -> int:
     return train(folder, config).config.reward.step
 
 
-@pytest.mark.parametrize("text", ["{", '{"reward_step": "best"}'])
-def test_a_damaged_plan_is_named_with_the_remedy(tmp_path: Path, text: str) -> None:
-    (tmp_path / reward_choice.FILE).write_text(text)
-    with pytest.raises(UserError, match=r"plan\.json is damaged .*remove it"):
-        reward_choice.pinned_step(tmp_path)
-
-
 def test_a_run_does_not_go_on_with_another_table(tmp_path: Path) -> None:
     table = tmp_path / "table.json"
     table.write_text('{"You win!": 1}')

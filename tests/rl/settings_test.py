@@ -87,16 +87,6 @@ def test_a_reward_of_the_text_needs_no_more_fields(
     assert settings.fields_option(task, {}, recall_training().reward) == {}
 
 
-def test_a_field_that_an_environment_cannot_show_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    read_by_the_reward(monkeypatch, "message", "glyphs", "sign")
-
-    message = r"^config\.reward\.dir=None: must be a reward that reads what Recall-v0 shows, not message, glyphs$"
-    with pytest.raises(UserError, match=message):
-        settings.fields_option("Recall-v0", {}, recall_training().reward)
-
-
 @pytest.fixture
 def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings.os, "sched_getaffinity", lambda process: set(range(8)))
@@ -336,20 +326,3 @@ def test_workers_beside_a_gpu_have_four_groups(
     resolved = settings.resolved(config)
     assert resolved.actors.groups_per_worker == groups
     assert settings.actors_configs(resolved, 1)[0].groups_per_worker == groups
-
-
-@pytest.mark.parametrize(("envs", "has_remark"), [(8, False), (9, True)])
-def test_environments_that_fill_more_than_two_batches_have_a_remark(
-    envs: int, has_remark: bool
-) -> None:
-    config = recall_training(
-        rollout=16,
-        batch_size=64,
-        actors__workers=1,
-        actors__envs_per_worker=envs,
-        actors__groups_per_worker=1,
-    )
-    remark = settings.remark_on_lag(settings.resolved(config))
-    assert (remark is not None) == has_remark
-    if remark is not None:
-        assert "9 environments x config.rollout=16 fill 2.2 batches" in remark

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import re
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import bot, catalogue
 from motif_jax.envs.babyai_text.catalogue import ACTIONS, KINDS, LEVELS
@@ -95,47 +93,6 @@ def test_people_see_the_grid_with_the_agent_and_its_prompt(kind):
     assert any("# # #" in row for row in rows)
     assert any(door in "".join(rows) for door in "X+/") == (kind == "open")
     assert frame.picture.dtype == np.uint8
-
-
-NO_NAMES = "must be names of actions, each different and not empty"
-NO_COUNT = r"must be a number from 0 to 20, or None \(the level's own\)"
-REFUSED = [
-    (
-        TRAIN,
-        "kind",
-        "dance",
-        r"must be '' \(drawn for each episode\) or one of goto, pickup, open, putnext",
-    ),
-    (LOCAL, "kind", "goto", "must be '' in BabyAI-GoToLocal-v0"),
-    (LOCAL, "language", "german", r"must be '' \(the level's own\) or one of english, french"),
-    (
-        LOCAL,
-        "change",
-        "x",
-        r"must be '' \(none\) or one of no_modification_test, .*, other_episode",
-    ),
-    *((LOCAL, "distractors", count, NO_COUNT) for count in (-1, 21, True)),
-    (
-        "BabyAI-GoToObj-v0",
-        "distractors",
-        4,
-        "must be None in BabyAI-GoToObj-v0, whose objects cannot be chosen",
-    ),
-    *(
-        (LOCAL, "actions", names, NO_NAMES)
-        for names in ("go", (), ("go", "go"), ("go", ""), ("go", 3))
-    ),
-    (LOCAL, "actions", ("вперёд",), r"must be of the letters of western Europe \(latin-1\)"),
-    (LOCAL, "observations", 0, "must be a positive number"),
-]
-
-
-@pytest.mark.parametrize(("name", "key", "value", "message"), REFUSED)
-def test_an_option_without_meaning_is_refused(name, key, value, message):
-    prefix = re.escape(f"config.environment.babyai_text.{key}={value}: ")
-
-    with pytest.raises(UserError, match=f"^{prefix}{message}"):
-        registry.spec(name, **{key: value})
 
 
 def test_unknown_fields_are_refused_and_limits_are_inclusive():

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.episode import fixed_actions, play
 from motif_jax.envs.recording import Digest
@@ -301,28 +299,3 @@ def test_an_achievement_is_paid_and_counted_once():
     assert (first_reward, second_reward) == (1, 0)
     assert info["collect_wood"] == info["achievements"] == info["return"] == 1
     assert set(constants.achievements) <= set(environment.spec.episode_fields)
-
-
-def test_without_the_package_the_error_names_the_extra(monkeypatch):
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *rest: None if name == "crafter" else find_spec(name, *rest),
-    )
-
-    with pytest.raises(UserError, match=r"name=Crafter-v1: .*pip install 'motif-jax\[crafter\]'"):
-        registry.spec("Crafter-v1")
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"length": 5}, "Crafter-v1 has no length, but area"),
-        ({"area": [64]}, r"area=\[64\]: must be \[width, height\]"),
-        ({"area": [4, 64]}, "each at least 12 cells"),
-    ],
-)
-def test_bad_options_are_refused(kwargs, message):
-    with pytest.raises(UserError, match=message):
-        registry.spec("Crafter-v1", kwargs=kwargs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.episode import play
 
@@ -41,8 +40,3 @@ def test_the_gatherer_plays_an_episode_again_from_its_seed():
     ]
 
     assert episodes[0] == episodes[1]
-
-
-def test_the_gatherer_refuses_pictures():
-    with pytest.raises(UserError, match="Gatherer reads what Crafter-v1 shows"):
-        Gatherer(registry.spec("CrafterPixels-v1"))

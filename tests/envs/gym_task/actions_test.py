@@ -94,31 +94,6 @@ def test_an_environment_that_overwrites_its_action_changes_no_later_action() -> 
     np.testing.assert_array_equal(table.value(3), [1, 1])
 
 
-@pytest.mark.parametrize(
-    ("space", "bins", "message"),
-    [
-        (
-            spaces.Box(-np.inf, np.inf, (1,), np.float32),
-            3,
-            "has no bounds; a wrapper that bounds it",
-        ),
-        (
-            spaces.Box(-1, 1, (9,), np.float32),
-            3,
-            "gives 19,683 actions, more than 4,096; use fewer",
-        ),
-        (spaces.MultiBinary(13), 0, "gives 8,192 actions, more than 4,096"),
-        (spaces.Text(5), 0, "a Text cannot be played"),
-        (spaces.Discrete(32_769), 0, "has 32,769 actions, more than 32,768"),
-    ],
-)
-def test_spaces_that_cannot_be_played_are_refused(
-    space: spaces.Space, bins: int, message: str
-) -> None:
-    with pytest.raises(UnsupportedActionsError, match=message):
-        ActionTable(space, bins)
-
-
 def test_as_many_actions_as_are_allowed_can_be_played() -> None:
     assert ActionTable(spaces.MultiBinary(12)).count == MAX_ACTIONS
 
@@ -183,11 +158,6 @@ def test_the_bounds_are_reached_and_never_passed(low: float, high: float) -> Non
         assert space.contains(actions.value([float(number)]))
 
 
-def test_a_space_of_no_numbers_is_refused() -> None:
-    with pytest.raises(UnsupportedActionsError, match="has no numbers"):
-        make_actions(spaces.Box(-1, 1, (0,), np.float32))
-
-
 def test_a_number_without_bounds_is_refused() -> None:
     with pytest.raises(UnsupportedActionsError, match="has no bounds; a wrapper that bounds it"):
         make_actions(spaces.Box(-np.inf, np.inf, (1,), np.float32))
@@ -199,14 +169,6 @@ def test_real_numbers_have_no_mask() -> None:
         UserError, match=r"config.environment.action_mask='info:allowed': must be empty"
     ):
         started(**options)
-
-
-def test_an_action_of_wrong_size_or_bounds_is_refused() -> None:
-    environment, out = started(**options_of("gym:Pendulum-v1"))
-    for action in ([0.1, 0.2], [1.5], [float("nan")]):
-        with pytest.raises(ValueError, match="is not 1 numbers from -1 to 1"):
-            environment.step(action, out)
-    environment.step([-1.0], out)
 
 
 def test_a_continuous_environment_is_played_by_its_bins() -> None:
@@ -293,11 +255,6 @@ def test_the_last_step_of_an_episode_may_allow_nothing() -> None:
     step = CaptionedStep(None, {"allowed": [False] * 3}, None, terminated=True)
 
     assert ActionMask("info:allowed", 3).read(step).tolist() == [0, 0, 0]
-
-
-def test_a_mask_has_to_be_a_key() -> None:
-    with pytest.raises(UserError, match="action_mask='allowed': must be info:KEY or obs:KEY"):
-        ActionMask("allowed", 3)
 
 
 def test_a_field_named_like_the_mask_is_refused_beside_one() -> None:

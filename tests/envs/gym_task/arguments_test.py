@@ -60,37 +60,6 @@ def test_values_of_a_section_take_the_place_of_an_agents() -> None:
     assert bare == {"max_episode_steps": 9}
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ("is_slippery=False", "must be a JSON object (no JSON: "),
-        ("[4]", "must be a JSON object (a JSON list in place of a dict)"),
-        ('{"render_mode": "human"}', "must be without render_mode: pictures are drawn where"),
-        ('{"id": "CartPole-v1"}', "must be without id: the environment is named by --config.environment.name"),
-        ('{"disable_env_checker": false}', "must be without disable_env_checker"),
-        ('{"max_episode_steps": 5}', "the limit is --config.environment.max_episode_steps"),
-        ('{"slope": 1}', "with these arguments (TypeError: FrozenLakeEnv.__init__() got an unexpected keyword"),
-        ('{"map_name": "9x9"}', "gymnasium cannot make gym:FrozenLake-v1 with these arguments (KeyError: '9x9')"),
-    ],
-)  # fmt: skip
-def test_arguments_that_do_not_fit_are_refused_in_one_line(kwargs: str, message: str) -> None:
-    with pytest.raises(UserError) as error:
-        registry.check(LAKE, options_of(kwargs=kwargs))
-
-    line = str(error.value)
-    assert line.startswith(f"config.environment.kwargs={kwargs}: ")
-    assert message in line
-    assert "\n" not in line
-
-
-@pytest.mark.parametrize("name", ["Recall-v0", "MiniHack-Room-5x5-v0", "tests.toys:Corridor"])
-def test_an_environment_that_takes_no_arguments_says_so(name: str) -> None:
-    with pytest.raises(
-        UserError, match=rf"environment.kwargs=.*: must be left at {{}}: {name} takes no"
-    ):
-        options_of(name, kwargs='{"size": 3}')
-
-
 def test_crafter_takes_its_area() -> None:
     pytest.importorskip(
         "crafter", reason="the package crafter is not there: pip install 'motif-jax[crafter]'"
@@ -157,42 +126,6 @@ def test_wrappers_that_only_data_name_are_not_imported(monkeypatch: pytest.Monke
         UserError, match=f"config.environment.wrappers={wrapper}: .*--config.trust={wrapper}"
     ):
         registry.spec(LAKE, wrappers=wrapper)
-
-
-@pytest.mark.parametrize(
-    ("wrapper", "message"),
-    [
-        ("tests.gym_toys", "must be module:Class or module:function, several with commas between"),
-        ("nowhere:Wrapper", "No module named 'nowhere'"),
-        ("tests.gym_toys:Nobody", "has no attribute 'Nobody'"),
-        ("tests.gym_toys:TABLE", "must be a class or a function"),
-        ("tests.gym_toys:no_environment", "must return a gymnasium.Env, it returned a int"),
-        (
-            "gymnasium.wrappers:FrameStackObservation",
-            "call a wrapper with further arguments in a function of your own",
-        ),
-        ("gymnasium.wrappers:AtariPreprocessing", "cannot wrap gym:FrozenLake-v1 ("),
-    ],
-)
-def test_wrappers_that_do_not_fit_are_refused_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, wrapper: str, message: str
-) -> None:
-    monkeypatch.setattr("tests.gym_toys.TABLE", {}, raising=False)
-
-    with pytest.raises(UserError) as error:
-        registry.check(LAKE, options_of(wrappers=wrapper))
-
-    line = str(error.value)
-    assert re.match(rf"config.environment.wrappers='?{wrapper}'?: ", line), line
-    assert message in line
-    assert "\n" not in line
-
-
-def test_another_task_than_gymnasiums_has_no_wrappers() -> None:
-    with pytest.raises(
-        UserError, match=r"environment.wrappers=.*Recall-v0 is not one of gymnasium's"
-    ):
-        options_of("Recall-v0", wrappers="a:b")
 
 
 class Pictures(gymnasium.Env):

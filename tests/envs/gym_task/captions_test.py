@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.gym_task import captions
 from tests.envs.playing import started
@@ -117,20 +116,6 @@ def test_a_text_that_is_not_there_is_none() -> None:
     of_part = captions.make("obs:2.said")
 
     assert of_part(captions.CaptionedStep((3, {"said": "no"}), {}, None)) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("caption", "must be module:function, info:KEY or obs:KEY"),
-        ("math:pi", "must be a function that takes some of observation, info, environment, action"),
-    ],
-)
-def test_texts_of_no_source_are_refused(monkeypatch, text, message):
-    monkeypatch.setenv("MOTIF_JAX_TRUST", "math:pi")
-
-    with pytest.raises(UserError, match=rf"^config\.environment\.text={text}: {message}"):
-        captions.make(text)
 
 
 def test_a_function_with_further_arguments_takes_single_steps() -> None:

@@ -228,13 +228,6 @@ def test_a_caption_function_takes_what_it_needs(function, first, third):
     assert decoded(out["caption"]) == third
 
 
-def test_a_refused_caption_function_is_shown_the_possible_arguments():
-    with pytest.raises(
-        UserError, match="observation, info, environment, action, reward, terminated, truncated"
-    ):
-        registry.spec(three_steps(), text=f"{TOYS['modules']}:of_two")
-
-
 def test_the_step_limit_is_a_truncation_for_captions():
     environment, out = started(
         three_steps(), text=f"{TOYS['modules']}:by_name", max_episode_steps=1
@@ -285,64 +278,7 @@ def test_an_infinite_reward_is_passed_on():
     assert [environment.step(0, out)[0] for _ in range(2)] == [1.0, np.inf]
 
 
-NO_SPACE = "its observation cannot be read"
-NO_KEY = "text=info:said: must be a key of info; none of 200 random steps had it"
 UNTRUSTED = "a file of data asks for this code from outside the package, .* if you trust it, give --config.trust="
-REFUSED = [
-    ({}, {"text_bytes": 257}, "text_bytes=257: must be from 1 to 256"),
-    ({}, {"text_bytes": 0}, "text_bytes=0: must be from 1 to 256"),
-    (
-        {},
-        {"fields": ("smell", "frame", "sound")},
-        r"name=gym:Stub\d+-v0: it cannot show smell, sound",
-    ),
-    ({"actions": spaces.Text(2)}, {}, "its actions cannot be played: a Text cannot be played"),
-    (
-        {"space": spaces.Discrete(4097)},
-        {},
-        f"{NO_SPACE}: it has 4,097 discrete values, more than 4,096",
-    ),
-    (
-        {"space": spaces.Dict(a=spaces.Sequence(spaces.Discrete(2)))},
-        {},
-        f"{NO_SPACE}: a is a Sequence",
-    ),
-    (
-        {"space": spaces.Dict(frame=spaces.Discrete(2), caption=spaces.Discrete(2))},
-        {},
-        "a field of its observation must not be called caption",
-    ),
-    (
-        {},
-        {"text": "obs:smell"},
-        "text='obs:smell': must be one of its fields, which are observation",
-    ),
-    ({}, {"text": "info:said"}, NO_KEY),
-    ({"info": [{}] * 200 + [{"said": "a"}]}, {"text": "info:said"}, NO_KEY),
-    ({"fails": "no\nway"}, {}, r"name=gym:Stub\d+-v0 cannot be played: RuntimeError: no way$"),
-    (
-        {"fails": "no"},
-        {"text": "tests.gym_toys:praise"},
-        "text=tests.gym_toys:praise cannot be played",
-    ),
-    ({"fails": "no"}, {"fields": ("frame",)}, r"its pictures cannot be drawn \(no\)"),
-    ({}, {"text": "tests.toys:Corridor"}, "text=tests.toys:Corridor: does not fit here"),
-    (
-        {},
-        {"text": "tests.gym_toys:no_text"},
-        "cannot be played: TypeError: expected a text, got int",
-    ),
-]
-
-
-@pytest.mark.parametrize(("environment", "options", "message"), REFUSED)
-def test_an_environment_that_cannot_be_played_is_refused(
-    monkeypatch, environment, options, message
-):
-    monkeypatch.setenv("MOTIF_JAX_TRUST", ",".join(entry_points.named(options)))
-
-    with pytest.raises(UserError, match=rf"^config\.environment\..*{message}"):
-        registry.check(stub(**environment), options)
 
 
 @pytest.mark.parametrize(
@@ -356,13 +292,6 @@ def test_untrusted_code_is_refused_with_the_flag_that_trusts_it(monkeypatch, opt
         UserError, match=rf"^config\.environment\.{key}={value}: {UNTRUSTED}{value}"
     ):
         registry.check(stub(), options)
-
-
-def test_a_name_that_gymnasium_lacks_is_refused_with_the_remedy():
-    with pytest.raises(
-        UserError, match=r"name=gym:Nope-v1: .*--config.environment.modules=MODULE names what"
-    ):
-        registry.check("gym:Nope-v1", {})
 
 
 def test_limits_of_texts_and_spaces_are_inclusive():

@@ -143,40 +143,6 @@ def test_an_observation_of_another_type_that_numpy_keeps_is_taken(
     registry.check(showing(space, value))
 
 
-PICTURE = np.zeros((4, 5, 3), np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("picture", "described"),
-    [
-        (PICTURE / 255, r"float64 \[4, 5, 3\]"),
-        (None, r"object \[\]"),
-        (PICTURE[..., 0], r"uint8 \[4, 5\]"),
-        (np.zeros((4, 5, 4), np.uint8), r"uint8 \[4, 5, 4\]"),
-    ],
-    ids=["floats", "none", "grey", "four colours"],
-)
-def test_a_picture_of_another_form_is_refused(picture: Any, described: str) -> None:
-    shown = Shown(spaces.Discrete(2), 1, {})
-    shown.picture = picture
-    line = rf"its render\(\) must return uint8 \[height, width, 3\], it returns {described}$"
-
-    with pytest.raises(UserError, match=line):
-        registry.spec(registered(shown), fields=("frame",))
-
-
-@pytest.mark.parametrize("later", [PICTURE[:1, :1], PICTURE / 255, None])
-def test_a_later_picture_of_another_form_is_refused(later: Any) -> None:
-    shown = Shown(spaces.Discrete(2), 1, {})
-    shown.picture = PICTURE
-    environment, out = started(registered(shown), 0, fields=("frame",))
-    shown.picture = later
-
-    line = r"its picture is .*, its first uint8 \[4, 5, 3\], at step 1 of an episode"
-    with pytest.raises(UserError, match=line):
-        environment.step(0, out)
-
-
 def test_two_fields_of_one_name_are_refused() -> None:
     cell = spaces.Box(0, 1, (1,))
     space = spaces.Dict({"a": spaces.Dict(b=cell), "a.b": cell})

@@ -8,9 +8,8 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from gymnasium.vector import SyncVectorEnv
 
-from motif_jax.core.errors import UserError
 from motif_jax.envs.gym_task.captions import CaptionedStep
 from motif_jax.envs.gym_task.text_readers import BatchReader
 
@@ -45,19 +44,3 @@ def test_a_path_is_that_of_one_environment(
     (text,) = reader.texts({1: CaptionedStep(observation, {}, None)}).values()
 
     assert text is (observation["a"][0] if isinstance(observation, dict) else observation)
-
-
-def test_a_path_into_the_columns_of_a_vector_is_refused() -> None:
-    with pytest.raises(UserError, match=r"^text=obs:1: the observations have no '1'"):
-        BatchReader("obs:1", None, vector(spaces.Text(20)))
-
-
-@pytest.mark.parametrize("name", ["praise", "in_order", "Counting"])
-def test_a_named_function_of_the_environment_needs_it_here(name: str) -> None:
-    environments = AsyncVectorEnv([lambda: gymnasium.make("CartPole-v1")])
-
-    try:
-        with pytest.raises(UserError, match=r"^text=: the function takes `environment`"):
-            BatchReader(f"tests.gym_toys:{name}", None, environments)
-    finally:
-        environments.close()

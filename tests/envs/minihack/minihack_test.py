@@ -11,7 +11,6 @@ import pytest
 
 from motif_jax.core import tempdirs
 from motif_jax.envs.minihack import descriptions
-from motif_jax.envs.minihack.environment import make_spec
 from motif_jax.envs.minihack.levels import LEVELS, SolvingEvent
 from motif_jax.envs.nethack import level_engine
 from motif_jax.envs.nethack.buffers import Buffers
@@ -286,14 +285,6 @@ def test_the_level_before_stays_after_one_that_does_not_compile(engine):
     assert engine.buffers.program_state[3]
 
 
-def test_a_missing_compiler_is_refused(engine, tmp_path, monkeypatch):
-    monkeypatch.setattr(level_engine, "HACKDIR", str(tmp_path))
-
-    assert (
-        error_line(engine.load, "x") == "nle's lev_comp does not start: No such file or directory"
-    )
-
-
 def test_a_silently_failing_compiler_is_refused_with_its_exit_code(engine, tmp_path, monkeypatch):
     monkeypatch.setattr(level_engine, "HACKDIR", str(tmp_path))
     compiler = tmp_path / "lev_comp"
@@ -313,12 +304,6 @@ def test_a_dungeon_of_another_version_is_refused(tmp_path, monkeypatch):
     line = error_line(level_engine.data_library)
 
     assert line == "nle's dungeon.def has another form than that of NetHack 3.6"
-
-
-def test_an_unknown_task_is_refused():
-    line = error_line(make_spec, "MiniHack")
-
-    assert line == "there is no MiniHack task 'MiniHack'; docs/environments.md has their names"
 
 
 def folders_of_games():

@@ -3,16 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.envs import registry
-from motif_jax.envs.nethack import engine as engine_module
 from motif_jax.envs.nethack.actions import ENHANCE, EXTENDED_KEYS, TASK_KEYS
 from motif_jax.envs.nethack.buffers import BLANK_GLYPH
-from motif_jax.envs.nethack.engine import NetHackEngine
 from motif_jax.envs.nethack.game import game_seeds
-from motif_jax.envs.nethack.observation import make_spec, switches
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
-from tests.envs.nethack.fake_engine import FakeEngine, started_on
-from tests.envs.playing import error_line, started
+from tests.envs.playing import started
 
 FIELDS = ("glyphs", "tty_chars", "tty_colors")
 
@@ -101,42 +96,3 @@ def test_engine_constants_are_ours():
         assert getattr(nethack, f"NLE_BL_{theirs}") == getattr(status, mine)
     for name, array in buffers.Buffers().engine_arrays().items():
         assert {"shape": array.shape, "dtype": array.dtype} == nethack.OBSERVATION_DESC[name]
-
-
-def test_refused_options_are_one_line(monkeypatch):
-    """An engine may not get past its opening screens, or show prompts for ever; a closed one takes
-    no keys.
-    """
-    unknown = error_line(registry.spec, "NetHackScore-v1", fields=("tty", "inventory", "glyphs"))
-    assert (
-        unknown
-        == "observation fields ['inventory', 'tty'] are not among ['glyphs', 'tty_chars', 'tty_colors']"
-    )
-    steps = error_line(registry.spec, "NetHackScore-v1", max_episode_steps=0)
-    assert steps == "max_episode_steps=0 must be at least 1"
-    assert error_line(make_spec, "NetHack").startswith(
-        "there is no NetHack task 'NetHack'; choose one of NetHackScore-v1,"
-    )
-    name = error_line(registry.check, "NetHackScore-v0")
-    assert name.startswith(
-        "config.environment.name: there is no environment 'NetHackScore-v0'; choose one of NetHack"
-    )
-    compat = switches({"sober_mask": 1, "glam_french_goal": True, "oni_extended_steps": 0})
-    assert (compat, switches(None)) == ({"sober_mask": True, "oni_extended_steps": False}, {})
-    engine = NetHackEngine()
-    fake = FakeEngine({})
-    monkeypatch.setattr(engine_module, "MAX_OPENING_PROMPTS", 1)
-    assert (
-        error_line(engine.start, 3, 4)
-        == "the game of seeds 3, 4 did not get past its opening screens"
-    )
-    engine.close()
-    env, out = started_on(fake)
-    assert error_line(env.step, 23, out) == "action 23 is not one of 0 .. 22"
-    fake.frames = [{"more": 1, "time": 2}]
-    assert error_line(env.step, 1, out) == "10000 prompts in a row"
-    assert fake.keys == [107, *[32] * 10_000]
-    in_pieces = {**out, "window_chars": out["window_chars"].T}
-    assert error_line(env.reset, 0, in_pieces) == "the arrays of a row must be in one piece"
-    env.close()
-    assert error_line(env.step, 1, out) == "the environment is closed"

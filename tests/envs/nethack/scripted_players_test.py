@@ -8,7 +8,6 @@ from motif_jax.envs.episode import play
 from motif_jax.envs.nethack.actions import TASK_KEYS
 from motif_jax.envs.nethack.scripted_players import ERRANDS, FIELDS
 from motif_jax.envs.nethack.status import DEPTH, X, Y
-from tests.envs.playing import error_line
 
 SPEC = registry.spec("NetHackScore-v1", fields=FIELDS)
 
@@ -133,11 +132,3 @@ def test_a_diver_gets_deeper_than_the_first_level():
         env.close()
 
     assert max(depths) > 1
-
-
-def test_an_environment_without_a_screen_is_refused():
-    line = error_line(ERRANDS["diver"].player, 0, registry.spec("NetHackScore-v1"))
-
-    assert (
-        line == "scripted players read tty_chars, tty_colors, which this environment does not show"
-    )

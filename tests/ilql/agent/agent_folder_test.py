@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import re
 import string
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models
 
 from docs.examples import backwards
@@ -140,35 +138,6 @@ def test_settings_need_no_longest_action(run: Path) -> None:
     assert agent_folder.load(run).settings == {}
 
 
-def test_an_agent_of_another_format_is_refused(run: Path) -> None:
-    change(run, version=2)
-
-    with pytest.raises(
-        UserError, match=f"config.key={run}: holds an agent of format 2, this version reads 1"
-    ):
-        agent_folder.describe(run, "key")
-
-
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ({"settings": {"longest_action": 0}}, "longest_action is not a number of tokens"),
-        ({"settings": {"longest_action": True}}, "longest_action is not a number of tokens"),
-        ({"settings": []}, "'list' object has no attribute 'get'"),
-        ({"method": 3}, "method or task are not texts"),
-        ({"task": None}, "method or task are not texts"),
-        ({"design": {"odd": 1}}, "Design.__init__() got an unexpected keyword argument 'odd'"),
-        ({"options": 1}, "'int' object is not iterable"),
-    ],
-)
-def test_a_damaged_description_is_refused(run: Path, values: dict[str, Any], reason: str) -> None:
-    change(run, **values)
-    message = f"{run / 'agent' / 'agent.json'} is damaged ({reason}): train {run} again"
-
-    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
-        agent_folder.load(run, "key")
-
-
 def test_an_agent_with_other_tokens_is_refused(run: Path) -> None:
     change(run, vocabulary="another")
 
@@ -176,14 +145,6 @@ def test_an_agent_with_other_tokens_is_refused(run: Path) -> None:
         UserError, match=f"config.key={run}: was trained with other tokens than Wordle has"
     ):
         agent_folder.load(run, "key")
-
-
-def test_a_folder_without_an_agent_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError,
-        match=r"must be the run folder of train_text, or an agent's; it has no agent/agent\.json",
-    ):
-        agent_folder.find(tmp_path, "key")
 
 
 def test_a_training_that_has_not_ended_has_no_agent(tmp_path: Path) -> None:
@@ -194,35 +155,6 @@ def test_a_training_that_has_not_ended_has_no_agent(tmp_path: Path) -> None:
         match=r"its training has not ended \(give its command again\), or was no training of train_text",
     ):
         agent_folder.find(tmp_path, "key")
-
-
-@pytest.mark.parametrize(("name", "heads"), [("heads", "v, q1, q2"), ("target_heads", "q1, q2")])
-def test_missing_heads_are_refused(run: Path, name: str, heads: str) -> None:
-    folder = run / "agent" / name
-    (folder / "heads.json").unlink()
-
-    with pytest.raises(
-        UserError, match=f"{folder} has heads none of other forms than {heads} of agent.json"
-    ):
-        agent_folder.load(run)
-
-
-def test_a_prefix_of_another_width_is_refused(tmp_path: Path) -> None:
-    run = text_agents.write(tmp_path / "dt", Design(q="none", prefix=True), "dt")
-    save_file({"kernel": np.zeros(3, np.float32)}, run / "agent" / agent_folder.PREFIX)
-
-    with pytest.raises(
-        UserError, match=r"prefix\.safetensors does not fit a model of width 16: train it again"
-    ):
-        agent_folder.load(run)
-
-
-def test_a_damaged_prefix_is_refused(tmp_path: Path) -> None:
-    run = text_agents.write(tmp_path / "dt", Design(q="none", prefix=True), "dt")
-    (run / "agent" / agent_folder.PREFIX).write_text("no")
-
-    with pytest.raises(UserError, match=r"prefix\.safetensors cannot be read"):
-        agent_folder.load(run)
 
 
 def test_a_moved_agent_has_its_own_tokenizer(tmp_path: Path) -> None:

@@ -224,29 +224,6 @@ def test_the_trunk_of_chai_is_frozen(runs: dict[str, str]) -> None:
     assert_equal(start.frozen["trunks"], {"values": bc["trunks"]["policy"]})
 
 
-CONDITIONED = (
-    "was trained by dt, whose policy is conditioned on a return: must be a run of another method"
-)
-OTHER_HEADS = "was trained by ilql, and has heads of another kind than config.method asks for"
-
-
-@pytest.mark.parametrize(
-    ("method", "part", "run", "options", "message"),
-    [
-        ("ilql", "value", "dt", {}, CONDITIONED),
-        ("ilql", "policy", "dt", {}, CONDITIONED),
-        ("chai", "value", "dt", {}, CONDITIONED),
-        ("ilql", "value", "ilql", {"double_q": False}, OTHER_HEADS),
-        ("ilql", "value", "ilql", {"advanced_mlp": True}, OTHER_HEADS),
-    ],
-)
-def test_a_run_with_other_parts_is_refused(
-    runs: dict[str, str], method: str, part: str, run: str, options: dict[str, bool], message: str
-) -> None:
-    with pytest.raises(UserError, match=f"config.initial.{part}={runs[run]}: {message}"):
-        begin(method, InitialParameters(**{part: runs[run]}), **options)
-
-
 def test_heads_without_a_loss_are_frozen(runs: dict[str, str]) -> None:
     """As of AWAC on a finished critic: the weight decay alone would change them."""
     initial = InitialParameters(policy=runs["bc"], value=runs["ilql"])

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -237,15 +236,6 @@ def test_a_whole_utterance_counts() -> None:
     require_actions("ab", by_utterance=True, max_len=9)
 
 
-@pytest.mark.parametrize(
-    ("max_len", "message"),
-    [(9, r"max_len=9: must be at least 15"), (None, r"network\.max_length: the model has room for 9 tokens .* 15")],
-)  # fmt: skip
-def test_utterances_that_are_all_cut_are_refused(max_len: int | None, message: str) -> None:
-    with pytest.raises(UserError, match=rf"^config\.{message}"):
-        require_actions("abcdefgh", by_utterance=True, max_len=max_len)
-
-
 def test_a_user_s_file_is_the_data_of_its_task(tmp_path: Path) -> None:
     (tmp_path / "dialogues.parquet").touch()
 
@@ -278,23 +268,6 @@ def test_a_run_inherits_the_tokenizer_of_its_initial_run(
     source = dialogue_source.source_of(TextConfig(**values))
 
     assert source.options["tokenizer"] in (tokenizer, str(tmp_path / tokenizer))
-
-
-@pytest.mark.parametrize(
-    ("task", "entries"),
-    [("wordle", {}), ("wordle", {"wordle": "x", "compat": {}}), ("a:b", {"options": "[1]"})],
-    ids=["nothing", "text", "list"],
-)
-def test_a_description_without_a_task_is_refused(
-    tmp_path: Path, task: str, entries: dict[str, Any]
-) -> None:
-    (tmp_path / "dialogues.parquet").touch()
-    (tmp_path / "dialogues.json").write_text(json.dumps({"config": {"task": task, **entries}}))
-
-    with pytest.raises(
-        UserError, match=r"dialogues\.json is damaged \(config has no options of the task"
-    ):
-        dialogue_source.source_of(TextConfig(data=str(tmp_path), task=task))
 
 
 def test_a_share_is_not_one_less_by_rounding() -> None:
@@ -346,23 +319,6 @@ def test_values_are_not_learned_where_nothing_is_paid(
         dialogue_data.require_rewards(config, dialogues)
 
 
-@pytest.mark.parametrize(("by_utterance", "least"), [(True, 7), (False, 4)])
-def test_the_least_length_that_is_named_is_enough(by_utterance: bool, least: int) -> None:
-    """The state after an utterance is at the end of the answer to it."""
-    pad = Letters.delimiters.pad
-    answered = dialogue.Dialogue(("a", "b", "c"), (None, 1.0, None), False)
-    dialogues = dialogue.Dialogues.of([answered])
-
-    def check(max_len: int) -> None:
-        layout = ItemLayout(pad, by_utterance, max_len)
-        config = TextConfig(max_len=max_len)
-        dialogue_data.require_actions(config, Letters(), dialogues, layout, "data")
-
-    with pytest.raises(UserError, match=rf"max_len={least - 1}: must be at least {least}, with"):
-        check(least - 1)
-    check(least)
-
-
 def test_a_user_s_dialogues_json_says_nothing_about_its_neighbours(tmp_path: Path) -> None:
     line = json.dumps({"messages": [{"role": "assistant", "content": "a"}], "reward": 1})
     for name in ("dialogues.json", "mine.jsonl"):
@@ -372,26 +328,3 @@ def test_a_user_s_dialogues_json_says_nothing_about_its_neighbours(tmp_path: Pat
     source = dialogue_source.source_of(TextConfig(task="dialogues", data=data))
 
     assert source.options["data"] == data
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"scale": 2.0}, r"config\.token_reward\.scale=2\.0: must be 1\.0 without config"),
-        ({"shift": 1.0}, r"config\.token_reward\.shift=1\.0: must be 0\.0 without config"),
-        ({"file": "50000"}, r"50000: must be below 35, the number of tokens"),
-        ({"file": "35"}, r"35: must be below 35, the number of tokens"),
-        ({"file": "34", "scale": 2.0, "shift": 1.0}, None),
-        ({"constant": -1.0}, None),
-    ],
-)
-def test_token_rewards_without_effect_are_refused(
-    tmp_path: Path, settings: dict[str, Any], message: str | None
-) -> None:
-    if "file" in settings:
-        (tmp_path / "paid.json").write_text(json.dumps({"0": 1.0, settings["file"]: -1.0}))
-        settings = {**settings, "file": str(tmp_path / "paid.json")}
-    section = TokenRewardSection(**settings)
-    refused = pytest.raises(UserError, match=message) if message else contextlib.nullcontext()
-    with refused:
-        dialogue_data.check_token_reward(section, lambda: 35)

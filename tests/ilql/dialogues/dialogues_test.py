@@ -69,13 +69,6 @@ def test_json_lines_are_read_in_parts(tmp_path, monkeypatch):
         assert list(Dialogues.joined(parts)) == wanted
 
 
-@pytest.mark.parametrize("read", [parquet.read, parquet.about])
-def test_a_file_that_is_no_parquet_is_refused(tmp_path, read):
-    (tmp_path / "d.parquet").write_text("nothing")
-    with pytest.raises(UserError, match=r"d\.parquet cannot be read as parquet: "):
-        read(tmp_path / "d.parquet")
-
-
 WHOLE_TABLE = {
     "texts": [[], ["a", "b"]],
     "rewards": [[], [None, 1.0]],
@@ -84,61 +77,9 @@ WHOLE_TABLE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"rewards": [[], [None]]}, "each dialogue must have as many rewards as texts"),
-        ({"rewards": [[], [None, np.nan]]}, r"a reward is not a number from -1e\+18 to 1e\+18"),
-        ({"rewards": [[], [None, -1e300]]}, r"a reward is not a number from -1e\+18 to 1e\+18"),
-        ({"texts": [[], ["a", None]]}, "1 texts are missing"),
-        ({"terminal": [True, None], "meta": [None, "{}"]}, "values of terminal, meta are missing"),
-        ({"texts": [3, 4]}, "a column has another type than in files of dialogues"),
-        ({"meta": ["{}", "no"]}, r"meta of row 1 must be a JSON object, such as \{\}"),
-        ({"meta": ["[1]", "{}"]}, r"meta of row 0 must be a JSON object, such as \{\}"),
-        (
-            {"rewards": None, "meta": None},
-            "has no column rewards, meta: a file of dialogues has texts, rewards",
-        ),
-    ],
-)
-def test_columns_that_are_no_dialogues_are_refused(tmp_path, change, words):
-    table = {
-        name: values for name, values in {**WHOLE_TABLE, **change}.items() if values is not None
-    }
-    pq.write_table(pa.table(table), tmp_path / "d.parquet")
-    with pytest.raises(UserError, match=rf"d\.parquet:? {words}"):
-        parquet.read(tmp_path / "d.parquet")
-
-
 def test_a_file_of_others_has_no_origin(tmp_path):
     pq.write_table(pa.table(WHOLE_TABLE), tmp_path / "d.parquet")
     assert parquet.about(tmp_path / "d.parquet") == {}
-
-
-def test_a_damaged_origin_is_refused(tmp_path):
-    table = pa.table({"texts": [["a"]]}).replace_schema_metadata({"about": "["})
-    pq.write_table(table, tmp_path / "d.parquet")
-    with pytest.raises(UserError, match=r"its metadata about its origin cannot be read \(no JSON"):
-        parquet.about(tmp_path / "d.parquet")
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ('{"a": 1}', "a: 1 is not a token's number and a finite value"),
-        ('{"1": "x"}', "1: x is not a token's number and a finite value"),
-        ('{"1": NaN}', "1: nan is not a token's number and a finite value"),
-        (f'{{"1": {10**400}}}', "1: 1000+ is not a token's number and a finite value"),
-        ('{"\u0663": 1}', "is not a token's number and a finite value"),
-        ("[1]", "is damaged"),
-    ],
-    ids=["no number", "no value", "not finite", "too large", "other digits", "no object"],
-)
-def test_token_rewards_that_are_none_are_refused(tmp_path, content, words):
-    path = tmp_path / "t.json"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match=rf"t\.json.*{words}.*: give a file such as"):
-        token_rewards.from_file(path)
 
 
 PAID = token_rewards.by_token({2: 0.25, 3: 1.0}, scale=2.0, shift=0.5)

@@ -187,15 +187,6 @@ def test_a_stop_while_dialogues_are_drawn_leaves_no_tokenizer(tmp_path: Path) ->
     assert not (tmp_path / file_tokens.FILE).exists()
 
 
-def test_a_vocabulary_that_lacks_bytes_is_refused() -> None:
-    with pytest.raises(UserError) as error:
-        text_sources.require_size(backwards.Task({"vocab_size": 200}))
-
-    assert str(error.value) == (
-        "config.options.vocab_size=200: must be at least 257, so that every byte has a token"
-    )
-
-
 def test_files_that_a_user_gives_are_not_written(tmp_path: Path) -> None:
     assert text_sources.file_names({}, tmp_path) == ["comments", "scores.json", "tokenizer.json"]
     assert text_sources.file_names({"folder": "x", "tokenizer": "y"}, tmp_path) == ["scores.json"]

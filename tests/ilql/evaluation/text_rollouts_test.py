@@ -9,7 +9,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.agent.decoding import TokenFacts
 from motif_jax.ilql.dialogues.dialogue import Dialogue
@@ -19,7 +18,6 @@ from motif_jax.ilql.evaluation import text_episodes, text_rollouts
 from motif_jax.ilql.evaluation.text_episodes import PlayedText, TextAction
 from motif_jax.ilql.methods.token_ppo import EpisodeBatch
 from motif_jax.ilql.tasks import registry
-from motif_jax.ilql.tasks.reddit.task import Reddit
 from motif_jax.lm import config as model_config
 from tests import toy_text
 from tests.play.stand_ins import StopsAfter
@@ -182,22 +180,3 @@ def test_an_action_leaves_room_for_two_tokens_of_the_dialogue(
     settings = dataclasses.replace(GPT2, max_length=max_length)
     decoding = text_rollouts.evaluation_decoding(Decode(), "ilql", settings, longest_action)
     assert decoding.max_tokens == max_tokens
-
-
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        (
-            "reddit",
-            "config.reddit.folder='': must be a folder of comments, or comments/ of a run of collect_text or train_text that made some",
-        ),
-        ("visdial", "config.visdial.data='': must be an existing file"),
-    ],
-)
-def test_a_task_that_lacks_its_data_cannot_be_played(name: str, line: str) -> None:
-    task = Reddit({}) if name == "reddit" else registry.make(name, {})
-
-    assert not text_rollouts.playable(task)
-    with pytest.raises(UserError) as error:
-        text_rollouts.require_playable(task, "x")
-    assert str(error.value) == line

@@ -144,11 +144,6 @@ def test_a_person_answers_an_agent_until_the_end(typed: str, texts: list[str]) -
     assert dialogues == [{"texts": texts, "rewards": rewards, "return": None}]
 
 
-def test_a_closed_terminal_is_an_error() -> None:
-    with pytest.raises(EOFError, match="the terminal was closed"):
-        Terminal(io.StringIO(), io.StringIO()).ask("")
-
-
 def test_a_policy_has_no_numbers() -> None:
     assert numbers(TextAction("")) == "(no numbers: it is not an agent's)"
 

@@ -177,27 +177,6 @@ def test_a_dialogue_behind_the_last_position_is_refused() -> None:
     assert str(error.value) == "data: dialogue 0 has actions up to token 13, the agent 12 positions"
 
 
-def test_a_text_without_tokens_is_refused() -> None:
-    strange = Dialogues.of([ENDED, Dialogue(("A",), (1.0,), True)])
-
-    with pytest.raises(UserError) as error:
-        text_values.require_fit(network_of(None), TOKENIZER, strange, "data")
-
-    assert (
-        str(error.value)
-        == "data: dialogue 1 does not fit the agent's tokens: substring not found; give dialogues of its task"
-    )
-
-
-def test_an_agent_without_held_out_dialogues_needs_a_file() -> None:
-    with pytest.raises(UserError) as error:
-        recorded_texts.dialogues_of({}, "agent", None, network_of(None), TOKENIZER, 1)
-
-    assert str(error.value) == (
-        "config.data=None: agent has no held-out dialogues: name some with --config.data=FILE"
-    )
-
-
 Q_MIN = -0.01
 
 

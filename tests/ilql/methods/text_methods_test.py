@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.ilql.methods.text_methods import Rule, rule_of
 
 
@@ -22,10 +20,6 @@ class Best(Rule):
 
     bootstrap = "best"
     huber = True
-
-
-class Plain(Rule):
-    """The package's choices."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,22 +38,3 @@ def choices(name: str) -> dict[str, object]:
 def test_attributes_of_a_user_s_rule_take_effect() -> None:
     assert choices("Best") == {"bootstrap": "best", "huber": True}
     assert choices("Soft") == {"bootstrap": "soft", "huber": True}
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"q": "mean"}, "q='mean': must be one of token, utterance, none"),
-        ({"bootstrap": "max"}, "bootstrap='max': must be one of value, best, soft, prior"),
-        ({"huber": 1}, "huber=1: must be True or False"),
-        ({"q": "utterance", "bootstrap": "best"}, "bootstrap='best': must be 'value' with q='utterance'"),
-        ({"q": "utterance", "prior_reward": True}, "prior_reward=True: must be False with q='utterance'"),
-    ],
-)  # fmt: skip
-def test_choices_that_no_training_can_follow_are_refused(
-    monkeypatch: pytest.MonkeyPatch, values: dict[str, object], message: str
-) -> None:
-    for field, value in values.items():
-        monkeypatch.setattr(Plain, field, value, raising=False)
-    with pytest.raises(UserError, match=re.escape(message)):
-        rule_of(f"{__name__}:Plain")

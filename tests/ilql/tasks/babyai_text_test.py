@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import itertools
-import re
 
 import pytest
 
 from motif_jax.core import seeds
-from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.babyai_text.prompts import Window
@@ -158,28 +156,6 @@ def test_an_episode_continues_after_a_text_that_is_no_action(observation):
     after = environment.step("où?").observation
 
     assert task().environment().reset(seeds.rng(9), start=after).prompt == after.prompt
-
-
-def test_a_step_before_a_reset_is_an_error():
-    with pytest.raises(ValueError, match="has ended, or none has begun"):
-        task().environment().step("turn left")
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "policy", "message"),
-    [
-        ({"level": "BabyAI-Nowhere-v0"}, "games", "random", "config.babyai_text.level='BabyAI-Nowhere-v0': must be a level; choose one of "),
-        ({"observations": 0}, "games", "random", "config.babyai_text.observations=0: must be a number above 0"),
-        ({"language": "german"}, "games", "random", "config.babyai_text.language=german: must be '' (the level's own) or one of english, french"),
-        ({"actions": ("go", "go")}, "games", "random", "config.babyai_text.actions=('go', 'go'): must be names of actions, each different and not empty"),
-        ({}, "branch", "random", "config.kind=branch: must be one of games, steps, hindsight"),
-        ({}, "games", "optimal", "config.policy=optimal: must be 'random' in BabyAI-Text"),
-        ({"language": "french"}, "hindsight", "random", "config.kind=hindsight: reads English prompts, not french"),
-    ],
-)  # fmt: skip
-def test_an_option_that_babyai_text_lacks_is_refused(options, kind, policy, message):
-    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
-        task(**options).check(kind, policy)
 
 
 def test_french_steps_are_allowed():

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.ilql.tasks.file_tokens import FileTokenizer
 from motif_jax.lm import byte_pairs
 
@@ -45,20 +42,3 @@ def test_text_round_trips_and_never_encodes_to_a_delimiter(folder, saved, tmp_pa
         assert tokenizer.decode(tokens) == text
         assert not set(tokens) & set(tokenizer.delimiters)
     assert len(tokenizer.encode("<stop>")) == 1
-
-
-@pytest.mark.parametrize("name", ["", ".", "x"])
-def test_a_folder_without_a_tokenizer_is_refused(name, tmp_path):
-    path = str(tmp_path / name) if name else ""
-
-    with pytest.raises(
-        UserError, match=re.escape(f"config.k='{path}': must be a folder with tokenizer.json")
-    ):
-        FileTokenizer(KEY, path)
-
-
-def test_a_damaged_tokenizer_is_refused(tmp_path):
-    (tmp_path / "tokenizer.json").write_text("{}")
-
-    with pytest.raises(UserError, match=r"tokenizer\.json cannot be read: Model missing"):
-        FileTokenizer(KEY, str(tmp_path))

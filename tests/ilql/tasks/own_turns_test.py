@@ -254,14 +254,6 @@ def test_messages_that_have_no_turn_in_the_template_are_refused(tmp_path: Path) 
         item_of(dialogue_of(later), tokenizer_of(tmp_path / "b"))
 
 
-def test_learned_tokens_have_no_turns_of_their_own() -> None:
-    assert own_turns.choose("auto", "") == own_turns.Choice("new", "")
-    with pytest.raises(
-        UserError, match="tokens that are learned from the dialogues have no chat template"
-    ):
-        own_turns.choose("own", "")
-
-
 def test_rewards_stand_at_the_ends_of_actions(tmp_path: Path) -> None:
     item = item_of(TALK, tokenizer_of(tmp_path))
 

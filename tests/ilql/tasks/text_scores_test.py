@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import StoppedError
 from motif_jax.ilql.tasks import text_scores
 from motif_jax.ilql.tasks.reddit import text_scorer
@@ -64,21 +62,6 @@ def test_a_task_whose_rewards_need_no_scorer_gets_none() -> None:
     attached = text_scores.attach(Reddit({"reward": "none"}))
 
     assert attached.rewards(["thanks", "you idiot"]) == [0.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"annotator": "vllm", "model": "m"}, r"annotator=vllm: would load the model again .* with config\.reddit\.server"),
-        ({"annotator": "openai", "model": "m", "prompt": "p.yaml"}, r"prompt file p\.yaml: cannot be read"),
-        ({"annotator": "openai"}, r"config\.reddit\.model='': must be the model's name on the server"),
-        ({"lexicon": "nowhere"}, r"lexicon nowhere cannot be read: No such file"),
-        ({"reward": "upvote_model", "upvote_run": "nowhere"}, r"upvote_run=nowhere: must be a run folder of train_upvote"),
-    ],
-)  # fmt: skip
-def test_a_scorer_that_cannot_play_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        text_scores.check(Reddit(options), plays=True)
 
 
 @pytest.fixture

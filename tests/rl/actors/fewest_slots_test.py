@@ -11,7 +11,6 @@ from collections import deque
 
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.rl import settings
 from motif_jax.rl.actors import pool
 from motif_jax.rl.config import AgentConfig
@@ -131,15 +130,3 @@ def test_a_sufficient_limit_of_open_files_stays(
     pool.allow_open_files(100)
 
     assert new_limits == []
-
-
-def test_more_open_files_than_the_system_allows_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    hard = files_for(100) - 1
-    limit_open_files(monkeypatch, 1, hard)
-
-    with pytest.raises(
-        UserError, match=f"need 100 more open files, and the limit is {hard} in all"
-    ):
-        pool.allow_open_files(100)

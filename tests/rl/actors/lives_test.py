@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing import forkserver, util
+from multiprocessing import util
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,8 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import system_error
 from motif_jax.envs.recall import Recall
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.rl.actors import actor, actor_process
+from motif_jax.rl.actors import actor_process
 from motif_jax.rl.actors import pool as pool_module
-from motif_jax.rl.actors.actor import ActorOrders
 from motif_jax.rl.actors.pool import ActorPool
 from motif_jax.rl.actors.rollouts import ActorsConfig
 from tests.processes import still_there, wait_until
@@ -263,67 +262,6 @@ def test_an_actors_full_disk_ends_the_run_at_once(
     assert str(system_error(raised.value, ".")).startswith(message)
     assert pool.restarts == 0
     assert "Traceback" not in capfd.readouterr().err
-
-
-def serve_without_room(orders: ActorOrders) -> None:
-    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), orders.temporary)
-    tempdirs.process_folder = Mock(side_effect=error)
-    actor.serve(orders)
-
-
-def test_no_room_for_an_actors_folder_ends_the_run(monkeypatch: Any, capfd: Any) -> None:
-    monkeypatch.setattr(actor_process, "serve", serve_without_room)
-    with ActorPool(config(workers=1)) as pool:
-        pool.start()
-        with pytest.raises(RuntimeError, match="No space left"):
-            play(pool, lambda: False)
-    assert pool.restarts == 0
-    assert "Traceback" not in capfd.readouterr().err
-
-
-def serve_with_a_refusal(orders: ActorOrders) -> None:
-    tempdirs.process_folder = Mock(
-        side_effect=UserError("config.environment.action_mask: allows nothing")
-    )
-    actor.serve(orders)
-
-
-def test_a_users_mistake_in_an_actor_is_a_user_error(monkeypatch: Any) -> None:
-    monkeypatch.setattr(actor_process, "serve", serve_with_a_refusal)
-    with ActorPool(config(workers=1)) as pool:
-        pool.start()
-        with pytest.raises(UserError, match=r"^config\.environment\.action_mask: allows nothing$"):
-            play(pool, lambda: False)
-    assert pool.restarts == 0
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "error", "message"),
-    [
-        (
-            forkserver,
-            "connect_to_new_process",
-            OSError("AF_UNIX path too long"),
-            r"start_method=fork: no server of .* too long",
-        ),
-        (
-            tempdirs,
-            "process_folder",
-            UserError("lies on a file system without locks"),
-            "without locks",
-        ),
-    ],
-    ids=["no server", "no locks"],
-)
-def test_temporary_folders_that_processes_cannot_use_are_refused(
-    module: Any, name: str, error: Exception, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, name, Mock(side_effect=error))
-    with (
-        ActorPool(config(workers=1, start_method="fork")) as pool,
-        pytest.raises(UserError, match=message),
-    ):
-        pool.start()
 
 
 def test_files_of_engines_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

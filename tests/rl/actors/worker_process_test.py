@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import subprocess
 import threading
 import time
-from multiprocessing.process import BaseProcess
 from typing import Any
-from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -56,15 +52,6 @@ def test_a_broken_engine_is_a_death_and_others_are_errors(
     with pytest.raises(raised, match=message):
         worker.receive()
     worker.close()
-
-
-def test_a_limit_on_processes_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    full = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-    monkeypatch.setattr(BaseProcess, "start", Mock(side_effect=full))
-    with pytest.raises(
-        UserError, match="no further worker process can be started: Resource temporarily"
-    ):
-        WorkerProcess(Toy, {})
 
 
 def test_an_answer_that_a_kill_cuts_off_is_a_death() -> None:

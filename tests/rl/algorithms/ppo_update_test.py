@@ -286,16 +286,3 @@ def test_the_penalty_is_refused_for_a_network_with_a_memory() -> None:
         UserError, match=r"config\.algorithm\.kl\.coefficient=0\.5: must be 0 with a network"
     ):
         ppo_update.PpoAlgorithm().check_network(plan, NETWORK)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "words"),
-    [
-        ("minibatch_size", 7, "must be a divisor of config.batch_size=24"),
-        ("microbatch_size", 5, "must be a divisor of config.algorithm.minibatch_size=24"),
-        ("recurrence", 4, "must be a divisor of config.rollout=6 and of .*microbatch_size=24"),
-    ],
-)
-def test_sizes_that_do_not_divide_are_refused(key: str, value: int, words: str) -> None:
-    with pytest.raises(UserError, match=rf"config\.algorithm\.{key}={value}: {words}"):
-        ppo_update.check(config(dataclasses.replace(WHOLE, **{key: value})))

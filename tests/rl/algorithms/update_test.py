@@ -17,7 +17,6 @@ from motif_jax.glam.config import QLearning
 from motif_jax.rl.algorithms import trajectory
 from motif_jax.rl.algorithms.config import Appo, Ppo
 from tests.reward_fixtures import load_config
-from tests.rl.algorithms import linear_updates
 from tests.rl.algorithms.linear_updates import ROLLOUTS, STEPS, batch, change, config, start
 
 ALGORITHMS = {
@@ -179,17 +178,3 @@ def test_a_task_subtracts_rewards_except_where_glam_ignores_them() -> None:
     assert not Ppo().positive_reward
     assert load_config("train_language_agent", "", {}).algorithm.positive_reward
     assert load_config("train_agent", "symbolic", {}).algorithm.positive_reward
-
-
-def test_a_batch_of_wrong_shape_is_refused() -> None:
-    state, update = start(config(ALGORITHMS["appo"]))
-    rollouts = batch()
-    with pytest.raises(AssertionError, match=r"shape \(6, 4\) but expected \(7, 4\)"):
-        update(state, rollouts._replace(last=rollouts.last[:-1]))
-
-
-def test_fixtures_hold_rows_of_all_kinds() -> None:
-    rollouts = linear_updates.batch()
-    assert rollouts.terminated.any()
-    assert rollouts.truncated.any()
-    assert (rollouts.parameter_version < 0).any()

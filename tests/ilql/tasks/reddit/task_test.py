@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 import zlib
 from pathlib import Path
 
@@ -181,15 +180,6 @@ def test_a_new_reply_is_paid_by_the_scorer(options):
     assert environment.step("new").reward == -15
 
 
-def test_a_game_has_one_reply(options):
-    environment = Reddit(options).environment()
-    environment.reset(np.random.default_rng(0))
-    environment.step("you idiot")
-
-    with pytest.raises(ValueError, match="the reply has been made"):
-        environment.step("again")
-
-
 def test_a_game_without_its_parent_begins_empty(options):
     environment = Reddit({**options, "include_parent": False}).environment()
 
@@ -206,87 +196,6 @@ def test_a_policy_s_reply_ends_the_game(options):
     assert episode.observation.to_sequence().terminal
 
 
-@pytest.mark.parametrize(
-    ("changes", "kind", "policy", "message"),
-    [
-        ({"reward": "likes"}, "recorded", "", "config.reddit.reward='likes': must be one of none, toxicity, toxicity_noised, upvote, upvote_model"),
-        ({"reward_scale": float("inf")}, "recorded", "", "config.reddit.reward_scale=inf: must be a finite number"),
-        ({"cutoff": "a"}, "recorded", "", "config.reddit.cutoff='a': must be a number"),
-        ({"num_comments": 0}, "recorded", "", "config.reddit.num_comments=0: must be a number above 0"),
-        ({"folder": "nowhere"}, "recorded", "", "config.reddit.folder='nowhere': must be an existing folder, or empty"),
-        ({"reward": "upvote"}, "games", "recorded", "config.reddit.reward='upvote': must be another for games: this one has rewards for recorded comments only"),
-        ({"reward": "upvote_model"}, "games", "recorded", "config.reddit.reward='upvote_model': must be another for games: this one has rewards for recorded comments only"),
-        ({"reward": "upvote_model", "scores": ""}, "recorded", "", "config.reddit.scores='': must be a file with what a model expects of each comment, a probability, for reward=upvote_model; or give upvote_run, a run of train_upvote"),
-        ({"folder": "", "indexes": "x"}, "recorded", "", "config.reddit.folder='': must be a folder where indexes are given"),
-        ({}, "games", "best", "config.policy='best': must be recorded or friendly"),
-        ({}, "chess", "", "config.kind=chess: must be one of recorded, games"),
-    ],
-)  # fmt: skip
-def test_an_option_that_replies_cannot_use_is_refused(options, changes, kind, policy, message):
-    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
-        Reddit({**options, **changes}).check(kind, policy)
-
-
-@pytest.mark.parametrize(
-    ("key", "content", "allowed"),
-    [
-        ("indexes", "[-1]", "a list of whole numbers from 0 to 4"),
-        ("indexes", "{}", "a list of whole numbers from 0 to 4"),
-        ("scores", '{"a": "b"}', 'a JSON object, a text -> its score, such as {"thanks": 0}'),
-        ("scores", '{"a": 1e999}', 'a JSON object, a text -> its score, such as {"thanks": 0}'),
-        (
-            "scores",
-            f'{{"a": {10**400}}}',
-            'a JSON object, a text -> its score, such as {"thanks": 0}',
-        ),
-        (
-            "scores",
-            '{"scores": {"a": null}}',
-            'a JSON object, a text -> its score, such as {"thanks": 0}',
-        ),
-    ],
-    ids=["negative", "object", "text", "infinite", "huge", "null"],
-)
-def test_a_file_of_another_form_is_refused(tmp_path, options, key, content, allowed):
-    path = tmp_path / "file.json"
-    path.write_text(content)
-
-    with pytest.raises(
-        UserError, match=re.escape(f"config.reddit.{key}='{path}': must be {allowed}")
-    ):
-        Reddit({**options, "reward": "none", key: str(path)}).check("recorded", "")
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([], "there is no comment in comments_positive.csv or comments_negative.csv"),
-        ([("text", "5.5", "parent")], "comments_positive.csv, line 2: must have a comment in column 4, its score, a whole number, in column 5"),
-    ],
-)  # fmt: skip
-def test_comments_of_another_form_are_refused(tmp_path, rows, message):
-    write(tmp_path, rows)
-
-    with pytest.raises(UserError, match=re.escape(f"config.reddit.folder={tmp_path}: {message}")):
-        Reddit({"folder": str(tmp_path)}).check("recorded", "")
-
-
-def test_comments_that_are_no_text_are_refused(tmp_path):
-    write(tmp_path)
-    (tmp_path / FILES[1]).write_bytes(b"\xff")
-
-    with pytest.raises(UserError, match=r"comments_negative\.csv cannot be read \('utf-8' codec"):
-        Reddit({"folder": str(tmp_path)}).check("recorded", "")
-
-
-def test_one_file_of_comments_is_not_enough(tmp_path):
-    write(tmp_path)
-    (tmp_path / FILES[1]).unlink()
-
-    with pytest.raises(UserError, match=f"must be a folder with {FILES[0]} and {FILES[1]}"):
-        Reddit({"folder": str(tmp_path)}).check("recorded", "")
-
-
 def test_a_comment_may_be_longer_than_a_field_of_csv(tmp_path):
     write(tmp_path, [("long " * 30_000, 1, "")])
 
@@ -295,41 +204,11 @@ def test_a_comment_may_be_longer_than_a_field_of_csv(tmp_path):
     assert len(dialogue.texts[1]) == 150_000
 
 
-def test_a_new_text_has_no_upvotes(options):
-    task = Reddit({**options, "reward": "upvote"})
-
-    with pytest.raises(
-        UserError,
-        match=r"reward=upvote: has rewards for the comments of its data only, and 'x{40}'",
-    ):
-        task.rewards(["thanks a lot", "x" * 41])
-
-
 def test_a_text_without_score_or_scorer_is_an_error(options):
     with pytest.raises(
         UserError, match="has no score of 'thanks a lot', and nothing here scores it"
     ):
         recorded({**options, "scores": ""})
-
-
-def test_a_cutoff_above_all_rewards_is_refused(options):
-    with pytest.raises(
-        UserError, match=r"config\.reddit\.cutoff=1\.0: no comment has so high a reward"
-    ):
-        recorded({**options, "reward": "none", "cutoff": 1.0})
-
-
-def test_episodes_need_a_reward_for_new_replies(options):
-    with pytest.raises(UserError, match=r"reward=upvote has rewards for recorded comments only"):
-        Reddit({**options, "reward": "upvote"}).check_episodes()
-
-
-def test_episodes_need_comments():
-    with pytest.raises(
-        UserError,
-        match=r"config\.reddit\.folder='': must be a folder of comments, or comments/ of a run",
-    ):
-        Reddit({}).check_episodes()
 
 
 def test_a_trained_model_pays_games_and_episodes(options):

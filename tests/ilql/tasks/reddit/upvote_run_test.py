@@ -101,15 +101,3 @@ def test_comments_above_the_cutoff_are_liked(datasets: dict[str, TokensDataset])
 
 def test_comments_are_cut_to_the_longest(datasets: dict[str, TokensDataset]) -> None:
     assert max(int(dataset.lengths.max()) for dataset in datasets.values()) <= 6
-
-
-def test_a_split_that_leaves_no_comments_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, COMMENTS[:1], cut=1)
-    config = config_of(held_out_share=0.3, vocab_size=300, **{"reddit.folder": str(tmp_path)})
-
-    with pytest.raises(
-        UserError, match=r"config\.held_out_share=0\.3: leaves none of 1 comments to hold out"
-    ):
-        upvote_run.build(
-            config, tmp_path / "run", DataParallel(jax.local_devices()[:1]), lambda: False
-        )

@@ -204,16 +204,6 @@ def test_a_dialogue_continues_from_an_observation(environment):
     assert texts[3] == "and?"
 
 
-def test_a_step_before_a_reset_is_an_error(files):
-    task = VisDial(files)
-    environment = VisDialEnvironment(
-        task.scenes, task.features, made_up.Scripted([0.1]), task.rules
-    )
-
-    with pytest.raises(ValueError, match="the dialogue has ended"):
-        environment.step("so?")
-
-
 @pytest.mark.parametrize(("gain", "is_reached"), [(0.125, True), (0.124, False)])
 def test_the_goal_is_half_of_the_possible_progress(gain, is_reached):
     assert Rules().reached(0.5, [0.125, gain]) == is_reached

@@ -1,12 +1,8 @@
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
-from motif_jax.ilql.tasks.wordle.policies import parse
 from motif_jax.ilql.tasks.wordle.task import Wordle
 from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 
@@ -96,104 +92,10 @@ def test_fewer_games_are_drawn_together_with_more_words():
     )
 
 
-PLAYERS = (
-    "must be one of fitting, random, random_mixture, start, optimal, repeat, wrong, mixture, monte_carlo, such as "
-    "mixture(0.4, optimal, repeat)"
-)
-LISTS = (
-    "must be one of wordle_official_200, tweet_words, wordle_official, wordle_official_guess, wordle_official_400, "
-    "wordle_official_800, or a file with a word a line"
-)
-
-
-@pytest.mark.parametrize(
-    ("policy", "reason"),
-    [
-        ("best", "best is not a player"),
-        ("fitting(", "it cannot be read"),
-        ("mixture(2, optimal, repeat)", "2 must be a probability"),
-        ("mixture(True, optimal, repeat)", "True must be a probability"),
-        ("mixture(-0.1, optimal, repeat)", "-0.1 must be a probability"),
-        ("mixture(1.1, optimal, repeat)", "1.1 must be a probability"),
-        ("mixture(0.5, optimal)", "mixture takes (a probability, a player, a player)"),
-        ("monte_carlo(0, random)", "0 must be a number of at least 1"),
-        ("monte_carlo(True, random)", "True must be a number of at least 1"),
-        ("wrong(3)", "3 must be a word list in quotes"),
-        ("optimal(start, start)", "optimal takes (a player (or nothing))"),
-        ("optimal(start, start=1)", "optimal(start, start=1) is not a player"),
-        ("optimal(__import__('os'))", "__import__('os') is not a player"),
-        ("mixture(0.4, None, optimal)", "None is not a player"),
-        ("monte_carlo(3, None)", "None is not a player"),
-        ("random(1)", "random takes nothing"),
-    ],
-)
-def test_a_policy_of_another_form_is_refused(policy, reason):
-    with pytest.raises(
-        UserError, match=re.escape(f"config.policy={policy!r}: {reason}; {PLAYERS}")
-    ):
-        parse(policy)
-
-
-def test_a_policy_with_an_unknown_word_list_is_refused():
-    with pytest.raises(UserError, match=re.escape(f"config.policy='nowhere.txt': {LISTS}")):
-        parse("wrong('nowhere.txt')")
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        ("tweets", {"tweets": "nowhere.csv"}, "config.wordle.tweets='nowhere.csv': must be an existing file"),
-        ("tweets", {"indexes": "nowhere.json"}, "config.wordle.indexes='nowhere.json': must be an existing file"),
-        ("tweets", {"guesses": "no"}, f"config.wordle.guesses='no': {LISTS}"),
-        ("games", {"words": ""}, f"config.wordle.words='': {LISTS}"),
-        ("games", {"words": "four.csv"}, f"config.wordle.words=four.csv: no five-letter word (a to z) in it; {LISTS}"),
-        ("games", {"num_words": 237}, "config.wordle.num_words=237: must be at most 236, the words of the list"),
-        ("chess", {"num_words": 236}, "config.kind=chess: must be one of games, branch, adversarial, tweets"),
-        ("branch", {"suboptimal": "best"}, f"config.wordle.suboptimal='best': best is not a player; {PLAYERS}"),
-        ("adversarial", {"adversary": "best"}, f"config.wordle.adversary='best': best is not a player; {PLAYERS}"),
-    ],
-)  # fmt: skip
-def test_an_option_that_a_kind_cannot_use_is_refused(tmp_path, monkeypatch, kind, options, message):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "four.csv").write_text("210,,,x\n")
-
-    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
-        Wordle(options).check(kind, "optimal")
-
-
-@pytest.mark.parametrize("kind", Wordle.kinds)
-def test_every_kind_checks_the_policy(kind):
-    Wordle({"suboptimal": "wrong"}).check(kind, "optimal")
-
-    with pytest.raises(UserError, match=r"config\.policy='best': best is not a player"):
-        Wordle({}).check(kind, "best")
-
-
 def test_tweets_of_a_file_need_no_policy():
     options = {"adversary": "best", "suboptimal": "best", "tweets": __file__}
 
     Wordle(options).check("tweets", "best")
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "options", "message"),
-    [
-        ("rows.json", "[40]", {"indexes": "rows.json"}, "indexes='rows.json': must be a list of whole numbers from 0 to 39"),
-        ("none.csv", "210,,,,x\n", {"tweets": "none.csv"}, "none.csv: no row of five squares in any of its texts"),
-        ("four.csv", "210,,,x\n", {"tweets": "four.csv"}, "four.csv: row 1 has 4 columns, must have 5"),
-        ("unused", "", {"top_p": 0.01}, "config.wordle.top_p=0.01: must be larger: this leaves no game"),
-    ],
-)  # fmt: skip
-def test_tweets_are_refused_when_they_are_read(
-    prepared, tmp_path, monkeypatch, file, content, options, message
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / file).write_text(content)
-    task = Wordle({**prepared[0], **options})
-    task.check("tweets", "optimal")
-
-    with pytest.raises(UserError, match=re.escape(message)):
-        task.stream("tweets", "optimal")
 
 
 @pytest.mark.parametrize("text", ["Panic", "panic!", "<g"])

@@ -4,14 +4,12 @@ import collections
 import csv
 import itertools
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.ilql.tasks.wordle import tweets
 from motif_jax.ilql.tasks.wordle.colours import CODE_TEXTS, CODES, WordTable
 from motif_jax.ilql.tasks.wordle.task import Wordle
@@ -142,52 +140,6 @@ def test_a_structure_may_have_games_of_six_rows(tmp_path):
     games, _ = tweets.read_structure(structure(tmp_path, LONGEST, PANIC))
 
     assert games == [Tweet("panic", (0,) * 6)]
-
-
-@pytest.mark.parametrize(
-    ("games", "transitions", "reason"),
-    [
-        (LONGEST, {"pan": {ROW: ["solar"]}}, "'pan' is not a five-letter word"),
-        (LONGEST, {"panic": {"x": ["solar"]}}, "'x' is not a row of colours"),
-        (LONGEST, {"panic": {ROW: ["sol"]}}, "'sol' is not a five-letter word"),
-        (LONGEST, {"panic": {}}, "no guess in its transitions"),
-        ([["panic", []]], PANIC, "games must have one to six rows each"),
-        ([], PANIC, "games must have one to six rows each"),
-        ([["panic", [ROW] * 7]], PANIC, "games must have one to six rows each"),
-        ([["panic", ["y"]]], PANIC, "'y'"),
-    ],
-)
-def test_an_invalid_structure_is_refused_with_its_form(tmp_path, games, transitions, reason):
-    path = structure(tmp_path, games, transitions)
-    form = "give a file {games: [[word, [row]]], transitions: {word: {row: [guess]}}}"
-
-    with pytest.raises(
-        UserError, match=re.escape(f"{path} is not a structure of tweets ({reason}): {form}")
-    ):
-        tweets.read_structure(path)
-
-
-@pytest.mark.parametrize("day", ["209", "250", "²", "x"])
-def test_a_day_without_a_word_is_refused(tmp_path, day):
-    path = tmp_path / "tweets.csv"
-    path.write_text(f"{day},,,,⬛⬛⬛⬛⬛\n")
-
-    with pytest.raises(UserError, match=f"row 1: day '{day}' must be 210 to 249"):
-        tweets.read_csv(path, DAYS)
-
-
-def test_a_folder_of_tweets_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"cannot be read: .*Is a directory"):
-        tweets.read_csv(tmp_path, DAYS)
-
-
-@pytest.mark.parametrize(
-    ("true_word", "message"),
-    [(False, "none of the 1 games has colours that a word"), (True, "the day's word 'those' of a tweet is not in the list")],
-)  # fmt: skip
-def test_tweets_that_no_word_explains_are_refused(true_word, message):
-    with pytest.raises(UserError, match=message):
-        TweetGames([Tweet("those", (NEVER,))], Guesses.of(WORDS, GUESSES), true_word)
 
 
 @pytest.mark.parametrize("policy", ["optimal", "random_mixture(0.7, 'tweet_words')"])
