@@ -202,11 +202,6 @@ def two_observations(environment: gymnasium.Env) -> gymnasium.Env:
     return gymnasium.wrappers.FrameStackObservation(environment, 2)
 
 
-def no_environment(environment: gymnasium.Env) -> int:
-    """Is no wrapper."""
-    return 3
-
-
 def praise(
     observation: Any, info: dict[str, Any], environment: gymnasium.Env, action: int | None
 ) -> str:
@@ -225,11 +220,6 @@ class Counting:
         return f"step {self._steps}"
 
 
-def no_text(*_: Any) -> int:
-    """Gives no text."""
-    return 3
-
-
 def by_name(reward: float, terminated: bool, truncated: bool, action: int | None) -> str:
     """Takes what it needs by name."""
     return f"{action} {reward} {terminated} {truncated}"
@@ -243,8 +233,3 @@ def in_order(obs: Any, details: dict[str, Any], env: gymnasium.Env, act: int | N
 def of_any(**step: Any) -> str:
     """Takes all there is."""
     return " ".join(sorted(step))
-
-
-def of_two(obs: Any, env: Any) -> str:
-    """Takes neither known names nor all four."""
-    return ""

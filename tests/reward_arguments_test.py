@@ -50,24 +50,6 @@ def test_a_function_without_a_number_for_each_text_is_refused(
         envs.step(np.zeros(2, int))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("quantile", 1.5),
-        ("quantile", "median"),
-        ("count_exponent", -1),
-        ("count_exponent", float("nan")),
-        ("extrinsic_clip", -10.0),
-        ("extrinsic_scale", float("inf")),
-        ("intrinsic_coefficient", None),
-        ("extrinsic_coefficient", "0.1"),
-    ],
-)
-def test_terms_that_are_no_such_numbers_are_refused(name: str, value: Any) -> None:
-    with pytest.raises(UserError, match=f"^{name}={value!r}: must be "):
-        wrappers.Terms(**{name: value})
-
-
 def test_terms_take_numpys_numbers_and_weights_below_zero() -> None:
     terms = wrappers.Terms(count_exponent=np.float32(2), intrinsic_coefficient=-1, quantile=None)
     assert terms.total(np.zeros(1), terms.counted(np.ones(1), np.array([2])))[0] == -0.25

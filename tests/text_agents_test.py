@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax import agents, text_agents
-from motif_jax.core.errors import UserError
-from motif_jax.ilql.agent.text_agent import Design
+from motif_jax import text_agents
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from tests import text_agents as tiny
 
@@ -51,29 +49,3 @@ def test_values_belong_to_tokens_and_rank_the_candidates(run: Path) -> None:
     )
     lodge = next(utterance for utterance in ranked if utterance.text == "lodge")
     assert lodge.advantage == pytest.approx(values.advantage[6:].sum(), rel=1e-5)
-
-
-@pytest.mark.slow
-def test_impossible_values_are_refused_in_one_line(run: Path, tmp_path: Path) -> None:
-    agent = text_agents.load(run)
-    for dialogue, decode, line in (
-        ([("CRANE", True)], {}, "does not fit the agent's tokens"),
-        ("crane", {}, "is not a dialogue: a list of messages"),
-        ([{"role": "narrator", "content": "x"}], {}, "not an utterance"),
-        ([("crane", "no")], {}, "not an utterance"),
-        ([{"role": "user", "content": 5}], {}, r'"content": 5} has no text'),
-        ([], {"max_token": 3}, r"decode: has no max_token; its keys are .*max_tokens"),
-        ([], {"temperature": "hot"}, r"decode: .*temperature"),
-        ([], {"kind": "nucleus"}, r"config\.decode\.kind='?nucleus'?"),
-    ):
-        with pytest.raises(UserError, match=line):
-            text_agents.load(run, decode=decode).say(dialogue)
-    with pytest.raises(UserError, match='candidates="crane": must be a list of texts'):
-        agent.rank([], "crane")
-    with pytest.raises(UserError, match="dtype=float16: must be one of float32, bfloat16"):
-        text_agents.load(run, dtype="float16")
-    plain = text_agents.load(tiny.write(tmp_path / "bc", Design(q="none", v=False), "bc"))
-    with pytest.raises(UserError, match="method bc has no values of tokens"):
-        plain.values(MESSAGES)
-    with pytest.raises(UserError, match=r"motif_jax\.text_agents\.load"):
-        agents.load(run)

@@ -168,12 +168,6 @@ class NoPolicy:
         pass
 
 
-class HalfBot(NoPolicy):
-    """Says where it plays, and nothing more."""
-
-    in_workers = True
-
-
 class Stubborn(NoPolicy):
     """A bot: takes the second action, whatever it sees."""
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from motif_jax import agents, wrappers
+from motif_jax import wrappers
 from motif_jax.core.errors import UserError
 from motif_jax.envs.gym_task import text_readers
 from motif_jax.rl.algorithms import total_reward
@@ -142,11 +142,6 @@ def test_sentences_are_paid_in_vectors_as_in_each_by_itself() -> None:
     paid = [env.step(np.zeros(2, int))[1] for _ in expected]
 
     np.testing.assert_allclose(paid, np.array([expected, expected]).T, rtol=1e-6)
-
-
-def test_another_way_to_pay_is_refused() -> None:
-    with pytest.raises(UserError, match="by='word': must be 'message' or 'sentence'"):
-        wrappers.Terms(by="word")
 
 
 @pytest.mark.parametrize(
@@ -362,25 +357,3 @@ def test_a_vector_of_environments_is_paid_as_each_by_itself(mode: AutoresetMode)
         complete = payments[: len(payments) // len(rewards_) * len(rewards_)]
         np.testing.assert_allclose(complete, np.resize(rewards_, len(complete)), rtol=1e-6)
         assert all(one == pytest.approx(infos_[-1]["reward_episode"]) for one in episodes)
-
-
-def test_an_observation_that_a_wrapper_cannot_read_is_refused() -> None:
-    with pytest.raises(UserError, match="no field 'prompt' but message"):
-        wrappers.IntrinsicReward(Talking(), worth, text="prompt")
-    cart = gymnasium.make("CartPole-v1")
-    vector = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")])
-    for wrapper, env in (
-        (wrappers.IntrinsicReward, cart),
-        (wrappers.VectorIntrinsicReward, vector),
-    ):
-        with pytest.raises(UserError, match="no field 'message' but Box"):
-            wrapper(env, worth)
-    with pytest.raises(UserError, match=r"rewards\.load"):
-        wrappers.IntrinsicReward(Talking(), 3)
-    for number, least in {"episodes": 0, "workers": 1}.items():
-        with pytest.raises(UserError, match=f"{number}={least - 1}: must be at least {least}"):
-            agents.play("absent", **{"episodes": 1, number: least - 1})
-    with pytest.raises(UserError, match="by these names"):
-        wrappers.IntrinsicReward(Talking(), worth, text=lambda one, two: "")
-    spoken = wrappers.IntrinsicReward(Talking(), worth, text=lambda observation: "You win.")
-    assert play(spoken)[1][2]["reward_parts"]["visits"] == 3

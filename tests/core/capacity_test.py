@@ -41,12 +41,6 @@ def test_each_further_game_of_a_worker_needs_memory(monkeypatch: pytest.MonkeyPa
         capacity.require_workers("actors.workers", 2, games_each=20)
 
 
-def test_nothing_is_refused_where_the_system_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    leave_memory(monkeypatch, None)
-
-    capacity.require_workers("actors.workers", 10**9)
-
-
 def fake_system(root: Path, files: dict[str, str]) -> Path:
     """A folder with files of proc/ and sys/, as `available_memory` reads them."""
     for name, text in files.items():
@@ -88,12 +82,6 @@ def test_a_group_beyond_its_limit_has_nothing_left(full_group: Path) -> None:
     (full_group / "sys/fs/cgroup/memory.max").write_text("9\n")
 
     assert capacity.available_memory(full_group) == 0
-
-
-def test_memory_is_unknown_without_meminfo(full_group: Path) -> None:
-    (full_group / "proc/meminfo").unlink()
-
-    assert capacity.available_memory(full_group) is None
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from motif_jax.core import config as checks
-from motif_jax.core.errors import UserError
 
 CONFIG = {"a": {"b": 0, "c": "x"}, "folder": None, "file": __file__}
-
-
-def test_an_error_for_a_user_is_one_line() -> None:
-    assert str(UserError("a: \n  b\tc\r\nd\n")) == "a: b c d"
 
 
 @pytest.mark.parametrize("value", [0, -1.5, 10**308])
@@ -63,39 +56,6 @@ def test_allowed_values_pass(tmp_path: Path) -> None:
     checks.positive({"n": 0.1}, "n")
 
     assert checks.existing_folder({"here": str(tmp_path)}, "here") == tmp_path
-
-
-@pytest.mark.parametrize(
-    ("check", "line"),
-    [
-        (lambda: checks.choice(CONFIG, "a.c", iter(["y", 3])), "a.c='x': must be one of y, 3"),
-        (lambda: checks.positive(CONFIG, "a.b"), "a.b=0: must be a number above 0"),
-        (
-            lambda: checks.positive({"n": -1}, "n", allow_zero=True),
-            "n=-1: must be a number of at least 0",
-        ),
-        (
-            lambda: checks.existing_folder(CONFIG, "folder"),
-            "folder=None: must be a folder: give it with --config.folder=DIR",
-        ),
-        (
-            lambda: checks.existing_folder(CONFIG, "file"),
-            f"file='{__file__}': must be an existing folder",
-        ),
-    ],
-    ids=["choice", "positive", "not negative", "no folder", "a file"],
-)
-def test_a_refused_value_is_named_with_its_allowed_values(
-    check: Callable[[], Any], line: str
-) -> None:
-    with pytest.raises(UserError) as error:
-        check()
-
-    assert str(error.value) == f"config.{line}"
-
-
-def test_an_unknown_variant_is_named_with_the_known_ones() -> None:
-    assert str(checks.unknown_variant("c", "ab")) == "variant 'c' is not one of 'a', 'b'"
 
 
 @pytest.mark.parametrize(

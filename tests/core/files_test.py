@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.core import files, locks
-from motif_jax.core.checked_lines import LineWriter
+from motif_jax.core import files
 from motif_jax.core.errors import UserError
 from tests.processes import wait_until
 
@@ -125,30 +124,6 @@ def test_a_folder_is_restored_after_a_kill_between_two_moves(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (b" ", "empty"),
-        (b"\0\0\0", "no JSON: .*"),
-        (b"{", "no JSON: .*"),
-        (b"[1]", "a JSON list in place of a dict"),
-        (b"[" * 200_000, "nested too deeply"),
-        (b"\xff\xfe", "no JSON: .*"),
-        (b'{"other": 1}', "it has no step, at"),
-    ],
-)
-def test_damaged_json_is_refused_with_the_remedy(tmp_path: Path, content: bytes, why: str) -> None:
-    path = tmp_path / "plan.json"
-    line = rf"^{path} cannot be read \(No such file or directory\): make it again$"
-    with pytest.raises(UserError, match=line):
-        files.read_json(path, "make it again")
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=rf"^{path} is damaged \({why}\): make it again$"):
-        files.read_json(path, "make it again", keys=["step", "at"])
-    path.write_text('{"step": 1}')
-    assert files.read_json(path, "make it again", keys=["step"]) == {"step": 1}
-
-
-@pytest.mark.parametrize(
     "line", [b"", b"\0\0", b'{"ste": 3}', b'{"step": true}', b"[3]", b"\xff"], ids=repr
 )
 def test_a_damaged_line_is_named_and_a_torn_end_ignored(tmp_path: Path, line: bytes) -> None:
@@ -173,9 +148,6 @@ except OSError as error:
 """
 
 
-REMEDY = "what was saved before is kept: make room, and the same command continues"
-
-
 def test_a_file_that_finds_no_room_leaves_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")
@@ -190,55 +162,10 @@ def test_a_file_that_finds_no_room_leaves_the_old_one(tmp_path: Path) -> None:
     assert path.read_text() == "old"
 
 
-def test_a_full_disk_behind_another_error_names_the_free_space(tmp_path: Path, monkeypatch) -> None:
-    error = RuntimeError("a thread failed")
-    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
-    # A circle, as threads that hand errors on can make.
-    error.__context__ = error
-    usage = shutil.disk_usage(tmp_path)._replace(free=1_234_567)
-    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: usage)
-
-    line = f"{tmp_path}/new cannot be written: No space left on device (1.2 MB are free there); {REMEDY}"
-    assert files.system_error(error, tmp_path / "new") == line
-
-
-@pytest.mark.parametrize("error", [ValueError("x"), PermissionError(errno.EACCES, "no")], ids=repr)
-def test_an_error_without_a_file_is_no_system_error(tmp_path: Path, error: Exception) -> None:
-    assert files.system_error(error, tmp_path) is None
-
-
-def test_without_an_error_no_disk_is_full() -> None:
-    assert files.full_disk(None) is None
-
-
-def test_a_forbidden_file_is_named(tmp_path: Path) -> None:
-    error = PermissionError(errno.EACCES, "no", "a/b")
-
-    assert files.system_error(error, tmp_path) == "a/b cannot be used: no"
-
-
-def test_a_too_long_path_is_a_system_error(tmp_path: Path) -> None:
-    error = OSError(errno.ENAMETOOLONG, "File name too long")
-
-    line = "a path is longer than this system allows: [Errno 36] File name too long"
-    assert files.system_error(error, tmp_path) == line
-
-
 def test_json_has_null_for_numbers_that_are_not_finite() -> None:
     content = {"a": (1.0, [float("nan")], float("inf")), "b": "x"}
 
     assert files.finite(content) == {"a": [1.0, [None], None], "b": "x"}
-
-
-def test_a_text_of_whole_characters_passes() -> None:
-    files.require_whole_characters("\U0001f600", "the caption")
-
-
-def test_half_of_a_character_is_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"^the caption: half of a character stands in its texts \(surrogates"
-    ):
-        files.require_whole_characters("a\ud83d", "the caption")
 
 
 def test_a_new_array_has_its_room_before_it_is_written(tmp_path: Path, monkeypatch) -> None:
@@ -259,58 +186,6 @@ def test_a_new_array_has_its_room_before_it_is_written(tmp_path: Path, monkeypat
     with pytest.raises(OSError, match=r"device, 5\.0 MB are needed for it") as error:
         files.new_array(tmp_path / "b.npy", np.int8, (5_000_000,))
     assert (error.value.filename, asked) == (str(tmp_path / "b.npy"), [(0, 5_000_128)])
-
-
-# What opens a file to be written, given the file.
-WRITERS = {
-    "lock": lambda path: locks.FolderLock(path.parent, path.name).__enter__(),
-    "shard": LineWriter,
-    "array": lambda path: files.new_array(path, np.int8, (1,)),
-    "any": lambda path: files.regular_file(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
-}
-
-
-@pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize("kind", ["link", "dangling", "fifo"])
-def test_nothing_is_written_into_what_is_no_file(writer: str, kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "written.npy"
-    victim = tmp_path / "victim"
-    if kind == "link":
-        victim.write_text("kept")
-    if kind == "fifo":
-        os.mkfifo(path)
-    else:
-        path.symlink_to(victim)
-    with pytest.raises(
-        UserError, match=r"written\.npy is not a regular file but a link, a FIFO or a device"
-    ):
-        WRITERS[writer](path)
-    expected = ["kept"] if kind == "link" else []
-    assert [file.read_text() for file in tmp_path.glob("victim")] == expected
-
-
-def test_a_file_without_an_array_is_refused_with_its_reason(tmp_path: Path) -> None:
-    with open(tmp_path / "many.npy", "wb") as file:
-        np.savez(file, np.arange(2))
-    (tmp_path / "none.npy").write_bytes(b"x" * 9)
-    for name, reason in {
-        ".": "not a regular",
-        "many.npy": "an archive of",
-        "none.npy": "pickle",
-    }.items():
-        with pytest.raises(ValueError, match=reason):
-            files.load_array(tmp_path / name)
-    with pytest.raises(FileNotFoundError):
-        files.load_array(tmp_path / "absent.npy")
-    with pytest.raises(UserError, match=r"cannot be read \(Is a directory\): make it again"):
-        files.read_json(tmp_path, "make it again")
-
-
-def test_deeply_nested_lines_are_damaged(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(b"[" * 100_000 + b"\n")
-    with pytest.raises(UserError, match=r"rows\.jsonl is damaged in line 1 \(RecursionError"):
-        files.append_lines(path, keep=lambda line: bool(json.loads(line)))
 
 
 def test_a_damaged_line_prevents_writing_a_file_of_lines(tmp_path: Path) -> None:

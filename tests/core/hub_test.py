@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,8 +17,7 @@ import pytest
 from huggingface_hub import constants
 
 from motif_jax import agents, launch, rewards
-from motif_jax.core import hub, run_folder
-from motif_jax.core.errors import UserError
+from motif_jax.core import run_folder
 from motif_jax.play import evaluation_setup
 from tests.reward_fixtures import load_config
 
@@ -138,42 +136,6 @@ def test_a_resumed_run_keeps_the_commit_that_was_resolved(
     served.repositories["me/reward"].append(data)
     assert resolved("hf://me/reward") == newest
     assert resolved("hf://me/reward@main") != newest
-
-
-@pytest.mark.parametrize(
-    ("address", "words"),
-    [
-        ("hf://me/other", "has no such repository, or shows it only"),
-        ("hf://me/reward@v2", "the repository has no revision v2"),
-        ("hf://me/reward/agent", "the repository has no agent"),
-        ("hf://me", "must be hf://OWNER/NAME"),
-        ("hf://me/reward/../../up", "must be hf://OWNER/NAME"),
-    ],
-)
-def test_a_repository_that_a_hub_lacks_is_refused(
-    served: type[Hub], address: str, words: str
-) -> None:
-    served.repositories["me/reward"] = [files_of(EXAMPLE, "reward.safetensors")]
-    with pytest.raises(UserError, match=re.escape(words)) as raised:
-        hub.local(address, "reward.dir")
-    assert str(raised.value).startswith(f"config.reward.dir={address}: ")
-    assert "\n" not in str(raised.value)
-
-
-def test_without_a_network_or_the_library(
-    served: type[Hub], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served.repositories["me/reward"] = [files_of(EXAMPLE, "reward.safetensors")]
-    path = hub.local("hf://me/reward")
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:1")
-    assert hub.local("hf://me/reward") == path
-    with pytest.raises(
-        UserError, match="the hub cannot be reached, and there is no copy of it here"
-    ):
-        hub.local("hf://me/other")
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(UserError, match=r"pip install 'motif-jax\[hub\]'"):
-        hub.local("hf://me/reward")
 
 
 def test_a_run_continues_after_the_hub_cache_has_moved() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from motif_jax.core import metric_files
-from motif_jax.core.errors import UserError
 
 
 def test_the_columns_of_a_csv_file(tmp_path: Path) -> None:
@@ -20,21 +19,6 @@ def test_the_columns_of_a_csv_file(tmp_path: Path) -> None:
     columns = metric_files.read_csv(path)
     np.testing.assert_array_equal(columns["epoch"], [0, 1])
     np.testing.assert_array_equal(columns["loss"], [np.nan, 0.25])
-
-
-def test_a_damaged_csv_file_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    for content in (
-        b"",
-        b"epoch,loss\n1\n",
-        b"epoch,loss\n1,2,3\n",
-        b"a\n\xff\n",
-        b"a\nx\n",
-        b'a\n"1\n',
-    ):
-        path.write_bytes(content)
-        with pytest.raises(UserError, match=f"{path} is damaged .*writes it again"):
-            metric_files.read_csv(path)
 
 
 def test_rows_become_curves_in_the_order_of_their_steps(tmp_path: Path) -> None:

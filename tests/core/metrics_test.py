@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 from tensorboardX.proto import event_pb2
 
-from motif_jax.core.errors import UserError
 from motif_jax.core.metrics import MetricsWriter, read_metrics
 
 # (step, tag, value)
@@ -99,16 +97,3 @@ def test_a_new_run_begins_without_rows(killed: Path) -> None:
         pass
 
     assert (killed / "metrics.jsonl").read_text() == ""
-
-
-def test_closing_twice_is_allowed(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path) as writer:
-        writer.close()
-
-
-def test_wandb_that_is_not_installed_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(UserError, match=r"motif-jax\[wandb\]"):
-        MetricsWriter(tmp_path, wandb={"project": "p"})

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.core.profiling import Profiler
 from tests.processes import free_port
 
@@ -21,13 +19,6 @@ def test_a_profile_after_the_end_of_a_run_is_reported(tmp_path, capfd):
     assert "config.profile.start=100" in printed
     assert "after 5 updates" in printed
     assert not list(tmp_path.iterdir())
-
-
-def test_a_run_without_a_profile_says_nothing(tmp_path, capfd):
-    profiler = Profiler(tmp_path)
-    profiler.step(0)
-    profiler.close()
-    assert not capfd.readouterr().err
 
 
 class RecordedTrace:
@@ -82,23 +73,3 @@ def test_a_server_of_profiles_has_the_configured_port(tmp_path: Path, trace: Rec
     profile_ten_steps(tmp_path, trace, server_port=port)
 
     assert trace.events == [("start_server", port), *range(70, 80)]
-
-
-def test_a_taken_port_is_refused(tmp_path: Path, trace: RecordedTrace) -> None:
-    with socket.create_server(("", 0)) as server:
-        port = server.getsockname()[1]
-        line = f"^config.profile.server_port={port}: cannot be used here .*: choose another$"
-        with pytest.raises(UserError, match=line):
-            Profiler(tmp_path, server_port=port)
-
-    assert trace.events == []
-
-
-def test_the_path_of_a_profile_is_printed(
-    tmp_path: Path, trace: RecordedTrace, capsys: pytest.CaptureFixture[str]
-) -> None:
-    profile_ten_steps(tmp_path, trace, start=0)
-
-    folder = tmp_path / "profile"
-    assert folder.is_dir()
-    assert capsys.readouterr().out == f"profile: {folder} (tensorboard --logdir, or xprof)\n"

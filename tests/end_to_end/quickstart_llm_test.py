@@ -66,10 +66,3 @@ def test_a_local_model_judges_both_games_to_the_report(clone: Path, tmp_path: Pa
         done.stdout.index(stage) for stage in ("== explain_reward.py", "== train_agent.py")
     )
     assert likes < training
-
-
-def test_a_model_that_is_nowhere_is_refused_in_one_line(clone: Path, tmp_path: Path) -> None:
-    done = run_quickstart(clone, tmp_path / "nowhere", tmp_path / "runs")
-
-    assert done.returncode == 2
-    assert "there is no such folder" in done.stderr

@@ -62,17 +62,6 @@ def test_a_batch_divides_over_hosts_and_their_devices() -> None:
     assert settings.columns(config) == 4
 
 
-def test_a_batch_that_does_not_divide_over_devices_is_refused() -> None:
-    config = settings.check(
-        recall_training(batch_size=8 * 15, devices__learner="0,1", **SEVERAL, hosts__index=1)
-    )
-
-    with pytest.raises(
-        UserError, match=r"divide over 3 hosts of 2 learner devices .*; it is 15 rollouts"
-    ):
-        settings.check_devices(config)
-
-
 def test_a_port_in_use_is_refused_before_jax_starts() -> None:
     with socket.create_server(("", 0)) as server:
         here = f"localhost:{server.getsockname()[1]}"

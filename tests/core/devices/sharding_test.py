@@ -4,7 +4,6 @@ on another mesh.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,8 @@ from jax.sharding import PartitionSpec
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.devices import parameter_sharding as sharding
 from motif_jax.core.devices.parallel import AXIS, DataParallel
-from motif_jax.core.devices.sharding import Sharded, check_config, training_devices
+from motif_jax.core.devices.sharding import Sharded, training_devices
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Optimizer, Sharding
-from motif_jax.core.training.config import DatasetConfig
 from motif_jax.lm import config, training
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.training import LanguageTrainState, TokenBatch
@@ -187,53 +184,6 @@ def test_a_mesh_over_hosts_has_its_parts_on_each(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_equal(
             split, ({"x": np.arange(12).reshape(2, 6)[:, 2 * index : 2 * index + 2]}, 1)
         )
-
-
-# Two hosts of eight devices split a batch of 24 into three micro-batches.
-FITTING = DatasetConfig(
-    sharding=Sharding(fsdp=2, tensor=2),
-    batch_size=24,
-    accumulate=3,
-    chunk_steps=1,
-    optimizer=Optimizer(),
-)
-
-
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        ({"num_devices": 9}, "num_devices=9: must be at most the 8 of this machine"),
-        (
-            {"sharding": Sharding(fsdp=4, tensor=4)},
-            "sharding={'fsdp': 4, 'tensor': 4}: must be sizes whose product divides the 8 devices",
-        ),
-        (
-            {"batch_size": 32},
-            "batch_size=32: must be a multiple of 24: 3 micro-batches on each of 8 devices",
-        ),
-        (
-            {"sharding": None},
-            "batch_size=24: must be a multiple of 48: 3 micro-batches on each of 16 devices",
-        ),
-        (
-            {"num_devices": 6, "sharding": None},
-            "batch_size=24: must be a multiple of 36: 3 micro-batches on each of 12 devices",
-        ),
-    ],
-)
-def test_devices_and_batches_that_do_not_fit_are_refused(
-    changes: dict[str, Any], line: str
-) -> None:
-    training_config = dataclasses.replace(FITTING, **changes)
-
-    with pytest.raises(UserError) as caught:
-        check_config(training_config, available=8, hosts=2)
-
-    assert str(caught.value) == f"config.{line}"
-
-
-def test_devices_and_batches_that_fit_are_accepted() -> None:
-    check_config(FITTING, available=8, hosts=2)
 
 
 def test_a_checkpoint_goes_on_on_another_mesh(tmp_path: Path) -> None:

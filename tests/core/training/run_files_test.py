@@ -72,22 +72,6 @@ def test_a_run_on_other_data_or_devices_is_refused(
         run_files.refuse_other_data(tmp_path, now, "a file")
 
 
-@pytest.mark.parametrize(("before", "now", "message"), REFUSED)
-def test_a_trainer_refuses_other_data_or_devices(
-    tmp_path: Path,
-    stopped: FileCheckpoints,
-    before: dict[str, str],
-    now: dict[str, str],
-    message: str,
-) -> None:
-    replace_digests(stopped, before)
-    task = Subtractor()
-    task.digests = now
-
-    with pytest.raises(UserError, match=f"^{tmp_path} {message.format(source='a text')}"):
-        train(tmp_path, task)
-
-
 @pytest.mark.usefixtures("stopped")
 def test_hosts_that_see_different_checkpoints_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

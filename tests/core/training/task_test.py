@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import math
 
-from motif_jax.core.sections import Optimizer
-from motif_jax.core.training.task import TrainingPosition, diverged, smaller_steps
+from motif_jax.core.training.task import TrainingPosition
 
 
 def test_the_evaluation_before_the_first_step_is_no_epoch() -> None:
@@ -29,19 +28,3 @@ def test_there_is_no_mean_before_the_first_step() -> None:
 def test_the_learning_rate_is_that_of_the_last_step() -> None:
     assert TrainingPosition(step=6).learning_rate(lambda step: 10 * step) == 50.0
     assert math.isnan(TrainingPosition().learning_rate(lambda step: 10 * step))
-
-
-def test_smaller_steps_advise_a_gradient_limit_where_none_is_set() -> None:
-    rate = "a smaller --config.optimizer.learning_rate (it is 0.0003)"
-
-    free = smaller_steps(Optimizer(learning_rate=3e-4, max_gradient_norm=0.0))
-    limited = smaller_steps(Optimizer(learning_rate=3e-4, max_gradient_norm=1.0))
-
-    assert free == f"{rate} or with --config.optimizer.max_gradient_norm=1"
-    assert limited == rate
-
-
-def test_a_diverged_training_says_how_to_start_again() -> None:
-    assert str(diverged("it", "less")) == (
-        "the training diverged: it; what was saved before stays; start it in another --workdir with less"
-    )
