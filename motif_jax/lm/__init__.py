@@ -30,7 +30,6 @@ Training:
     training.py                     losses as sums, micro-batches, one update
     finetune_params.py              what is trained: all, or low-rank additions (lora.py) to a
                                     frozen base, maybe quantised.py
-    footprint.py                    the memory of all this, from shapes
 
 Where a change goes:
 

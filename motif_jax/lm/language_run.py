@@ -26,12 +26,9 @@ from motif_jax.lm import (
     byte_pairs,
     finetune_params,
     folder,
-    footprint,
     init_model,
-    lora,
     masked_head,
     objectives,
-    quantised,
     text_data,
     token_ids,
     weights,
@@ -170,36 +167,6 @@ def longest_item(packing: str, length: int, objective: str) -> int | None:
         return None
     # The masked objective adds a start token.
     return length - 1 if objective == "masked" else length
-
-
-def check_memory(config: LanguageModelConfig, settings: ModelConfig) -> None:
-    """Raises UserError where a step needs more memory than a device reports; quantised bases are
-    not counted.
-    """
-    available = footprint.device_memory()
-    if available is None or config.lora.base in quantised.KINDS:
-        return
-    model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
-    params_dtype = jnp.dtype(jnp.float32)
-    trained = None
-    spec = finetune_params.spec_of(config.lora)
-    if spec is not None:
-        params_dtype = jnp.dtype(config.lora.base)
-        shapes = param_shapes(model.config)
-        # Shapes alone: a model that does not fit is not built to find that out.
-        trained = jax.eval_shape(lambda: lora.init(jax.random.key(0), shapes, spec))
-    memory = footprint.of_training(
-        model,
-        batch=config.batch_size // config.accumulate,
-        length=config.length,
-        written=config.length,
-        trained=trained,
-        chunk=config.logits_chunk,
-        sizes=offline_run.mesh_sizes(config),
-        params_dtype=params_dtype,
-    )
-    remedy = "raise config.accumulate or config.sharding.fsdp, set config.remat=True, config.logits_chunk, or a smaller config.model"
-    memory.require(available, remedy)
 
 
 def build(

@@ -89,7 +89,6 @@ def _check_model(config: LanguageModelConfig) -> None:
             _check_tokens(config, tokenizer_folder, objective)
         language_run.special_tokens(model, tokenizer, objective)
     language_run.check_shapes(config.lora, config.length, model)
-    language_run.check_memory(config, model)
 
 
 def _check_tokenizer(config: LanguageModelConfig) -> Path | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.lm import footprint, init_model, language_run
+from motif_jax.lm import init_model, language_run
 from motif_jax.lm.byte_pairs import SENTINELS
 from motif_jax.lm.config import Dropout
 from motif_jax.lm.init_model import Sizes
@@ -104,37 +104,3 @@ def test_rows_longer_than_the_positions_are_refused() -> None:
         UserError, match=r"config\.length=49: must be at most the 48 positions of the model"
     ):
         language_run.check_shapes(lora, 49, MODEL)
-
-
-WIDE = init_model.make("gpt2", Sizes(1024, 1, 8, max_length=48), 40, TOKENS)
-
-
-@pytest.mark.parametrize(
-    ("values", "needs"),
-    [
-        ({"accumulate": 4}, "this takes 0.22 GB a device (parameters 0.05, gradients 0.05, optimizer 0.10, activations 0.02)"),
-        ({"lora.patterns": "*/attention/query"}, "this takes 0.14 GB a device (parameters 0.05, gradients 0.00, optimizer 0.00, activations 0.09)"),
-    ],
-)  # fmt: skip
-def test_a_step_larger_than_the_devices_memory_is_refused(
-    monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], needs: str
-) -> None:
-    monkeypatch.setattr(footprint, "device_memory", lambda: 10**8)
-    config = config_of(**{"model.architecture": "gpt2", "batch_size": 64, **values})
-
-    with pytest.raises(
-        UserError, match=re.escape(f"{needs}, and a device has 0.10 GB: raise config.accumulate")
-    ):
-        language_run.check_memory(config, WIDE)
-
-
-def test_a_quantised_base_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(footprint, "device_memory", lambda: 10**8)
-    values = {
-        "lora.patterns": "*",
-        "lora.base": "int8",
-        "model.architecture": "gpt2",
-        "batch_size": 64,
-    }
-
-    language_run.check_memory(config_of(**values), WIDE)

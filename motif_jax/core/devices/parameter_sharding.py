@@ -8,12 +8,10 @@ its part of the feed-forward width). Devices along `data` hold copies.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-import jax
 from jax.sharding import PartitionSpec
 
 DATA, FSDP, TENSOR = "data", "fsdp", "tensor"
@@ -77,14 +75,3 @@ def _table_axes(full_path: str) -> tuple[str | None, ...]:
 def path_names(path: Sequence[Any]) -> tuple[str, ...]:
     """The names on a jax key path."""
     return tuple(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path)
-
-
-def split_bytes(tree: Any, sizes: Mapping[str, int]) -> int:
-    """Bytes that one device holds of a tree of arrays or shapes."""
-    total = 0
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        spec = spec_of(path_names(path), leaf.shape, sizes)
-        # Axes that are not in the spec hold copies.
-        parts = math.prod(sizes[axis] for axis in spec if axis is not None)
-        total += math.prod(leaf.shape) * leaf.dtype.itemsize // parts
-    return total

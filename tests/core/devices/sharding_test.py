@@ -143,7 +143,6 @@ def test_every_device_holds_its_part_of_parameters_and_optimiser() -> None:
     assert placed.params["embedding"].sharding.spec == PartitionSpec(None, "fsdp")
     assert placed.params["decoder"]["final_norm"]["norm"]["scale"].sharding.spec == PartitionSpec()
     held = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(placed))
-    assert held == sharding.split_bytes(state, {"data": 1, "fsdp": 2, "tensor": 2})
     assert held < 0.4 * sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(state))
     assert jax.tree.all(jax.tree.map(np.array_equal, jax.device_get(placed), state))
 
