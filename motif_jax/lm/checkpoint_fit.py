@@ -1,12 +1,9 @@
-"""Compares the tensors of a checkpoint with those that its config.json asks for: missing,
-misshapen, quantised, unused ones.
-"""
+"""Compares the tensors of a checkpoint with those that its config.json asks for."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -14,7 +11,6 @@ import numpy as np
 from motif_jax.core.errors import UserError, printable
 from motif_jax.lm.checkpoint_files import NamedTensors
 from motif_jax.lm.config import ModelConfig
-from motif_jax.lm.config_entries import UNQUANTISED
 from motif_jax.lm.gguf.tensors import GgufTensors
 
 # In the words of safetensors.
@@ -65,14 +61,9 @@ _GGUF_MODULES = (
 _READ_ELSEWHERE = re.compile(r"(roberta\.)?(pooler|lm_head)\..*")
 # Copies of the embedding that files may have.
 _COPIES = ("lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-# The head of a decoder whose embedding is not its head, too.
-_HEAD = "lm_head.weight"
-_HEAD_REMEDY = (
-    "for a head of the model's own tie_word_embeddings is false in config.json, else true"
-)
 _ROWS = 4096
-# Up to so many names are written out.
-_WRITTEN_OUT = 16
+# So many tensors that differ are named.
+_NAMED = 5
 
 
 def require(
@@ -83,7 +74,7 @@ def require(
     shapes: Mapping[str, tuple[int, ...]],
 ) -> list[str]:
     """Requires that a checkpoint has the tensors of a network and no others, but for heads of other
-    tasks, which it returns.
+    tasks, whose names it returns.
 
     Args:
       embedding: the name of the embedding's tensor.
@@ -91,56 +82,47 @@ def require(
 
     Raises:
       UserError: tensors are missing, have another shape, are not floats, or are part of the network
-        and not used. The message begins with `source` and names each of them.
+        and not used: a bias, a norm or a block too many would change its numbers.
     """
-    problems = []
-    missing = [name for name in shapes if tensors.name_of(name) is None]
-    if missing:
-        tied = f" ({_HEAD_REMEDY})" if _HEAD in missing else ""
-        problems.append(f"{named(missing)} {_are(missing)} missing{tied}")
-    present = [name for name in shapes if name not in missing]
-    coded = [name for name in present if tensors.dtype(name) not in _FLOATS]
-    if coded:
-        dtypes = ", ".join(sorted({str(tensors.dtype(name)) for name in coded}))
-        problems.append(f"{named(coded)} {_are(coded)} quantised or no floats ({dtypes})")
-    # A tensor that is quantised may be named twice, since its shape is packed.
-    misshapen = [name for name in present if tensors.shape(name) != shapes[name]]
-    if misshapen:
-        first = misshapen[0]
-        problems.append(
-            misfit(first, tensors.shape(first) or (), shapes[first], len(misshapen) - 1)
-        )
-    # What is left over inside the network would change its numbers: a bias, a norm, a block too
-    # many.
+    present = [name for name in shapes if tensors.name_of(name) is not None]
     inside, outside = _unused(tensors, config, embedding, present)
-    if inside:
-        untied = f" ({_HEAD_REMEDY})" if _HEAD in inside else ""
-        problems.append(
-            f"{named(inside)} {_are(inside)} not used: the model has parts that config.json does not name or that are not supported{untied}"
-        )
-    if problems:
-        remedy = f"; {UNQUANTISED}" if coded else ""
-        raise UserError(f"{source}: {'; '.join(problems)}{remedy}")
+    saved = {name: _form_in_file(tensors, name) for name in (*present, *inside)}
+    require_equal(source, saved, {name: form(shape) for name, shape in shapes.items()})
     return outside
+
+
+def form(shape: tuple[int, ...]) -> str:
+    """A tensor of floats in the words of `require_equal`: 'float[3, 4]'."""
+    return f"float{list(shape)}"
+
+
+def _form_in_file(tensors: NamedTensors, name: str) -> str:
+    dtype = tensors.dtype(name)
+    shape = tensors.shape(name) or ()
+    return form(shape) if dtype in _FLOATS else f"{dtype}{list(shape)}"
+
+
+def require_equal(source: object, saved: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Raises UserError, which names the first tensors that differ, unless the forms of the tensors
+    in a file are those of a model.
+    """
+    different = [
+        f"{name}: {saved.get(name, 'absent')} saved, {wanted.get(name, 'absent')} wanted"
+        for name in dict.fromkeys((*wanted, *saved))
+        if saved.get(name) != wanted.get(name)
+    ]
+    if different:
+        more = f" and {len(different) - _NAMED} more" if len(different) > _NAMED else ""
+        raise UserError(
+            f"{source} does not fit the model's config: {'; '.join(different[:_NAMED])}{more}"
+        )
 
 
 def say_unused(source: object, names: Sequence[str]) -> None:
     """Names tensors that are not used in a line on stderr."""
     if names:
-        print(
-            printable(f"note: {source}: {named(names)} {_are(names)} not used"),
-            file=sys.stderr,
-            flush=True,
-        )
-
-
-def misfit(
-    name: str, shape: tuple[int, ...], expected_shape: tuple[int, ...], others: int = 0
-) -> str:
-    """A tensor of another shape than config.json asks for, and the number of others, in words."""
-    turned = " (is it transposed?)" if len(shape) > 1 and shape == expected_shape[::-1] else ""
-    more = f", nor do {others} others" if others else ""
-    return f"tensor {name} is {list(shape)}, which does not fit config.json: {list(expected_shape)} expected{turned}{more}"
+        line = f"note: {source}: not used: {', '.join(names)}"
+        print(printable(line), file=sys.stderr, flush=True)
 
 
 def _unused(
@@ -182,45 +164,3 @@ def is_copy(tensors: NamedTensors, name: str, embedding: str | None) -> bool:
         )
         for row in range(0, shape[0], _ROWS)
     )
-
-
-def _are(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"
-
-
-def named(names: Sequence[str]) -> str:
-    """All names in one line; of many, those that differ by the number of their layer are one:
-    'layers.{0-23}.norm.bias'.
-    """
-    if len(names) == 1:
-        return f"tensor {names[0]}"
-    if len(names) <= _WRITTEN_OUT:
-        return f"tensors {', '.join(names)}"
-    numbers: dict[tuple[str, str], list[int]] = defaultdict(list)
-    listed: list[str | tuple[str, str]] = []
-    for name in names:
-        numbered = re.fullmatch(r"(.*?\.)(\d{1,6})(\..*)", name)
-        if numbered is None:
-            listed.append(name)
-            continue
-        ends = numbered[1], numbered[3]
-        if ends not in numbers:
-            listed.append(ends)
-        numbers[ends].append(int(numbered[2]))
-    texts = [
-        entry if isinstance(entry, str) else f"{entry[0]}{_ranges(numbers[entry])}{entry[1]}"
-        for entry in listed
-    ]
-    return f"{len(names):,} tensors {', '.join(texts)}"
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    """Numbers in short: '3', or '{0-2,5}'."""
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
-    return texts[0] if texts == [str(spans[0][0])] else f"{{{','.join(texts)}}}"

@@ -14,22 +14,15 @@ from typing import Any
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json, regular_file
 from motif_jax.lm import generation_config, token_ids
-from motif_jax.lm.config_entries import UNQUANTISED, checked
 from motif_jax.lm.layer_positions import Rotary, read_gemma_rotary, read_rotary, read_windows
 
 FILE = "config.json"
-# Files that quantisers write beside config.json: AutoGPTQ, AWQ, and NVIDIA's ModelOpt.
-_QUANTISER_FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")
+# Entries that say how a checkpoint's weights were quantised: transformers', older
+# compressed-tensors', and MLX's.
+_QUANTISED = ("quantization_config", "compression_config", "quantization")
+# Entries whose null says that there is none, and not that the default counts.
+_NULL_MEANS_NONE = ("sliding_window", "eos_token_id")
 ACTIVATIONS = ("relu", "gelu", "gelu_new", "silu")
-# Larger than any existing model.
-_LARGEST_SIZE = 1 << 24
-_MAX_LAYERS = 1 << 12
-_LONGEST = 1 << 31
-_SIZES = (
-    "vocab_size", "width", "layers", "heads", "key_value_heads", "head_width", "feed_forward", "max_length", "encoder_layers",
-    "window",
-)  # fmt: skip
-_OPTIONAL_SIZES = ("max_length", "window")
 _ACTIVATION_NAMES = {"gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "swish": "silu"}
 
 
@@ -200,100 +193,67 @@ def read(folder: str | Path) -> ModelConfig:
     where it has one.
 
     Raises:
-      UserError: there is no config.json, an entry has another type or value than it must have, the
-        architecture or a feature is unknown, or the weights are quantised.
+      UserError: there is no config.json, the architecture or a feature is unknown, or the weights
+        are quantised.
+      KeyError: an entry is missing that has no default.
     """
     path = Path(folder) / FILE
     try:
         with open(path, "rb", opener=regular_file) as file:
-            values = parse_json(file.read())
+            values = parse_json(file.read(), dict)
     except FileNotFoundError:
         raise UserError(
             f"{folder} is not a language model: it has no {FILE}; give the folder of a checkpoint"
         ) from None
     except ValueError as error:
         raise UserError(f"{path} cannot be read: {error}") from None
-    for name in _QUANTISER_FILES:
-        if (Path(folder) / name).is_file():
-            raise UserError(
-                f"{folder}: {name} says that the weights are quantised, which is not read: {UNQUANTISED}"
-            )
     # As in transformers' `generate`, generation_config.json replaces the tokens that end and start
     # a text.
-    if isinstance(values, Mapping):
-        values = {**values, **generation_config.special_tokens(folder)}
-    return parse(values, str(path))
+    return parse({**values, **generation_config.special_tokens(folder)}, str(path))
 
 
 def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
-    """Turns a config.json's content into a `ModelConfig`; errors name `source`."""
-    if not isinstance(values, Mapping):
-        raise UserError(f"{source}: holds a JSON {type(values).__name__}, must be an object")
+    """Turns a config.json's content into a `ModelConfig`; errors, as of `read`, name `source`."""
     kind = values.get("model_type")
     readers = {
         "t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "qwen3": _qwen3, "gemma3_text": _gemma3, "roberta": _roberta,
     }  # fmt: skip
-    if kind is None and "stage" in values:
-        raise UserError(
-            f"{source} is of a run and not of a model: give the folder model/ of its export (configs/export_language_agent.py, "
-            "configs/export_text_agent.py)"
-        )
-    if not isinstance(kind, str) or kind not in readers:
+    if kind not in readers:
         raise UserError(f"{source}: model_type {kind!r} is not one of {', '.join(LAYOUTS)}")
-    values = checked(values, source)
-    try:
-        fields: dict[str, Any] = {
-            field: values.get(name, *default) if default else values[name]
-            for field, (name, *default) in LAYOUTS[kind].items()
-        }
-        rates = [field for field in fields if field.startswith("dropout.")]
-        dropout = Dropout(**{field.removeprefix("dropout."): fields.pop(field) for field in rates})
-        if "activation" in fields:
-            fields["activation"] = _activation(fields["activation"], source)
-        # What needs a formula comes last and replaces what one entry said.
-        fields |= {"key_value_heads": fields["heads"], **readers[kind](values, source)}
-        return _sensible(ModelConfig(architecture=kind, dropout=dropout, **fields), source)
-    except KeyError as error:
-        raise UserError(f"{source}: {error.args[0]} is missing") from None
-    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
-        raise UserError(f"{source} is damaged ({type(error).__name__}: {error})") from None
-
-
-def _sensible(config: ModelConfig, source: str) -> ModelConfig:
-    """The config, with a padding token of the table; UserError for sizes that no model has, before
-    arrays of that size are made.
-    """
-    largest = {
-        "layers": _MAX_LAYERS,
-        "encoder_layers": _MAX_LAYERS,
-        "max_length": _LONGEST,
-        "window": _LONGEST,
+    for name in _QUANTISED:
+        if values.get(name):
+            raise UserError(
+                f"{source}: {name} says that the weights are quantised, which is not read: take the model's "
+                "checkpoint in float32, float16 or bfloat16; config.lora.base=int8 or nf4 quantises it here"
+            )
+    values = _without_nulls(values)
+    fields: dict[str, Any] = {
+        field: values.get(name, *default) if default else values[name]
+        for field, (name, *default) in LAYOUTS[kind].items()
     }
-    for field in _SIZES:
-        size = getattr(config, field)
-        if size is None and field in _OPTIONAL_SIZES:
-            continue
-        least = 0 if field == "encoder_layers" else 1
-        if type(size) is not int or not least <= size <= largest.get(field, _LARGEST_SIZE):
-            raise UserError(f"{source}: {field} is {size!r}, which no model has")
-    numbers = (config.norm_epsilon, config.initializer, *dataclasses.astuple(config.dropout))
-    if not all(isinstance(number, int | float) and abs(number) < 1e6 for number in numbers):
-        raise UserError(f"{source}: an epsilon, a scale or a dropout is not a number")
-    if not all(0 <= rate < 1 for rate in dataclasses.astuple(config.dropout)):
-        raise UserError(f"{source}: a rate of dropout is not from 0 to below 1")
-    if config.heads % config.key_value_heads:
-        raise UserError(
-            f"{source}: num_key_value_heads is {config.key_value_heads}, which does not divide {config.heads} heads"
-        )
-    if config.rotary is not None and config.head_width % 2:
-        raise UserError(
-            f"{source}: rotary positions need heads of an even width, it is {config.head_width}"
-        )
+    rates = [field for field in fields if field.startswith("dropout.")]
+    dropout = Dropout(**{field.removeprefix("dropout."): fields.pop(field) for field in rates})
+    if "activation" in fields:
+        fields["activation"] = _activation(fields["activation"], source)
+    # What needs a formula comes last and replaces what one entry said.
+    fields |= {"key_value_heads": fields["heads"], **readers[kind](values, source)}
+    config = ModelConfig(architecture=kind, dropout=dropout, **fields)
     begins = "decoder_start_token_id" if config.encoder_layers else "bos_token_id"
     token_ids.require(config.start_id, config.end_ids, config.vocab_size, begins, source)
     return dataclasses.replace(
         config, pad_id=token_ids.pad_within(config.pad_id, config.vocab_size)
     )
+
+
+def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries, also of objects among them, without those whose null counts as a missing
+    entry.
+    """
+    return {
+        name: _without_nulls(value) if isinstance(value, Mapping) else value
+        for name, value in values.items()
+        if value is not None or name in _NULL_MEANS_NONE
+    }
 
 
 def _activation(name: str, source: str) -> str:

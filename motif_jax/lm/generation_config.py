@@ -10,7 +10,6 @@ from typing import Any
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json, regular_file
-from motif_jax.lm.config_entries import is_end, is_whole
 
 FILE = "generation_config.json"
 # Entries that replace those of config.json, as in transformers' `generate`.
@@ -38,8 +37,7 @@ def read(folder: str | Path) -> dict[str, Any]:
     """The entries of generation_config.json without those that are null; {} where the folder has no
     such file.
 
-    Raises:
-      UserError: the file cannot be read, or a special token in it is not a token's number.
+    Raises UserError: the file cannot be read.
     """
     path = Path(folder) / FILE
     try:
@@ -49,16 +47,7 @@ def read(folder: str | Path) -> dict[str, Any]:
         return {}
     except ValueError as error:
         raise UserError(f"{path} cannot be read: {error}") from None
-    present = {name: value for name, value in values.items() if value is not None}
-    if "eos_token_id" in present and not is_end(present["eos_token_id"]):
-        raise UserError(
-            f"{path}: eos_token_id is {present['eos_token_id']!r}, must be a token's number, or a list of them"
-        )
-    if "decoder_start_token_id" in present and not is_whole(present["decoder_start_token_id"]):
-        raise UserError(
-            f"{path}: decoder_start_token_id is {present['decoder_start_token_id']!r}, must be a token's number"
-        )
-    return present
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def special_tokens(folder: str | Path) -> dict[str, Any]:

@@ -43,11 +43,12 @@ def read_rotary(values: Mapping[str, Any], source: str) -> Rotary:
     """The rotary positions of all layers, from `rope_parameters` or `rope_scaling`.
 
     Raises:
-      UserError: the scaling is unknown, lacks a parameter, or turns a part of a head.
+      UserError: the scaling is unknown, or turns a part of a head.
+      KeyError: it lacks a parameter.
     """
-    entry = "rope_parameters" if values.get("rope_parameters") else "rope_scaling"
+    scaling = values.get("rope_parameters") or values.get("rope_scaling", {})
     share = values.get("partial_rotary_factor", 1.0)
-    return _rotary(values.get(entry, {}), values.get("rope_theta", 10000.0), share, entry, source)
+    return _rotary(scaling, values.get("rope_theta", 10000.0), share, source)
 
 
 def read_gemma_rotary(values: Mapping[str, Any], source: str) -> tuple[Rotary, Rotary]:
@@ -65,14 +66,12 @@ def read_gemma_rotary(values: Mapping[str, Any], source: str) -> tuple[Rotary, R
     theta = values.get("rope_theta", _GEMMA_GLOBAL_THETA)
     local_theta = values.get("rope_local_base_freq", _GEMMA_LOCAL_THETA)
     return (
-        _rotary(of_global, theta, 1.0, f"rope_parameters.{GLOBAL}", source),
-        _rotary(of_local, local_theta, 1.0, f"rope_parameters.{LOCAL}", source),
+        _rotary(of_global, theta, 1.0, source),
+        _rotary(of_local, local_theta, 1.0, source),
     )
 
 
-def _rotary(
-    scaling: Mapping[str, Any], theta: float, share: float, entry: str, source: str
-) -> Rotary:
+def _rotary(scaling: Mapping[str, Any], theta: float, share: float, source: str) -> Rotary:
     # Since version 5 transformers writes it inside; an entry there counts before the outer one.
     theta = scaling.get("rope_theta", theta)
     kind = scaling.get("rope_type", scaling.get("type", "default"))
@@ -85,15 +84,7 @@ def _rotary(
         raise UserError(
             f"{source}: partial_rotary_factor is {share}: rotary positions of a part of a head are not supported"
         )
-    for name in SCALINGS[kind]:
-        if name not in scaling:
-            raise UserError(f"{source}: {entry}.{name} is missing")
-    rotary = Rotary(theta, kind, *(scaling[name] for name in SCALINGS[kind]))
-    if theta <= 0:
-        raise UserError(f"{source}: rope_theta is {theta}, must be above 0")
-    if kind == "llama3" and rotary.low_frequency_factor >= rotary.high_frequency_factor:
-        raise UserError(f"{source}: {entry}.low_freq_factor must be below high_freq_factor")
-    return rotary
+    return Rotary(theta, kind, *(scaling[name] for name in SCALINGS[kind]))
 
 
 def read_windows(values: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -17,7 +17,6 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from motif_jax.core import digests, tensor_files
-from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json
 from motif_jax.lm import checkpoint_fit
 from motif_jax.lm.checkpoint_files import INDEX, SINGLE, NamedTensors, Tensors, open_tensors
@@ -271,24 +270,23 @@ def collect(
     `find` has None for a missing tensor; `put` and `output_major` as in `load`.
 
     Raises:
-      UserError: tensors are missing, have another shape, or have numbers that are not finite; all
-          of them are named.
+      UserError: tensors are missing, have another shape, or have numbers that are not finite.
     """
     shapes = flatten_dict(param_shapes(config))
     flat: dict[tuple[str, ...], Any] = {}
-    missing: list[str] = []
+    # What `checkpoint_fit` compares, besides `_require`: `published` calls this with tensors of
+    # other files.
+    saved: dict[str, str] = {}
+    wanted: dict[str, str] = {}
     not_finite: list[str] = []
     for entry in entries(config):
+        wanted[entry.name] = checkpoint_fit.form(_file_shape(entry, shapes[entry.path].shape))
         tensor = find(entry.name)
         if tensor is None:
-            missing.append(entry.name)
             continue
-        # Beside `_require`, since `published` calls this with tensors of other files.
-        expected_shape = _file_shape(entry, shapes[entry.path].shape)
-        if tensor.shape != expected_shape:
-            raise UserError(
-                f"{source}: {checkpoint_fit.misfit(entry.name, tensor.shape, expected_shape)}"
-            )
+        saved[entry.name] = checkpoint_fit.form(tensor.shape)
+        if saved[entry.name] != wanted[entry.name]:
+            continue
         if entry.part is not None:
             tensor = np.split(tensor, 3, axis=-1)[entry.part]
         # Files have [out, in] but for GPT-2's; one transposition serves both reasons.
@@ -301,11 +299,8 @@ def collect(
             not_finite.append(entry.name)
         flat[entry.path] = put(array)
     # After the loop, so that the error names all of them and not the first alone.
-    for names, problem in ((missing, "missing"), (not_finite, "damaged (NaN or infinite numbers)")):
-        if names:
-            distinct = list(dict.fromkeys(names))
-            verb = "is" if len(distinct) == 1 else "are"
-            raise UserError(f"{source}: {checkpoint_fit.named(distinct)} {verb} {problem}")
+    saved |= dict.fromkeys(not_finite, "NaN or infinite numbers")
+    checkpoint_fit.require_equal(source, saved, wanted)
     return unflatten_dict(flat)
 
 

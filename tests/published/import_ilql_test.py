@@ -186,7 +186,7 @@ DRAWS = np.random.default_rng(2)
 REFUSED = [
     ({"other": np.zeros(2, np.float32)}, {}, "no tensor named model"),
     (without("v.0.bias"), {}, "v.0.bias"),
-    (without("h.1.ln_1.bias"), {}, "ln_1.bias is missing"),
+    (without("h.1.ln_1.bias"), {}, "ln_1.bias: absent saved"),
     (ilql() | trunk(DRAWS, "lm_policy.", 2 * WIDTH), {}, "different sizes"),
     (ilql() | head(DRAWS, "q", 7), {}, "heads do not fit"),
     (ilql(), {"heads": 3}, "does not divide into 3 heads"),

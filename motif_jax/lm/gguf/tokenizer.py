@@ -20,7 +20,6 @@ from tokenizers import (
 from tokenizers.models import BPE
 
 from motif_jax.core.errors import UserError, first_line
-from motif_jax.lm.config_entries import is_whole
 from motif_jax.lm.gguf import files
 
 # Kinds of tokens: special ones, and those that are found whole in a text all the same (`<think>`).
@@ -78,7 +77,7 @@ def build(path: str | Path) -> Tokenizer:
 
 def description(path: str | Path) -> dict[str, Any]:
     """The entries of a tokenizer_config.json: the texts of special tokens, and the chat template
-    where the file has one; UserError where a special token is no number.
+    where the file has one.
     """
     metadata = files.read(path).metadata
     tokens = metadata.get("tokenizer.ggml.tokens", [])
@@ -88,8 +87,6 @@ def description(path: str | Path) -> dict[str, Any]:
     }
     for name, key in _NAMED.items():
         number = metadata.get(f"tokenizer.ggml.{key}")
-        if number is not None and not is_whole(number):
-            raise UserError(f"{path}: tokenizer.ggml.{key} is {number!r}, must be a token's number")
         if number is not None and 0 <= number < len(tokens):
             values[name] = tokens[number]
     template = metadata.get("tokenizer.chat_template")

@@ -17,7 +17,6 @@ from motif_jax.lm.layer_positions import Rotary
 from tests.lm import models, recipes
 from tests.lm.gguf import gguf_writing
 from tests.lm.gguf.gguf_writing import gguf
-from tests.refusals import refuses
 
 
 @pytest.fixture
@@ -111,6 +110,7 @@ def test_special_tokens_outside_the_table_are_left_out(tmp_path: Path, folder: P
     ("more", "message"),
     [
         ({"llama.expert_count": 8}, "mixtures of experts"),
+        ({"llama.attention.head_count_kv": [2, 4]}, "head_count_kv differs by layer"),
         ({"llama.rope.dimension_count": 2}, "llama.rope.dimension_count is 2, must be 4"),
         ({"llama.attention.value_length": 8}, "llama.attention.value_length is 8, must be 4"),
     ],
@@ -121,25 +121,6 @@ def test_feature_that_is_not_supported_is_named(
     path = gguf_writing.write(folder, tmp_path / "model.gguf", more)
 
     with pytest.raises(UserError, match=message):
-        config_values(path)
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"llama.attention.head_count": 0}, "llama.attention.head_count is 0, must be a whole number above 0"),
-        ({"llama.embedding_length": "wide"}, "llama.embedding_length is 'wide', must be a whole number above 0"),
-        ({"llama.attention.layer_norm_rms_epsilon": "x"}, "layer_norm_rms_epsilon is 'x', must be a number above 0"),
-        ({"tokenizer.ggml.eos_token_id": "x"}, "tokenizer.ggml.eos_token_id is 'x', must be a token's number"),
-        ({"tokenizer.ggml.tokens": 3}, "its metadata are damaged (TypeError: "),
-    ],
-)  # fmt: skip
-def test_damaged_metadata_are_one_line(
-    tmp_path: Path, folder: Path, more: dict[str, Any], message: str
-) -> None:
-    path = gguf_writing.write(folder, tmp_path / "model.gguf", more)
-
-    with refuses(message):
         config_values(path)
 
 

@@ -241,17 +241,6 @@ def test_merges_that_are_no_tokens_are_named(tmp_path: Path) -> None:
         tokenizer.build(path)
 
 
-def test_special_token_that_is_no_number_is_named(tmp_path: Path) -> None:
-    path = gguf_writing.only_metadata(
-        tmp_path / "model.gguf",
-        "llama",
-        {"tokenizer.ggml.tokens": ["a"], "tokenizer.ggml.unknown_token_id": "x"},
-    )
-
-    with pytest.raises(UserError, match="unknown_token_id is 'x', must be a token's number"):
-        tokenizer.description(path)
-
-
 def test_special_tokens_are_described_by_their_texts(tmp_path: Path) -> None:
     values = tokenizer.description(pieces_file(tmp_path / "model.gguf", "llama"))
 
