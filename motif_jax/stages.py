@@ -16,8 +16,6 @@ MODULES = {
     # Motif
     "collect": "motif_jax.motif.collect",
     "annotate": "motif_jax.motif.annotate",
-    "merge_annotations": "motif_jax.motif.merge_annotations",
-    "join_datasets": "motif_jax.motif.join_datasets",
     "serve_annotator": "motif_jax.motif.serve_annotator",
     "train_reward": "motif_jax.motif.train_reward",
     "explain_reward": "motif_jax.motif.explain_reward",

@@ -78,13 +78,6 @@ class Inputs:
         return folder
 
     @functools.cached_property
-    def other_dataset(self) -> Path:
-        """Pairs of other games, with one label file."""
-        folder = self.folder / "other_dataset"
-        make_dataset(folder, pairs=40, seed=1)
-        return folder
-
-    @functools.cached_property
     def model(self) -> Path:
         """A language model that knows the words of BabyAI-Text."""
         return talkers.write(self.folder / "model", "gpt2")
@@ -205,7 +198,6 @@ def _plays(at: Inputs) -> dict[str, Any]:
 NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     **dict.fromkeys(("results", "oni_study"), lambda at: {"rows": ""}),
     **dict.fromkeys(("export_text_agent", "play_text"), lambda at: {"agent": at.text_agent}),
-    "merge_annotations": lambda at: {"dataset_dir": at.dataset},
     **dict.fromkeys(("generate_text", "score_text"), lambda at: {"model": at.model, "file": at.prompts}),
     **dict.fromkeys(("export_reward", "train_agent"), lambda at: {"reward.dir": at.reward}),
     **dict.fromkeys(("import_dialogues", "import_ilql", "import_reward", "import_torch"), lambda at: {"file": at.file}),
@@ -214,7 +206,6 @@ NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     "train_agent:gym": lambda at: {"reward.dir": ""},
     "train_agent:gym_pixels": lambda at: {"reward.dir": ""},
     "annotate": lambda at: {"dataset_dir": at.dataset, "store_dir": at.folder / "store"},
-    "join_datasets": lambda at: {"dataset_dirs": f"{at.dataset},{at.other_dataset}"},
     "check_reward": lambda at: {"reward.dir": at.oni},
     "clone_behaviour": lambda at: {
         "trajectories": at.trajectories, "network.model": at.model, "network.prompt_tokens": ROOM,

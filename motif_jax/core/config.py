@@ -137,3 +137,17 @@ def existing_folder(config: Any, key: str) -> Path:
     require(bool(value), key, value, f"a folder: give it with --config.{key}=DIR")
     require(os.path.isdir(value), key, value, "an existing folder")
     return Path(value)
+
+
+def existing_folders(config: Any, key: str) -> list[Path]:
+    """Requires that the value of `key` names existing folders with commas between, each once, and
+    returns them.
+    """
+    value = dotted(config, key)
+    folders = [Path(name) for name in listed(value or "")]
+    require(bool(folders), key, value, f"a folder: give it with --config.{key}=DIR")
+    for folder in folders:
+        require(folder.is_dir(), key, str(folder), "an existing folder")
+    is_distinct = len({folder.resolve() for folder in folders}) == len(folders)
+    require(is_distinct, key, value, "different folders")
+    return folders

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.core import entry_points, resources
-from motif_jax.core.config import flat
+from motif_jax.core.config import flat, listed
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, parse_json, read_json, remove_temporaries
 from motif_jax.core.locks import FolderLock
@@ -269,6 +269,19 @@ def opened(
 def stored_folder(folder: str | Path, path: str) -> Path | None:
     """The folder that a run in `folder` names in its config as `path`, see `stored_path`."""
     return next((stored for stored in _possible_paths(folder, path) if stored.is_dir()), None)
+
+
+def stored_folders(folder: str | Path, paths: str) -> list[Path]:
+    """The folders that a run in `folder` names in its config as `paths`, with commas between; []
+    where one of them is missing.
+    """
+    folders = []
+    for path in listed(paths):
+        stored = stored_folder(folder, path)
+        if stored is None:
+            return []
+        folders.append(stored)
+    return folders
 
 
 def stored_path(folder: str | Path, path: str) -> Path | None:

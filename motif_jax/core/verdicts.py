@@ -39,7 +39,7 @@ class Form:
         if not 2 <= count <= UNKNOWN:
             raise UserError(
                 f"the form {self.name} has {count} verdicts: must be 2 or {UNKNOWN}, as label {UNKNOWN} is {UNKNOWN_NAME}, and labels, "
-                f"ensembles and targets have {UNKNOWN} columns"
+                f"labels and targets have {UNKNOWN} columns"
             )
 
     @property

@@ -49,9 +49,9 @@ Where a change goes:
                                `forms` of the judges that answer it (lexicon.py has its own rule),
                                and who asks it: annotation/text_judge.py, oni/label_service.py,
                                `form` of a reward in oni/. Pairs with more verdicts need more
-                               columns, too: annotation/labels.py, annotation/ensembles.py,
-                               annotation/shards.py, pairs/targets.py, and UNKNOWN of
-                               core/verdicts.py, which label files hold as 3
+                               columns, too: annotation/labels.py, annotation/shards.py,
+                               pairs/targets.py, and UNKNOWN of core/verdicts.py, which label files
+                               hold as 3
     another prompt             a YAML file as in configs/prompts
     another loss               reward/preference.py
     another normalisation      reward/normalisation.py

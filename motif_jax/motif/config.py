@@ -1,6 +1,4 @@
-"""The configs of Motif's commands besides annotating and training: collecting, merging, joining,
-serving, explaining.
-"""
+"""The configs of Motif's commands besides annotating and training."""
 
 from __future__ import annotations
 
@@ -98,36 +96,6 @@ class CollectConfig:
 
 
 @section_class
-class MergeAnnotationsConfig:
-    """Labels of several annotators that become those of one."""
-
-    seed: int = sections.SEED
-    dataset_dir: str = plain_key("", "folder of a pairs dataset")
-    names: str = plain_key(
-        "", "label files to combine, with commas between; empty: all of the dataset"
-    )
-    name: str = plain_key("", "name of the label file to write; empty: only the tables")
-    method: str = one_of(
-        ("majority", "mean"),
-        "majority: the verdict with most votes, a draw is a tie. mean: of the probabilities, where annotators keep them",
-    )
-    restart: bool = plain_key(
-        False, "replaces a label file of that name, and annotate's answers for it"
-    )
-
-
-@section_class
-class JoinDatasetsConfig:
-    """Datasets of pairs that become one."""
-
-    seed: int = sections.SEED
-    dataset_dirs: str = plain_key("", "folders of pairs datasets, with commas between")
-    names: str = plain_key(
-        "", "label files to join, with commas between; empty: all that every dataset has"
-    )
-
-
-@section_class
 class ServeAnnotatorConfig:
     """An annotator behind the OpenAI protocol."""
 
@@ -172,7 +140,8 @@ class ExplainRewardConfig:
     reward: ExaminedReward = subsection(ExaminedReward)
     other: OtherReward = subsection(OtherReward)
     dataset_dir: str | None = plain_key(
-        None, "whose messages are shown; None: those that the reward was trained on"
+        None,
+        "folder of the dataset whose messages are shown, or of several with commas between; None: those that the reward was trained on",
     )
     text: str = plain_key("", "messages to rate, with | between them")
     max_evaluations: int = positive(

@@ -27,7 +27,7 @@ from motif_jax.motif.explanation import (
     rank_correlation,
 )
 from motif_jax.motif.pairs import threshold
-from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.motif.pairs.dataset import open_datasets
 from motif_jax.motif.reward import reward_ratings
 from motif_jax.motif.reward.reward_function import as_rows, open_reward
 from motif_jax.motif.reward.reward_ratings import facts
@@ -57,19 +57,19 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
         exists = not path or Path(path).exists()
         checks.require(exists, key, path, "a run folder or a .safetensors file")
     if config.dataset_dir:
-        checks.existing_folder(config, "dataset_dir")
+        checks.existing_folders(config, "dataset_dir")
 
     # The rest depends on what the rewards read, so that they are opened here.
     models = _open_models(config)
-    folder = _dataset_folder(config, models[0])
+    folders = _dataset_folders(config, models[0])
     for model in models:
         # Raises where the reward has no statistics for the config's normalisation.
         _payment(config, model)
         architecture = model.network.architecture
-        if folder is not None:
-            PairsDataset.open(folder, need=("message", *architecture.fields))
+        if folders:
+            open_datasets(folders, need=("message", *architecture.fields))
         allowed = f"a dataset: {model.folder} reads {', '.join(architecture.fields)}, not the message alone"
-        can_rate = folder is not None or architecture.message_only
+        can_rate = bool(folders) or architecture.message_only
         checks.require_key(config, "dataset_dir", can_rate, allowed)
     _rows_of_texts(config, models)
 
@@ -82,21 +82,21 @@ def _open_models(config: ExplainRewardConfig) -> list[Any]:
     return [open_reward(section.dir or "", section.step) for section in sections]
 
 
-def _dataset_folder(config: ExplainRewardConfig, reward: Any) -> str | None:
-    """The dataset whose messages are rated; None: the messages of the reward's own online run."""
-    # A reward that was learned online knows what its run met.
-    if not config.dataset_dir and getattr(reward, "step_counts", None):
-        return None
+def _dataset_folders(config: ExplainRewardConfig, reward: Any) -> list[Path]:
+    """The datasets whose messages are rated; []: the messages of the reward's own online run."""
     if config.dataset_dir:
-        return config.dataset_dir
+        return checks.existing_folders(config, "dataset_dir")
+    # A reward that was learned online knows what its run met.
+    if getattr(reward, "step_counts", None):
+        return []
     training_dataset = reward.config.get("dataset_dir") or ""
-    folder = run_folder.stored_folder(reward.folder, training_dataset)
-    if folder is None:
+    folders = run_folder.stored_folders(reward.folder, training_dataset)
+    if not folders:
         raise UserError(
             f"config.dataset_dir=None: the reward's own dataset ({training_dataset or 'none named'}) is neither beside {reward.folder}, "
             "nor where its training was started, nor here; name one"
         )
-    return str(folder)
+    return folders
 
 
 def _texts(config: ExplainRewardConfig) -> list[str]:
@@ -125,13 +125,13 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
     config = read_section(ExplainRewardConfig, config_tree)
     with run_folder.opened(workdir, config_tree):
         models = _open_models(config)
-        folder = _dataset_folder(config, models[0])
+        folders = _dataset_folders(config, models[0])
         # No dataset is named: a reward that was learned online has what its run met.
-        if folder is None:
-            data = reward_ratings.messages_met(models[0].step_counts)
+        if folders:
+            data = reward_ratings.read_messages(folders)
         else:
-            data = reward_ratings.read_messages(folder)
-        explanation = _explanation(config, models, folder, data)
+            data = reward_ratings.messages_met(models[0].step_counts)
+        explanation = _explanation(config, models, folders, data)
 
         atomic_write_text(
             workdir / TABLE, messages_table(explanation.messages, data.counts, explanation.rewards)
@@ -167,7 +167,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
 
 
 def _explanation(
-    config: ExplainRewardConfig, models: list[Any], folder: str | None, data: Any
+    config: ExplainRewardConfig, models: list[Any], folders: list[Path], data: Any
 ) -> Explanation:
     """Rates the dataset's messages, and the texts of the config, with every reward."""
     texts = _texts(config)
@@ -192,7 +192,7 @@ def _explanation(
                 _explained_reward(config, model, name, text_rating, text_history, [model.step])
             )
 
-    source = str(folder or f"the training in {models[0].folder}")
+    source = ", ".join(map(str, folders)) or f"the training in {models[0].folder}"
     text_counts = counts_of_texts(rows, data.messages, data.counts)
     return Explanation(
         messages, data.counts, rewards, texts, typed, source, text_counts, compositions

@@ -14,7 +14,7 @@ from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import training_devices
 from motif_jax.core.training import offline_run, run_files
 from motif_jax.core.training.offline_run import OfflineRun
-from motif_jax.motif.pairs import outcomes, targets, threshold
+from motif_jax.motif.pairs import outcomes, threshold
 from motif_jax.motif.reward import reward_data
 from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.reward_model import architecture_of, read_run
@@ -59,7 +59,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     architecture = architecture_of(config)
     problem = architecture.problem()
     checks.require(problem is None, "network", architecture.fields, f"a model: {problem}")
-    checks.existing_folder(config, "dataset_dir")
+    checks.existing_folders(config, "dataset_dir")
     dataset = reward_data.open_dataset(config, architecture)
 
     limit = max(dataset.num_pairs, MAX_PADDED)
@@ -80,7 +80,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
         checks.require_key(config, "labels.annotator_weights", are_usable, allowed)
     if config.labels.soft or config.labels.confidence == "probability":
         for name in names:
-            targets.read_probabilities(dataset, name)
+            dataset.probabilities(name)
     reward_data.labelled_parts(config, dataset)
 
 

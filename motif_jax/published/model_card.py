@@ -4,6 +4,7 @@ reporting".
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from motif_jax.core.config import flat, listed
 from motif_jax.core.errors import printable
-from motif_jax.core.run_folder import read_description, stored_folder
+from motif_jax.core.run_folder import read_description, stored_folders
 from motif_jax.core.verdicts import SINGLE
 from motif_jax.display import text_tables
 from motif_jax.display.text_tables import markdown_escape as escape
@@ -84,34 +85,33 @@ _LIMITS = """## Limits
 """
 
 
-def _data(config: Mapping[str, Any], dataset: PairsDataset | None) -> list[str]:
-    if dataset is None:
+def _data(config: Mapping[str, Any], datasets: Sequence[PairsDataset]) -> list[str]:
+    if not datasets:
         folder = config.get("dataset_dir", "unknown")
         return [f"- dataset: {_code(folder)}, without a description (`dataset.json`)", ""]
-    # Leaves out the types and sizes of arrays.
-    facts = {**dataset.meta, "arrays": ", ".join(dataset.meta.get("arrays", ()))}
-    facts.pop("digests", None)
-    return [*_listing(facts), ""]
+    lines = []
+    for dataset in datasets:
+        # Leaves out the types and sizes of arrays.
+        facts = {**dataset.meta, "arrays": ", ".join(dataset.meta.get("arrays", ()))}
+        facts.pop("digests", None)
+        lines += [*_listing(facts), ""]
+    return lines
 
 
-def _annotators(names: Sequence[str], dataset: PairsDataset | None) -> list[str]:
-    if dataset is None:
+def _annotators(names: Sequence[str], datasets: Sequence[PairsDataset]) -> list[str]:
+    if not datasets:
         return [
             f"- labels: {_code(', '.join(names) or 'unknown')}; nothing more is known of them",
             "",
         ]
     lines: list[str] = []
-    queue = list(names)
-    # The list grows as it is read: labels may be merged from others.
-    for name in queue:
-        text, merged_from = _labels(dataset, name)
-        queue += [source for source in merged_from if source not in queue]
-        lines += [f"### Labels {_code(name)}", "", *text, ""]
+    for dataset, name in itertools.product(datasets, names):
+        lines += [f"### Labels {_code(name)}", "", *_labels(dataset, name), ""]
     return lines
 
 
-def _labels(dataset: PairsDataset, name: str) -> tuple[list[str], list[str]]:
-    """The lines about labels, and the names of those that they were merged from."""
+def _labels(dataset: PairsDataset, name: str) -> list[str]:
+    """The lines about the labels of a dataset."""
     folder = dataset.folder / "annotations" / name
     lines = []
     if name in dataset.preference_names():
@@ -122,17 +122,9 @@ def _labels(dataset: PairsDataset, name: str) -> tuple[list[str], list[str]]:
             for key, count in numbers.items()
         )
         lines.append(f"- {total:,} pairs: {', '.join(shares)}")
-    merged_from = list(
-        read_description(folder / "ensemble.json").get("sources", {}).get("labels", {})
-    )
-    if merged_from:
-        return [
-            *lines,
-            f"- combined from {', '.join(map(_code, merged_from))}, which follow",
-        ], merged_from
     manifests = sorted(folder.glob("shard-*.json"))
     if not manifests:
-        return [*lines, "- their manifest is not there: who made them is unknown"], []
+        return [*lines, "- their manifest is not there: who made them is unknown"]
     manifest = read_description(manifests[0])
     annotator = manifest.get("annotator", {})
     if annotator.get("annotator") == "lexicon":
@@ -140,7 +132,7 @@ def _labels(dataset: PairsDataset, name: str) -> tuple[list[str], list[str]]:
             "- `lexicon` is a hand-written list of weighted patterns that stands in for a language model: the labels are "
             "those of its authors, not of a model"
         )
-    return [*lines, *_listing({**annotator, "questions": manifest.get("questions", {})})], []
+    return [*lines, *_listing({**annotator, "questions": manifest.get("questions", {})})]
 
 
 def _learned(reward: OnlineRewardModel) -> tuple[list[str], list[str]]:
@@ -179,10 +171,10 @@ def render(reward: RewardModel, licence: str = "", notes: str = "") -> str:
         data, annotators = _learned(reward)
     else:
         names = listed(config.get("annotator") or "")
-        folder = stored_folder(reward.folder, config.get("dataset_dir") or "")
-        dataset = PairsDataset.open(folder) if names and folder is not None else None
-        data = _data(config, dataset)
-        annotators = _annotators(names, dataset)
+        folders = stored_folders(reward.folder, config.get("dataset_dir") or "")
+        datasets = [PairsDataset.open(folder) for folder in folders] if names else []
+        data = _data(config, datasets)
+        annotators = _annotators(names, datasets)
         if reward.curve:
             evaluation = reward.curve[-1]
     settings = "\n".join(f"{name}: {json.dumps(value)}" for name, value in flat(config).items())

@@ -43,7 +43,9 @@ class ReportConfig:
 
     seed: int = sections.SEED
     title: str = plain_key("Motif: a run", "title of the page")
-    dataset_dir: str | None = plain_key(None, "folder of a pairs dataset")
+    dataset_dir: str | None = plain_key(
+        None, "folder of a pairs dataset, or of several with commas between"
+    )
     reward: ReportedReward = subsection(ReportedReward)
     agent: ReportedAgent = subsection(ReportedAgent)
     language: ReportedLanguageModel = subsection(ReportedLanguageModel)

@@ -17,7 +17,7 @@ from motif_jax.display import page, text_tables
 from motif_jax.envs.babyai_text.changes import EXCHANGED
 from motif_jax.glam import generalisation_files
 from motif_jax.motif.annotation.labels import counts
-from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.motif.pairs.dataset import PairsDataset, open_datasets
 from motif_jax.play import evaluation_files
 from motif_jax.play.policies import BOT, FIXED, RANDOM
 from motif_jax.reports import (
@@ -51,11 +51,10 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     config = read_section(ReportConfig, config_tree)
     folder_keys = [key for key in FOLDERS if checks.dotted(config, key)]
     for key in folder_keys:
-        folder = checks.existing_folder(config, key)
         if key in STAGES:
-            _check_stage(folder, key)
+            _check_stage(checks.existing_folder(config, key), key)
     if config.dataset_dir:
-        PairsDataset.open(config.dataset_dir)
+        open_datasets(checks.existing_folders(config, "dataset_dir"))
     evaluations = folders_of(config.evaluations)
     finished = (evaluation_files.SUMMARY, "a finished evaluation")
     players = ("step-*.html", "a folder with players (step-*.html) made by replay")
@@ -134,19 +133,21 @@ def _read(config: ReportConfig, workdir: Path) -> RunData:
         data.tests[_distinct_name(tests["player"], data.tests)] = tests
         data.commands += run_report.command_of(folder, f"tests of {tests['player']}")
     _read_evaluations(data, config, workdir)
-    for key in FOLDERS:
+    sources = [("dataset", folder) for folder in folders_of(config.dataset_dir or "")]
+    for key in STAGES:
         folder_name = checks.dotted(config, key)
         if folder_name:
-            name = key.removesuffix(".dir").removesuffix("_dir")
-            data.provenance += run_report.provenance_of(folder_name, name)
-            data.commands += run_report.command_of(folder_name, name)
+            sources.append((key.removesuffix(".dir"), Path(folder_name)))
+    for name, folder in sources:
+        data.provenance += run_report.provenance_of(folder, name)
+        data.commands += run_report.command_of(folder, name)
     return data
 
 
 def _read_dataset_and_reward(data: RunData, config: ReportConfig) -> None:
     dataset = None
     if config.dataset_dir:
-        dataset = PairsDataset.open(config.dataset_dir)
+        dataset = open_datasets(folders_of(config.dataset_dir))
         data.dataset = _facts(dataset)
         data.labels = {
             name: counts(dataset.preference(name)) for name in dataset.preference_names()

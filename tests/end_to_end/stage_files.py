@@ -93,18 +93,6 @@ FILES = {
     "import_torch_reward": """
         run/checkpoints run/import.json run/mapping.json run/model.safetensors
     """.split(),
-    "join_datasets": """
-        run/data/blstats.npy run/data/message.npy run/data/rewards.npy run/dataset.json run/info/dataset.npy
-        run/info/score.npy run/preference/test.npy
-    """.split(),
-    "merge_annotations": """
-        dataset/annotations/together/ensemble.json dataset/annotations/together/probabilities.npy
-        dataset/annotations/together/summary.json dataset/data/blstats.npy dataset/data/glyphs.npy
-        dataset/data/message.npy dataset/data/rewards.npy dataset/dataset.json dataset/info/score.npy
-        dataset/preference/lexicon_msg_defaultgoal.npy
-        dataset/preference/llama70b_msg_defaultgoal_default.npy dataset/preference/test.npy
-        dataset/preference/together.npy run/agreement.txt run/summary.json
-    """.split(),
     "oni_serial": """
         run/checkpoints run/episodes.jsonl run/labels.jsonl run/metrics.jsonl run/paid_texts.jsonl store/*.jsonl
     """.split(),
@@ -190,9 +178,6 @@ SUMMARIES = {
     """.split(),
     "explain_reward": """
         messages rewards steps
-    """.split(),
-    "merge_annotations": """
-        agreement merged names
     """.split(),
     "pretrain_language_model": """
         best best_evaluation evaluations last steps_left_out stopped_early used used_evaluation

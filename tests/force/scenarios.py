@@ -113,12 +113,6 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "score_text": Scenario("score_text.py", "model={at.model} file={at.prompts} batch=8", files("scores.jsonl")),
     "generate_text": Scenario("generate_text.py", "model={at.model} file={at.prompts} batch=8 max_new_tokens=4", files("generated.jsonl")),
-    "merge_annotations": Scenario(
-        "merge_annotations.py", "dataset_dir={trial}/dataset name=together", inside("dataset", "preference/*.npy"), copied="dataset"
-    ),
-    "join_datasets": Scenario(
-        "join_datasets.py", "dataset_dirs={at.pairs},{at.other_dataset}", files("data/*.npy", "info/*.npy", "preference/*.npy")
-    ),
     "train_upvote": Scenario("train_upvote.py:smoke", f"{_SAVING} {ONE}", params("model/**/*.safetensors")),
     "rank_text": Scenario("rank_text.py:smoke", "agents={at.text_agent} data={at.dialogues}", files("ranks.json")),
     "probe_language_agent": Scenario(

@@ -1,4 +1,4 @@
-"""annotate and merge_annotations without a model: labels and summaries, shard by shard, and runs
+"""annotate without a model: labels and summaries, shard by shard, and runs
 that end early.
 """
 
@@ -19,7 +19,7 @@ from motif_jax.core.checked_lines import LineWriter
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import EXIT_CODE
 from motif_jax.core.verdicts import FIRST, SECOND, TIE
-from motif_jax.motif import annotate, merge_annotations
+from motif_jax.motif import annotate
 from motif_jax.motif.annotation.session import AnnotationSession
 from tests.chat_server import Server
 from tests.end_to_end.annotate_datasets import conversations, write_dataset
@@ -208,82 +208,6 @@ def test_a_dry_run_takes_its_annotators_pilot_rate(options, tmp_path, capsys) ->
     assert "not measured yet" in time_line(annotator="random")
     assert "not measured yet" in time_line(annotator="random", name="lexicon_msg_defaultgoal")
     assert "not measured yet" in time_line(goal="gold")
-
-
-@pytest.fixture
-def merged(options, summary_of, tmp_path) -> Callable[[str, str], dict[str, Any]]:
-    """Merges annotations that agree, n and both, and a random one; gives the summary."""
-    summary_of()
-    summary_of(name="both", orders="both")
-    summary_of(name="", annotator="random")
-
-    def merge(name: str, method: str) -> dict[str, Any]:
-        folder = tmp_path / f"merged_{name}"
-        dataset = options["dataset_dir"]
-        run_stage("merge_annotations", folder, "", dataset_dir=dataset, name=name, method=method)
-        return json.loads((folder / "summary.json").read_text())
-
-    return merge
-
-
-@pytest.mark.parametrize("method", ["majority", "mean"])
-def test_two_annotations_that_agree_outvote_a_random_one(options, merged, method: str) -> None:
-    summary = merged("together", method)
-
-    assert np.load(label_file(options, "together")).tolist() == LABELS
-    assert summary["merged"] == {
-        "name": "together",
-        "method": method,
-        "first": 5,
-        "second": 3,
-        "tie": 1,
-        "unknown": 0,
-    }
-    about = Path(options["dataset_dir"]) / "annotations" / "together" / "ensemble.json"
-    assert set(json.loads(about.read_text())["sources"]["labels"]) == {"both", "n", "random"}
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("together", "was made from other labels"), ("random", "annotate made the labels")],
-)
-def test_a_merge_is_refused_a_name_that_is_taken(options, merged, tmp_path, name, words) -> None:
-    merged("together", "majority")
-    values = {"names": "n,both", "name": name, "method": "mean"}
-    config = load_config("merge_annotations", "", {**values, "dataset_dir": options["dataset_dir"]})
-
-    with pytest.raises(UserError, match=words):
-        merge_annotations.check(config, tmp_path / "merge")
-
-    config.restart = True
-    merge_annotations.check(config, tmp_path / "merge")
-
-
-def test_labels_that_are_named_twice_are_not_merged(options, summary_of, tmp_path) -> None:
-    summary_of()
-    config = load_config(
-        "merge_annotations", "", {"dataset_dir": options["dataset_dir"], "names": "n,n"}
-    )
-
-    with pytest.raises(UserError, match=r"^config\.names='n,n': must be distinct"):
-        merge_annotations.check(config, tmp_path / "merge")
-
-
-def test_annotations_without_a_name_for_the_merged_are_compared_alone(options, merged) -> None:
-    summary = merged("", "majority")
-
-    assert summary["names"] == ["both", "n", "random"]
-    assert "merged" not in summary
-    rows = {(row["first"], row["second"]): row for row in summary["agreement"]}
-    assert (rows["both", "n"]["equal"], rows["both", "n"]["kappa"]) == (1.0, 1.0)
-    random_labels = np.load(label_file(options, "random"))
-    equal = np.mean(random_labels == LABELS)
-    by_chance = sum(
-        np.mean(random_labels == label) * np.mean(np.array(LABELS) == label)
-        for label in (FIRST, SECOND, TIE)
-    )
-    assert rows["n", "random"]["equal"] == pytest.approx(equal)
-    assert rows["n", "random"]["kappa"] == pytest.approx((equal - by_chance) / (1 - by_chance))
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, OSError])

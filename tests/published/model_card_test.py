@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from motif_jax.core import run_folder
-from motif_jax.motif import merge_annotations
 from motif_jax.motif.annotation.annotator import with_annotator_defaults
 from motif_jax.motif.annotation.chat import check_chat
-from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.reward.reward_model import RewardModel
 from motif_jax.motif.reward.safetensors_file import statistics_of
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
@@ -95,25 +93,6 @@ def test_a_dataset_that_is_gone_is_named_in_the_card(reward):
     card = model_card.render(model_of(reward, config))
 
     assert "/gone" in card
-
-
-@pytest.mark.slow
-def test_merged_labels_are_followed_to_their_annotators(reward, tmp_path):
-    config = load_config("merge_annotations", "")
-    config.dataset_dir = str(tmp_path / "dataset")
-    config.names = "chat,lexicon"
-    config.name = "both"
-    merge_annotations.check(config, tmp_path / "merge")
-    merge_annotations.run(config, tmp_path / "merge")
-    assert "both" in PairsDataset.open(tmp_path / "dataset").preference_names()
-    merged = write_run(tmp_path / "merged", reward_config(tmp_path / "dataset", annotator="both"))
-    card = card_of(merged)
-    for part in (
-        "- combined from `chat`, `lexicon`, which follow",
-        "some/model",
-        "### Labels `lexicon`",
-    ):
-        assert part in card
 
 
 def test_the_card_of_a_learned_reward_counts_its_labels(tmp_path):

@@ -13,7 +13,7 @@ The files in the order to read them:
       ../model_judge.py, ../judge_prompts.py          and a model in this process by jax, for which
                                                       they stand outside this folder
     session.py              asks a judge what store.py has no answer to
-    shards.py, labels.py    answers become labels; ensembles.py merges those of several judges
+    shards.py, labels.py    answers become labels
     judge_figures.py        what the answers say about the judge: position bias, agreement, advice;
                             judge_probes.py asks it pairs with a known answer, answers_page.py shows
                             what it said

@@ -8,8 +8,6 @@ annotations/NAME/shard-00003-of-00016.jsonl   question id, label, probabilities 
 annotations/NAME/probabilities.npy            float32 [pairs, 3] P(first), P(second), P(tie); NaN
                                               unknown
 annotations/NAME/summary.json                 counts of the merged labels
-annotations/NAME/ensemble.json                sources of the labels of `ensembles`, which have no
-                                              shards
 preference/NAME.npy                           int8 [pairs] 0 first, 1 second, 2 tie, 3 unknown
 """
 
@@ -20,7 +18,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,14 +40,9 @@ _SHARD = re.compile(r"shard-(\d{5})-of-(\d{5})\.json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")
 
 
-def is_name(name: str) -> bool:
-    """Whether the published loader would read NAME.npy as label file NAME."""
-    return _NAME.fullmatch(name) is not None
-
-
 def check_name(name: str) -> None:
     """Raises UserError unless the published loader would read NAME.npy as label file NAME."""
-    if not is_name(name):
+    if _NAME.fullmatch(name) is None:
         raise UserError(
             f"config.name={name!r}: must be letters, digits, _, - or +, without a dot or a slash"
         )
@@ -76,7 +68,6 @@ class Annotation:
         self.preference_path = dataset_folder / "preference" / f"{name}.npy"
         self.probabilities_path = self.folder / "probabilities.npy"
         self.summary_path = self.folder / "summary.json"
-        self.ensemble_path = self.folder / "ensemble.json"
 
     def shard_path(self, index: int, count: int, suffix: str) -> Path:
         """The file of shard `index` of `count`: its manifest (json) or its answers (jsonl)."""
@@ -99,11 +90,6 @@ class Annotation:
         was copied without its answers. Else a run has ended before its first answer, and
         `open_shard` replaces its manifest.
         """
-        if self.ensemble_path.exists():
-            raise UserError(
-                f"{self.ensemble_path}: merge_annotations made the labels of this name: choose another --config.name, or "
-                "replace them with --config.restart=True"
-            )
         paths = self.manifests().values()
         for path in paths:
             # A file that another process has removed meanwhile differs in nothing.
@@ -143,7 +129,6 @@ class Annotation:
                 self.preference_path,
                 self.probabilities_path,
                 self.summary_path,
-                self.ensemble_path,
             ]
             for (shard_index, shard_count), path in self.manifests().items():
                 if shard_count == count and shard_index != index:
@@ -219,25 +204,16 @@ class Annotation:
             lock(file, file.name, wait=True)
             yield
 
-    def write(
-        self,
-        merged: PairLabels,
-        summary: Mapping[str, Any],
-        json_files: Mapping[Path, Any] = MappingProxyType({}),
-    ) -> None:
-        """Writes probabilities, summary, further JSON files (path -> content) and, last, the label
-        file; call it while `merging`.
-        """
+    def write(self, merged: PairLabels, summary: Mapping[str, Any]) -> None:
+        """Writes probabilities, summary and, last, the label file; call it while `merging`."""
         # Written here and moved: preference/ never holds anything but label files.
         prepared = self.folder / "labels.npy"
-        for path in (self.probabilities_path, self.summary_path, prepared, *json_files):
+        for path in (self.probabilities_path, self.summary_path, prepared):
             # Of killed commands, by name: the other temporaries in this folder may belong to
             # running ones.
             files.remove_temporaries(self.folder, f".{path.name}.*.tmp")
         files.atomic_save_npy(self.probabilities_path, merged.probabilities)
         files.atomic_write_json(self.summary_path, summary)
-        for path, value in json_files.items():
-            files.atomic_write_json(path, value)
         files.atomic_save_npy(prepared, merged.labels)
         self.preference_path.parent.mkdir(exist_ok=True)
         os.replace(prepared, self.preference_path)

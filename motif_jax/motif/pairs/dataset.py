@@ -1,22 +1,23 @@
-"""Reads a pairs dataset, published or from the collect stage.
+"""Reads pairs datasets, published or from the collect stage.
 
     data/NAME.npy        [pairs, 2, length, ...]  observations of the two sub-sequences of each pair
     info/NAME.npy        [pairs, 2]               numbers about each sub-sequence and its game
     preference/NAME.npy  int8 [pairs]             0 first, 1 second, 2 tie, 3 unknown
     dataset.json                                  origin, counts, digests (not in the published one)
 
-Arrays are memory-mapped and checked on first use; unused arrays may be missing.
+Arrays are memory-mapped and checked on first use; unused arrays may be missing. `open_datasets`
+reads several datasets as one.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from motif_jax.core import digests
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import load_array, read_json
 from motif_jax.core.verdicts import PAIR
@@ -106,6 +107,27 @@ class PairsDataset:
             )
         return np.asarray(labels, dtype=np.int8)
 
+    def probabilities(self, name: str) -> np.ndarray:
+        """Probabilities float32 [pairs, 3] (first, second, tie) of annotation `name`, NaN where
+        unknown; UserError for a missing or wrong file.
+        """
+        path = self.folder / "annotations" / name / "probabilities.npy"
+        if not path.exists():
+            raise UserError(
+                f"{path} is missing: annotation {name} has labels only, and soft labels need probabilities"
+            )
+        probabilities = map_array(path)
+        if probabilities.dtype.kind != "f" or probabilities.shape != (self.num_pairs, 3):
+            raise UserError(
+                f"{path}: {probabilities.dtype}, shape {probabilities.shape}, expected ({self.num_pairs}, 3) of floating "
+                "numbers"
+            )
+        finite = probabilities[np.isfinite(probabilities).all(axis=1)]
+        # Judges round their probabilities.
+        if finite.size and (finite.min() < -1e-3 or np.abs(finite.sum(axis=1) - 1).max() > 1e-2):
+            raise UserError(f"{path}: rows must be probabilities that sum to 1")
+        return probabilities.astype(np.float32)
+
     def content_hash(self) -> str:
         """Hash of the judges' inputs (messages, status, rewards, scores): 32 hexadecimal digits;
         UserError as of `digest`.
@@ -161,6 +183,83 @@ class _Arrays(Mapping[str, np.ndarray]):
         return sum(1 for _ in self)
 
 
+class JoinedDataset(PairsDataset):
+    """Several datasets as one: the pairs of all, in order, each with the labels of its own folder.
+
+    It has the arrays and annotations that all parts have. An array is joined in memory when it is
+    first read. `folder` names all parts, and `meta` is {}.
+    """
+
+    def __init__(self, parts: Sequence[PairsDataset]) -> None:
+        folder = Path(",".join(str(part.folder) for part in parts))
+        super().__init__(folder, {}, sum(part.num_pairs for part in parts), parts[0].length)
+        self._parts = parts
+        folders = [part.folder for part in parts]
+        self.data = _JoinedArrays(folders, [part.data for part in parts])
+        self.info = _JoinedArrays(folders, [part.info for part in parts])
+
+    def preference_names(self) -> tuple[str, ...]:
+        shared = set.intersection(*(set(part.preference_names()) for part in self._parts))
+        return tuple(sorted(shared))
+
+    def preference(self, name: str) -> np.ndarray:
+        return np.concatenate([part.preference(name) for part in self._parts])
+
+    def probabilities(self, name: str) -> np.ndarray:
+        return np.concatenate([part.probabilities(name) for part in self._parts])
+
+    def content_hash(self) -> str:
+        hashes = [part.content_hash() for part in self._parts]
+        return digests.of_bytes("\n".join(hashes).encode())
+
+
+class _JoinedArrays(Mapping[str, np.ndarray]):
+    """The arrays that all parts have, each joined when it is first read."""
+
+    def __init__(self, folders: Sequence[Path], parts: Sequence[Mapping[str, np.ndarray]]) -> None:
+        self._folders = folders
+        self._parts = parts
+        self._joined: dict[str, np.ndarray] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._joined:
+            arrays = [part[name] for part in self._parts]
+            first = arrays[0].shape[1:]
+            for folder, array in zip(self._folders, arrays, strict=True):
+                if array.shape[1:] != first:
+                    raise UserError(
+                        f"{name} of a pair has the shape {list(first)} in {self._folders[0]}, {list(array.shape[1:])} in {folder}: "
+                        "datasets of one shape can be read together"
+                    )
+            self._joined[name] = np.concatenate(arrays)
+        return self._joined[name]
+
+    def __contains__(self, name: object) -> bool:
+        return all(name in part for part in self._parts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(set.intersection(*(set(part) for part in self._parts))))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def open_datasets(
+    folders: Sequence[str | Path], need: Sequence[str] = ("message",)
+) -> PairsDataset:
+    """Opens one dataset, or several as one; see `PairsDataset.open` and `JoinedDataset`.
+
+    Raises UserError as `PairsDataset.open`, or where arrays in `need` do not fit each other.
+    """
+    parts = [PairsDataset.open(folder, need) for folder in folders]
+    if len(parts) == 1:
+        return parts[0]
+    dataset = JoinedDataset(parts)
+    for name in need:
+        dataset.array(name)
+    return dataset
+
+
 def _check_folder(folder: Path) -> None:
     """Raises UserError, with a hint where the cause can be guessed, unless the folder holds a
     complete dataset.
@@ -170,9 +269,8 @@ def _check_folder(folder: Path) -> None:
             f"{folder} is not a pairs dataset: no such folder; give one that collect has written"
         )
     if (folder / layout.STAGING).exists() and not (folder / layout.META).exists():
-        maker = _maker(folder)
         raise UserError(
-            f"{folder} is incomplete: {maker} was interrupted, run the same command again"
+            f"{folder} is incomplete: collect was interrupted, run the same command again"
         )
     if not (folder / "data").is_dir():
         nested = [child.name for child in sorted(folder.iterdir()) if (child / "data").is_dir()]
@@ -182,14 +280,6 @@ def _check_folder(folder: Path) -> None:
         if any(folder.glob("*_part_*")):
             hint = "; join the split archive first: cat *_part_* > all.zip && unzip all.zip"
         raise UserError(f"{folder} is not a pairs dataset: it has no folder data/{hint}")
-
-
-def _maker(folder: Path) -> str:
-    """The command that writes the dataset, by the config beside it."""
-    try:
-        return str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["stage"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return "what writes it"
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:

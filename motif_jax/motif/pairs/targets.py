@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, SECOND, TIE, UNKNOWN
-from motif_jax.motif.pairs.dataset import PairsDataset, map_array
+from motif_jax.motif.pairs.dataset import PairsDataset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,33 +32,6 @@ class PairTargets:
     def known(self) -> np.ndarray:
         """Ascending indices int64 of the pairs with a known label, with ties."""
         return np.flatnonzero(self.labels != UNKNOWN)
-
-
-def probabilities_path(dataset: PairsDataset, name: str) -> Path:
-    """File of an annotation's probabilities (first, second, tie); may not exist."""
-    return dataset.folder / "annotations" / name / "probabilities.npy"
-
-
-def read_probabilities(dataset: PairsDataset, name: str) -> np.ndarray:
-    """Probabilities float32 [pairs, 3] (first, second, tie) of annotation `name`, NaN where
-    unknown; UserError for a wrong file.
-    """
-    path = probabilities_path(dataset, name)
-    if not path.exists():
-        raise UserError(
-            f"{path} is missing: annotation {name} has labels only, and soft labels need probabilities"
-        )
-    probabilities = map_array(path)
-    if probabilities.dtype.kind != "f" or probabilities.shape != (dataset.num_pairs, 3):
-        raise UserError(
-            f"{path}: {probabilities.dtype}, shape {probabilities.shape}, expected ({dataset.num_pairs}, 3) of floating "
-            "numbers"
-        )
-    finite = probabilities[np.isfinite(probabilities).all(axis=1)]
-    # Judges round their probabilities.
-    if finite.size and (finite.min() < -1e-3 or np.abs(finite.sum(axis=1) - 1).max() > 1e-2):
-        raise UserError(f"{path}: rows must be probabilities that sum to 1")
-    return probabilities.astype(np.float32)
 
 
 def hard_targets(labels: np.ndarray) -> np.ndarray:
@@ -112,7 +84,7 @@ def read_targets(
         votes = hard_targets(labels)
         certainty = np.ones(dataset.num_pairs)
         if soft or confidence == "probability":
-            probabilities = read_probabilities(dataset, name)
+            probabilities = dataset.probabilities(name)
             # A row of NaN has a label without probabilities, which counts as certain.
             has_probabilities = np.isfinite(probabilities).all(axis=1)
             probabilities = np.nan_to_num(probabilities)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_save_npy, atomic_write_json, new_array, sync
+from motif_jax.core.files import atomic_write_json, new_array, sync
 from motif_jax.motif.pairs import layout
 
 # A folder with one of them is not overwritten.
@@ -70,12 +70,6 @@ class PairsWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._arrays[name] = new_array(path, dtype, (self._num_pairs, 2, *shape))
         return self._arrays[name]
-
-    def add(self, name: str, array: np.ndarray) -> None:
-        """Writes an array outside the pairs, such as 'preference/NAME', which `commit` moves
-        too.
-        """
-        atomic_save_npy(self._build / f"{name}.npy", array)
 
     def discard(self) -> None:
         """Removes all that was written."""

@@ -91,7 +91,9 @@ class RewardConfig(DatasetConfig):
     """A training of a reward model."""
 
     seed: int = sections.seed(777, maximum=2**32 - 1)
-    dataset_dir: str | None = plain_key(None, "folder of a pairs dataset")
+    dataset_dir: str | None = plain_key(
+        None, "folder of a pairs dataset, or of several with commas between"
+    )
     annotator: str | None = plain_key(
         None,
         "names of label files that annotate wrote (not the kind of judge), with commas between",

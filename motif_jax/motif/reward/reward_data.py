@@ -17,7 +17,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.training.task import epoch_order
 from motif_jax.core.verdicts import FIRST, SECOND, TIE
 from motif_jax.motif.pairs import layout
-from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.motif.pairs.dataset import PairsDataset, open_datasets
 from motif_jax.motif.pairs.split import torch_split
 from motif_jax.motif.pairs.targets import PairTargets, read_targets
 from motif_jax.motif.reward.config import RewardConfig
@@ -80,7 +80,8 @@ def open_dataset(config: RewardConfig, architecture: RewardArchitecture) -> Pair
     """Opens the dataset with all arrays that the model reads; UserError if it lacks an array or an
     annotation.
     """
-    dataset = PairsDataset.open(config.dataset_dir or "", need=architecture.fields)
+    folders = checks.listed(config.dataset_dir or "")
+    dataset = open_datasets(folders, need=architecture.fields)
     names = checks.listed(config.annotator or "")
     if not names or set(names) - set(dataset.preference_names()):
         annotations = ", ".join(dataset.preference_names()) or "none yet: run annotate"

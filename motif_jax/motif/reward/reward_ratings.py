@@ -14,7 +14,7 @@ import numpy as np
 from motif_jax.core import text_bytes
 from motif_jax.core.distinct import distinct_rows
 from motif_jax.motif.pairs import threshold
-from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.motif.pairs.dataset import PairsDataset, open_datasets
 from motif_jax.motif.reward.reward_model import RewardModel, of_members, read_run, saved_steps
 
 # Steps that one call of a network rates.
@@ -38,9 +38,9 @@ class DatasetMessages:
     counts: np.ndarray
 
 
-def read_messages(folder: str | Path) -> DatasetMessages:
-    """Reads the distinct messages of the dataset in `folder`; UserError if it is not a dataset."""
-    dataset = PairsDataset.open(folder)
+def read_messages(folders: Sequence[str | Path]) -> DatasetMessages:
+    """Reads the distinct messages of the datasets in `folders`; UserError if one is no dataset."""
+    dataset = open_datasets(folders)
     messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
     ids = ids.reshape(dataset.num_pairs, 2, dataset.length)
     return DatasetMessages(

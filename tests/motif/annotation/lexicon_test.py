@@ -23,7 +23,7 @@ from motif_jax.motif.annotation.lexicon import (
     preference,
     sentences,
 )
-from motif_jax.motif.annotation.shards import is_name
+from motif_jax.motif.annotation.shards import check_name
 
 # Messages of the game and what they are about; the places where patterns could easily be confused.
 TOLD = {
@@ -217,7 +217,7 @@ def test_a_goal_of_any_letters_makes_a_name_of_labels(annotator_of):
 
     name = annotator_of(PAIR, goal=goal, **of_goal).short_name
 
-    assert is_name(name)
+    check_name(name)
     assert name == "mine_msg_win-or-flee"
 
 
