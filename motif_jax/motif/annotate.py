@@ -26,10 +26,11 @@ from motif_jax.motif.annotation.annotator import (
     with_annotator_defaults,
 )
 from motif_jax.motif.annotation.captions import dataset_captions
-from motif_jax.motif.annotation.chat import CUT, UNFINISHED
+from motif_jax.motif.annotation.chat import CUT
 from motif_jax.motif.annotation.config import AnnotationConfig
 from motif_jax.motif.annotation.conversations import ConversationLog
 from motif_jax.motif.annotation.dry_run import report_dry_run
+from motif_jax.motif.annotation.parsing import UNFINISHED
 from motif_jax.motif.annotation.questions import (
     QuestionHasher,
     QuestionList,

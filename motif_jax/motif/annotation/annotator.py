@@ -85,7 +85,7 @@ class Answer:
       turns: the conversation, each turn with "role" and "content".
       mass: sum of the verdicts' probabilities before they were normalised; None where no
         log-probabilities were read.
-      note: why the label is UNKNOWN, where the text alone does not show it.
+      note: why the label is UNKNOWN; '' where the model said no verdict.
       retried: whether the model was asked a second time for a verdict.
       cut: number of turns that ended before the model had answered.
     """

@@ -16,7 +16,7 @@ from motif_jax.core.seeds import derive
 from motif_jax.core.verdicts import FORMS, PAIR, UNKNOWN, Form
 from motif_jax.motif.annotation.annotator import Annotator, Answer, Question
 from motif_jax.motif.annotation.config import AnnotatorConfig
-from motif_jax.motif.annotation.parsing import AnswerParser
+from motif_jax.motif.annotation.parsing import UNFINISHED, AnswerParser, spoken
 from motif_jax.motif.annotation.prompts import (
     PromptTexts,
     Turns,
@@ -24,7 +24,6 @@ from motif_jax.motif.annotation.prompts import (
     load_prompt,
     prompt_path,
 )
-from motif_jax.motif.annotation.reasoning import as_earlier_turn
 
 # Default of sampling.verdict_tokens, which the identity leaves out.
 _VERDICT_TOKENS = 64
@@ -37,9 +36,8 @@ _SOFT_VERSION = 1
 _CUT_REASON = re.compile(
     "length|max|limit|trunc|incomplete|abort|interrupt|insufficient|time|error", re.IGNORECASE
 )
-# Notes of answers without a verdict, as they stand in the store and in summary.json.
+# Notes of answers without a verdict, beside those of parsing.py.
 CUT = "cut before its end"
-UNFINISHED = "ends within its reasoning"
 TOO_LONG = "prompt too long for the model"
 IMPROBABLE = "the verdicts have little probability"
 
@@ -222,25 +220,23 @@ class ChatAnnotator(Annotator):
         """
         # The text may be sent back in a second turn, which half a character would break.
         text = without_surrogates(text)
-        label, unfinished = self._parse.read(text)
-        cut = isinstance(finish_reason, str) and _CUT_REASON.search(finish_reason) is not None
-        if cut or unfinished:
+        label, note = self._parse.read(text)
+        is_cut = isinstance(finish_reason, str) and _CUT_REASON.search(finish_reason) is not None
+        if is_cut or note == UNFINISHED:
             conversation.cut += 1
-        if cut and not self._parse.is_published:
+        if is_cut and not self._parse.is_published:
             label = UNKNOWN
+        if is_cut and label == UNKNOWN:
+            note = CUT
 
         if label == UNKNOWN and self._retry and not conversation.retried:
-            earlier = text if self._parse.is_published else as_earlier_turn(text)
+            # Templates of prompts refuse marks of reasoning in an earlier turn.
+            earlier = text if self._parse.is_published else spoken(text)[0]
             conversation.turns = self.prompt.retried(conversation.turns, earlier)
             conversation.retried = True
             return None
 
         conversation.turns = [*conversation.turns, {"role": "assistant", "content": text}]
-        note = ""
-        if label == UNKNOWN and cut:
-            note = CUT
-        elif label == UNKNOWN and unfinished:
-            note = UNFINISHED
         return conversation.answer(label, note=note)
 
     def answer_from_log_probabilities(

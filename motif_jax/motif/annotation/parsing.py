@@ -1,7 +1,8 @@
-"""Parses labels from answers: without escapes, reasoning and refusals. Never raises, takes time
-linear in the text's length.
+"""Reads labels from answers of language models. Never raises, takes time linear in the text.
 
-Golden numbers: answer_parsing.json (published behaviour, `first_match`).
+Our rule reads the text after the last end of reasoning: its last line with a verdict. Two different
+verdicts there, a refusal, and reasoning that began and did not end are unknown. The published rules
+read the whole text; golden numbers: answer_parsing.json, more_cases.json (`first_match`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,35 @@ from typing import Any, NamedTuple
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import NO, PAIR, SINGLE, UNKNOWN, YES, Form
-from motif_jax.motif.annotation import refusals
-from motif_jax.motif.annotation.escapes import plain
-from motif_jax.motif.annotation.reasoning import spoken
 
 _SLOT = "{verdict}"
+# Notes of answers without a verdict, as they stand in the store and in summary.json.
+UNFINISHED = "ends within its reasoning"
+REFUSES = "the model refuses"
+TWO_VERDICTS = "two different verdicts"
+
+# Words for a block of reasoning, and the marks of models' families around it, which servers leave
+# in an answer: <think>, <seed:think budget="5">, <|begin_of_thought|>, <|START_THINKING|>, [THINK],
+# Kimi's triangles, OpenAI's channels (<|channel|>analysis<|message|>, and analysisWe where the
+# server has dropped special tokens) and Gemma's (<|channel>thought).
+_NAMES = r"(?:\w{1,8}:|ant)?(?:think|thinking|thoughts?|reasoning|reflection|analysis|scratchpad)"
+_BEGIN = re.compile(
+    rf"(?i)<{_NAMES}(?:\s[^<>/\n]{{0,200}})?>|<\|(?:begin_of_|start_){_NAMES}\|>|\[think\]|\u25c1think\u25b7"
+    r"|<\|channel\|?>(?!\s*final)|\A\s*analysis(?-i:(?=[A-Z]))"
+)
+_END = re.compile(
+    rf"(?i)</{_NAMES}\s*>|<\|end_(?:of_)?{_NAMES}\|>|\[/think\]|\u25c1/think\u25b7"
+    r"|<\|channel\|?>\s*final(?:<\|message\|>)?|<channel\|>|assistantfinal"
+)
+# "I cannot answer", "we are unable to comply", "I must decline", but neither "I cannot be sure" nor
+# "I can't provide a definitive answer", after which a verdict may follow. English, as the prompts.
+_TASK = "answer|comply|assist|help (?:you|with)|respond|reply|output|provide|participate|fulfil|judge|evaluate|rate|rank"
+_REFUSAL = re.compile(
+    r"(?i)\b(?:i|we)\b[^.!?\n]{0,40}?\b(?:cannot|can ?not|can['\u2019]t|could not|couldn['\u2019]t|will not|won['\u2019]t|unable to|not able to|not allowed to)"
+    rf" (?:{_TASK})\w{{0,3}}\b(?![^.!?\n]{{0,80}}\b(?:definit|certain|conclusive|sure))"
+    r"|\b(?:i|we) (?:must |have to |will |would )?(?:refuse|decline)\b"
+    rf"|\b(?:inappropriate|not appropriate) to (?:{_TASK})"
+)
 
 
 class AnswerForm(NamedTuple):
@@ -82,14 +107,27 @@ def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerF
 
 
 class LabelRead(NamedTuple):
-    """The label of an answer; `unfinished`: it ends within its reasoning."""
+    """The label of an answer; `note` says why it is UNKNOWN, '' where the answer has no verdict."""
 
     label: int
-    unfinished: bool = False
+    note: str = ""
+
+
+def spoken(text: str) -> tuple[str, bool]:
+    """What an answer says after its last end of reasoning, and whether reasoning begins there that
+    does not end; then it is what stands before that.
+    """
+    start = 0
+    for end in _END.finditer(text):
+        start = end.end()
+    beginning = _BEGIN.search(text, start)
+    if beginning is None:
+        return text[start:].strip(), False
+    return text[start : beginning.start()].strip(), True
 
 
 class AnswerParser:
-    """Reads verdicts in one answer form, by our rules or published ones."""
+    """Reads verdicts in one answer form, by our rule or published ones."""
 
     def __init__(self, form: AnswerForm, first_match: bool = False, anywhere: bool = False) -> None:
         """`first_match`: Motif's rule (compat.answer_first_match); `anywhere`: ONI's
@@ -107,21 +145,35 @@ class AnswerParser:
         self._published = _published_pattern(form)
         # JSON's words, such as null for the tie, unless the prompt has the same word for a verdict.
         self._values = {**dict(form.verdict_form.json_labels), **self._labels}
-        self._verdict = _verdict_pattern(form, tuple(self._values))
-        self._written = frozenset(form.verdicts)
-        self._words = re.compile("|".join(map(re.escape, self._values)), re.IGNORECASE)
+        words = "|".join(map(re.escape, self._values))
+        # An answer of nothing but a verdict and signs: "1", "**1**", "(2)", but not -1 or 1 %.
+        self._bare = re.compile(rf"(?i)\W*+(?<![-+.,])({words})[^\w%]*+")
+        # The article of "the first message a player would ignore" is not the verdict A.
+        if "A" in form.verdicts:
+            words = "|".join("(?-i:A)" if word == "a" else re.escape(word) for word in self._values)
+        self._word = re.compile(rf"(?i)(?<!\w)(?:{words})(?!\w)")
+        self._verdict = _verdict_pattern(form, words)
 
     def __call__(self, text: str) -> int:
         return self.read(text).label
 
     def read(self, text: str) -> LabelRead:
-        """The label of an answer, UNKNOWN where it ends within its reasoning."""
+        """The label of an answer, UNKNOWN where none can be told."""
         if self.is_published:
             return LabelRead(self._published_label(text))
-        answer = spoken(plain(text))
-        if answer.inside:
-            return LabelRead(UNKNOWN, unfinished=True)
-        return LabelRead(self._last_line(answer.text))
+        answer, is_unfinished = spoken(text)
+        if is_unfinished:
+            return LabelRead(UNKNOWN, UNFINISHED)
+
+        bare = self._bare.fullmatch(answer)
+        if bare:
+            return LabelRead(self._values[bare[1].lower()])
+        if _REFUSAL.search(answer):
+            return LabelRead(UNKNOWN, REFUSES)
+        labels = self._last_line(answer)
+        if len(labels) > 1:
+            return LabelRead(UNKNOWN, TWO_VERDICTS)
+        return LabelRead(labels.pop() if labels else UNKNOWN)
 
     def _published_label(self, text: str) -> int:
         if self._anywhere and len(self._labels) == len(SINGLE.verdicts):
@@ -131,68 +183,17 @@ class AnswerParser:
             return self._labels[match[1].lower()]
         return self._undecided if self._anywhere else UNKNOWN
 
-    def _last_line(self, text: str) -> int:
-        """The verdict of the last line that has any, UNKNOWN if that line has two different ones.
-
-        An answer that is nothing but a verdict counts; a verdict that a refusal quotes does not.
-        """
-        # Nothing but a verdict and signs: "1", "**1**", "(2)". A % would make it another number.
-        bare = re.fullmatch(r"[^\w%]*+(\w{1,64}+)[^\w%]*+", text)
-        if bare and bare[1].lower() in self._values:
-            return self._values[bare[1].lower()] if _is_unsigned(text, bare.start(1)) else UNKNOWN
-
-        refuses = refusals.refuses(text)
-        # The labels on the line of the last match.
+    def _last_line(self, text: str) -> set[int]:
+        """The labels on the last line that has any."""
         labels: set[int] = set()
-        last_start = 0
+        previous = 0
         for match in self._verdict.finditer(text):
-            if self._is_prose(text, match):
-                continue
-            match_labels = self._labels_of(text, match)
-            is_tie = self._undecided != UNKNOWN and match_labels == {self._undecided}
-            if refuses and refusals.is_quoted(text, match.start(), match.end(), is_tie):
-                continue
-            # A later line takes the place of the earlier ones.
-            if "\n" in text[last_start : match.start("verdict")]:
+            start = match.start("verdict")
+            if "\n" in text[previous:start]:
                 labels.clear()
-            last_start = match.start("verdict")
-            labels |= match_labels
-        return labels.pop() if len(labels) == 1 else UNKNOWN
-
-    def _is_prose(self, text: str, match: re.Match[str]) -> bool:
-        """Whether key and verdict stand side by side in a sentence that answers nothing: "That is
-        good news. No monster was met.", "the other message, a wall".
-        """
-        if _SENTENCE_SIGN.search(text, match.end("key"), match.start("verdict")):
-            return True
-        first_word = self._words.match(text, match.start("verdict"))
-        assert first_word is not None
-        # "The first message a player would ignore": the verdict A may be an article.
-        return first_word[0] == "a" and "a" not in self._written
-
-    def _labels_of(self, text: str, match: re.Match[str]) -> set[int]:
-        """The labels of a match of the verdict's pattern; a number that only begins with a verdict,
-        1.5 or -1, is unknown.
-        """
-        if (
-            match["more"]
-            or not _is_unsigned(text, match.start("verdict"))
-            or _UNEQUAL.search(match[0])
-        ):
-            return {UNKNOWN}
-        return {self._values[word.lower()] for word in self._words.findall(match["verdict"])}
-
-
-# Ends a sentence or a part of it.
-_SENTENCE_SIGN = re.compile("[.,;!?](?!=)")
-
-# "best_description != 1": the verdict after such a sign is the one that is not meant.
-_UNEQUAL = re.compile("!=|\u2260|<>")
-
-
-def _is_unsigned(text: str, start: int) -> bool:
-    """Whether the word at `start` is not the end of a number such as -1 or .1."""
-    return not (start > 0 and text[start].isdigit() and text[start - 1] in "-+.,")
+            previous = start
+            labels |= {self._values[word.lower()] for word in self._word.findall(match["verdict"])}
+        return labels
 
 
 def _key_pattern(form: AnswerForm, joint: str = r"[\s_]*+") -> str:
@@ -214,25 +215,21 @@ def _published_pattern(form: AnswerForm) -> re.Pattern[str]:
     )
 
 
-def _verdict_pattern(form: AnswerForm, words: tuple[str, ...]) -> re.Pattern[str]:
-    """A whole-word verdict after the key, signs and at most two linking words.
-
-    `verdict` is the verdict with alternatives ("1 or 2"), `key` the key's words, `more` what makes
-    it the beginning of another number (1.5, but not 1.0).
+def _verdict_pattern(form: AnswerForm, words: str) -> re.Pattern[str]:
+    """A verdict, the group `verdict`, after the key, signs and at most two linking words: "best
+    description is option 1". With it the alternatives to it: "1 or 2" holds two verdicts.
     """
-    verdict = "(?:" + "|".join(map(re.escape, words)) + r")(?!\w)"
-    key = _key_pattern(form, r"[\s_-]*+")
+    # A chat model may escape the underscore for Markdown: best\_description.
+    key = _key_pattern(form, r"[\s\\_-]*+")
+    # No sign that ends a sentence or a part of it: "This is good news. No monster was met.".
+    signs = r"(?:_|[^\w.,;!?\u2260]){0,16}+"
     noun = re.escape(re.split(r"[_ ]", form.key)[-1])
     nouns = rf"(?:description|message|option|number|answer|choice|value|verdict|label|text|{noun})"
-    # At most two words between key and verdict: "best description is option 1".
-    link = rf"(?:(?:is|are|was|{nouns})(?![A-Za-z0-9])[\W_]{{0,16}}+)?+"
-    between = r"""[ \t,/&"'|+~\u2044-]{1,6}+"""
+    link = rf"(?:(?:is|are|was|{nouns})(?![A-Za-z0-9]){signs})?+"
+    # 12, -1, 1.5, 1/2 and 1 % are other numbers than 1.
+    verdict = rf"(?<![-+.,])(?:{words})(?!\w|[.,:/^*-]\d|[ ]?[%\u00b0])"
+    between = r"""[ \t,/&"'|+~-]{1,6}+"""
     conjunction = rf"(?:(?:and/or|or|and|nor|vs\.?|versus)(?!\w){between})?+"
-    # "1 or 2" holds two verdicts, and so none.
     alternatives = rf"(?:{between}{conjunction}(?:{nouns}[ \t_#]{{1,4}}+)?+{verdict}){{0,4}}"
-    # 1.0 is the verdict 1; 1.5, 1:2 and 1 % are other numbers.
-    more = r"(?P<more>(?!\.0+(?![\d.]))[.,:/^*\u2044+-]\d|[ ]?[%\u00b0])?"
     # The end of an element, </best_description>, is not a key.
-    return re.compile(
-        rf"(?i)(?<!/)(?P<key>{key})[\W_]{{0,16}}+{link}{link}(?P<verdict>{verdict}{alternatives}){more}"
-    )
+    return re.compile(rf"(?i)(?<!/){key}{signs}{link}{link}(?P<verdict>{verdict}{alternatives})")

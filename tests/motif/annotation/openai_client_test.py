@@ -9,7 +9,7 @@ import json
 import pytest
 
 from motif_jax.core.verdicts import FIRST, SECOND, UNKNOWN, YES
-from motif_jax.motif.annotation import chat
+from motif_jax.motif.annotation import chat, parsing
 from motif_jax.motif.annotation.annotator import Question, make_annotator
 from tests.motif.annotation.scripted_server import ASKED, GOOD, config, reply
 
@@ -136,7 +136,7 @@ def test_cut_reasoning_without_a_servers_notice_is_no_answer(server):
     answer = pair_asked(
         server, reply(f"<think>It may be {ONE}", finish_reason="stop"), **{"answer.retry": False}
     )
-    assert (answer.label, answer.cut, answer.note) == (UNKNOWN, 1, chat.UNFINISHED)
+    assert (answer.label, answer.cut, answer.note) == (UNKNOWN, 1, parsing.UNFINISHED)
 
 
 def test_a_cut_answer_reported_as_an_error_is_unknown(server):
