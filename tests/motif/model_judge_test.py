@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import string
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +17,10 @@ from motif_jax.core.verdicts import PAIR, SINGLE, UNKNOWN
 from motif_jax.lm import next_token
 from motif_jax.lm.tokens import TOKENS_OF_BATCH
 from motif_jax.motif import judge_prompts, model_judge
+from motif_jax.motif.annotation import openai_client
 from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
 from motif_jax.motif.annotation.chat import TOO_LONG
-from motif_jax.motif.annotation.chat_client import ChatClient
+from motif_jax.motif.annotation.openai_client import Reply
 from motif_jax.motif.judge_prompts import Prefill
 from tests import made_up_judge
 from tests.lm.gguf import gguf_writing
@@ -54,13 +54,6 @@ def asked(config, form, questions):
     return [answers[position] for position in range(len(questions))]
 
 
-class Response(NamedTuple):
-    """What `ChatClient` reads of aiohttp's response besides its body."""
-
-    status: int
-    headers: dict[str, str]
-
-
 class Server:
     """A server's reply by a language model: ChatML written out, and the log-probabilities of every
     token.
@@ -76,7 +69,7 @@ class Server:
         states = model.prefill(params, tokens, valid)[0].after
         return jax.nn.log_softmax(model.logits(params, states[:, last]))[0]
 
-    async def post(self, client, request):
+    async def post(self, session, url, request):
         turns = "".join(
             f"<|im_start|>{turn['role']}\n{turn['content']}<|im_end|>\n"
             for turn in request["messages"]
@@ -93,7 +86,7 @@ class Server:
             "message": {"content": ""},
             "logprobs": {"content": [{**top[0], "top_logprobs": top}]},
         }
-        return Response(200, {}), json.dumps({"choices": [choice]}).encode()
+        return Reply(200, {}, json.dumps({"choices": [choice]}).encode())
 
 
 @pytest.mark.slow
@@ -104,7 +97,7 @@ def test_answers_are_those_of_a_server_with_the_same_model(
     texts = PAIRS if form is PAIR else [(text,) for text in TEXTS]
     questions = [Question(f"{number:032x}", items, form) for number, items in enumerate(texts)]
     server = Server(folder)
-    monkeypatch.setattr(ChatClient, "post", lambda client, request: server.post(client, request))
+    monkeypatch.setattr(openai_client, "post", server.post)
     same = {"answer.mode": "soft", "prompt.version": "small", "answer.minimum_mass": 0.0}
     by_server = asked(
         annotation_config({"annotator": "openai", "openai.model": "m", **same}), form, questions

@@ -1,4 +1,4 @@
-"""Parses a server's replies: answer, tokens, log-probabilities, refusals."""
+"""Reads a server's replies: answer, tokens, log-probabilities, words of refusals."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CONTENT = re.compile(
     re.IGNORECASE,
 )
 LENGTH = re.compile(
-    "context[ _]length|maximum context|too long|too many tokens|exceeds the available",
+    "context[ _]length|maximum context|maximum number of tokens|too long|too many tokens|exceeds the available",
     re.IGNORECASE,
 )
-# A server that reports an answer which its limit cut as an error.
+# OpenAI reports an answer of a reasoning model which its limit cut as an error.
 CUT = re.compile("could not finish the message|output limit was reached", re.IGNORECASE)
 ANSWER_LIMIT = re.compile("too large|cannot be greater than|max_model_len", re.IGNORECASE)
 
@@ -45,7 +45,7 @@ class ServerError(UserError):
         self.kind = kind
 
 
-class MalformedReplyError(Exception):
+class MalformedReplyError(ValueError):
     """A reply that violates the protocol."""
 
 

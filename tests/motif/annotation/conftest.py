@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from motif_jax.motif.annotation import openai_client
-from motif_jax.motif.annotation.chat_client import ChatClient
 from tests.motif.annotation.scripted_server import KEY, ScriptedServer
 
 
@@ -16,7 +15,7 @@ from tests.motif.annotation.scripted_server import KEY, ScriptedServer
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
     server = ScriptedServer()
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setattr(ChatClient, "post", lambda client, request: server.post(request))
+    monkeypatch.setattr(openai_client, "post", lambda session, url, request: server.post(request))
     monkeypatch.setattr(asyncio, "sleep", server.sleep)
     # The module alone: `asyncio` needs the real clock.
     monkeypatch.setattr(openai_client, "time", server)

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 from motif_jax.core.verdicts import SINGLE
 from motif_jax.motif.annotation.annotator import Question, make_annotator
+from motif_jax.motif.annotation.openai_client import Reply
 from tests.reward_fixtures import annotation_config
 
 KEY = "sk-Zq/8Xw0Vb5%Kj7Tn"
@@ -27,13 +28,6 @@ def reply(content: Any, tokens: int | None = None, **more: Any) -> str:
     """The body of a reply with this content, and `more` fields of its choice."""
     counts = tokens and {"prompt_tokens": 100 + tokens, "completion_tokens": tokens}
     return json.dumps({"choices": [{"message": {"content": content}, **more}], "usage": counts})
-
-
-class Response(NamedTuple):
-    """What `ChatClient.post` returns of a response beside its body."""
-
-    status: int
-    headers: dict[str, str]
 
 
 class ScriptedServer:
@@ -64,12 +58,12 @@ class ScriptedServer:
         for annotator in self._annotators * 2:
             annotator.close()
 
-    async def post(self, request: Any) -> tuple[Response, bytes]:
+    async def post(self, request: Any) -> Reply:
         self.requests.append(copy.deepcopy(dict(request)))
         status, body, *headers = self.replies.pop(0)
         if isinstance(status, Exception):
             raise status
-        return Response(status, dict(*headers)), body.encode()
+        return Reply(status, dict(*headers), body.encode())
 
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(round(seconds, 3))
