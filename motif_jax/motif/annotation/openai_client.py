@@ -108,9 +108,10 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         self.prices = _prices(settings)
 
         base_url = URL(settings.base_url)
-        self._url = base_url.joinpath("chat", "completions")
-        # For messages, without name and password.
-        self._address = str(base_url.with_user(None))
+        # A query, such as ?api-version=, stays behind the path.
+        self._url = base_url.joinpath("chat", "completions").with_query(base_url.query)
+        # For messages, without what may be a password.
+        self._address = str(base_url.with_user(None).with_query(None))
         self._thread: threading.Thread | None = None
         self._limit_field = _LIMIT_FIELDS[0]
         # The server wants no requests before this time (monotonic).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from motif_jax.core.errors import UserError, printable
@@ -14,6 +14,10 @@ _MAX_MASS = 1.01
 # Fields of a request for the verdicts' probabilities, part of the identity of stored answers. One
 # token is the verdict; the first may be a blank that the tokenizer puts before it.
 SOFT_REQUEST = {"max_tokens": 2, "logprobs": True, "top_logprobs": 20}
+# Blanks and line ends of vocabularies: "\u2581A" of SentencePiece, "\u0120A" of byte-level pieces.
+_RAW_BLANKS = "\u2581\u0120\u010a"
+# vLLM with --return-tokens-as-token-ids.
+_TOKEN_ID = re.compile(r"token_id:\d+")
 # A number of tokens that no reply has.
 _MAX_TOKENS = 1 << 40
 # Words of a refusal that blames the content of a prompt, its length, or the longest answer asked
@@ -55,7 +59,7 @@ def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]
 
     If the likeliest first token is a blank, which some tokenizers put before a digit, the second
     token's probabilities count, times that of the blank. Raises MalformedReplyError: the reply has
-    no log-probabilities.
+    no log-probabilities of texts.
     """
     tokens = _at(choice.get("logprobs"), "content")
     if not isinstance(tokens, list) or not tokens:
@@ -66,6 +70,7 @@ def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]
     prefix_probability = 1.0
     try:
         for token in tokens[:2]:
+            _check_texts(token, labels)
             for candidate in token["top_logprobs"]:
                 label = labels.get(candidate["token"].strip().lower())
                 if label is not None:
@@ -84,6 +89,26 @@ def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]
             f"log-probabilities of more than probability 1 in the reply: {tokens}"
         )
     return [math.log(mass) if mass > 0 else -math.inf for mass in masses]
+
+
+def _check_texts(token: Mapping[str, Any], words: Collection[str]) -> None:
+    """Raises MalformedReplyError where a token has no candidates, or they are not texts.
+
+    Read as an answer, such a token would be one whose verdicts have no probability: unknown, and
+    kept in the store after the server was mended.
+    """
+    if not token["top_logprobs"]:
+        raise MalformedReplyError(f"an empty top_logprobs in the reply: {token}")
+    # A blank alone is only the piece of one where the model has chosen it.
+    pieces: list[tuple[str, Collection[str]]] = [(token["token"], {"", *words})]
+    pieces += [(candidate["token"], words) for candidate in token["top_logprobs"]]
+    for text, known in pieces:
+        word = text.lstrip(_RAW_BLANKS)
+        is_piece = word != text and word.lower() in known
+        if is_piece or _TOKEN_ID.fullmatch(text):
+            raise MalformedReplyError(
+                f"a piece of a vocabulary, {text}, in place of a text in the reply: {token}"
+            )
 
 
 def checked(reply: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:

@@ -74,3 +74,16 @@ def test_soft_labels_of_a_server_without_log_probabilities(run, server):
     server.behave = lambda number, request: (200, reply("1"))
     with pytest.raises(UserError, match=r"config\.answer\.mode=soft needs"):
         run(answer__mode="soft")
+
+
+@pytest.mark.parametrize("word", ["\u25811", "token_id:32"])
+def test_pieces_of_a_vocabulary_leave_no_answer_in_the_store(run, server, dataset, word):
+    token = {"token": word, "logprob": 0.0}
+    raw = {"logprobs": {"content": [{**token, "top_logprobs": [token]}]}}
+    server.behave = lambda number, request: (200, reply("", **raw))
+    with pytest.raises(UserError, match="a piece of a vocabulary"):
+        run(answer__mode="soft")
+    server.behave = lambda number, request: None
+    done = run(answer__mode="soft")
+    assert (done["store_hits"], done["unknown_share"]) == (0, 0)
+    assert (labels(dataset) == expected(dataset, rule)).all()

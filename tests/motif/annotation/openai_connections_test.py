@@ -103,6 +103,19 @@ def test_a_question_is_posted_with_the_key(listen):
     assert headers["content-type"] == "application/json"
 
 
+def test_a_query_in_the_address_stays_behind_the_path(listen):
+    server = listen()
+    ask(f"http://{server.address}/v1?api-version=2024&a=b%26c")
+    assert server.requests[0][0] == "POST /v1/chat/completions?api-version=2024&a=b%26c HTTP/1.1"
+
+
+def test_no_message_shows_the_query(listen):
+    server = listen(answer(b"no", "400 Bad Request"))
+    with pytest.raises(ServerError, match=rf"the server http://{server.address}/v1 ") as caught:
+        ask(f"http://{server.address}/v1?key=sesame")
+    assert "sesame" not in str(caught.value)
+
+
 def test_a_user_in_the_address_takes_the_keys_place(listen):
     server = listen()
     ask(f"http://me:word@{server.address}/v1")

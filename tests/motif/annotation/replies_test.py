@@ -118,6 +118,32 @@ def test_a_choice_without_log_probabilities_is_rubbish(choice: Any) -> None:
         verdict_log_probabilities(choice, ("Yes", "No"))
 
 
+@pytest.mark.parametrize(
+    ("word", "candidates"),
+    [
+        ("1", {}),
+        ("\u25811", {"\u25811": 0.9}),
+        ("\u0120None", {"\u0120none": 0.9}),
+        ("1", {"1": 0.5, "\u01202": 0.4}),
+        ("\u2581", {"\u2581": 0.9}),
+        ("token_id:32", {"token_id:32": 0.9, "token_id:33": 0.1}),
+    ],
+)
+def test_what_is_no_text_is_no_answer(word: str, candidates: dict[str, float]) -> None:
+    with pytest.raises(MalformedReplyError, match=r"empty top_logprobs|piece of a vocabulary"):
+        probabilities([token(word, 0.9, **candidates)])
+
+
+def test_a_blank_without_candidates_behind_it_is_no_answer() -> None:
+    with pytest.raises(MalformedReplyError, match="an empty top_logprobs"):
+        probabilities([token(" ", 0.9, **{" ": 0.9}), token("1", 0.9)])
+
+
+def test_letters_that_vocabularies_use_for_blanks_may_be_texts() -> None:
+    unlikely = {"1": 0.9, "\u0120": 0.001, "\u2581x": 0.001}
+    assert probabilities([token("1", 0.9, **unlikely)])[0] == pytest.approx(0.9)
+
+
 def of_one(word: Any, logprob: Any) -> list[Any]:
     return [{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": word, "logprob": logprob}]}]
 
