@@ -4,36 +4,30 @@ measured.
     python launch/gpu_table.py FIGURES.jsonl [PAGE]
 
 The table between two marks in the page is replaced. If an item was measured several times, its last
-line without an error counts. An item that did not end in its time is listed as such. Files of two
-calls are put together by `cat`, where both were on a machine of one kind.
+line without an error counts. An item that did not end in its time is listed as such.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from gpu_logs import json_lines
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 BEGIN = "<!-- launch/gpu_table.py: begin -->"
 END = "<!-- launch/gpu_table.py: end -->"
+TRAININGS = {
+    "train": "training, task's reward",
+    "train_reward": "training with the intrinsic reward",
+    "train_settled": "training with the intrinsic reward",
+}
 LANGUAGE = {
     "language_update": "PPO's update, Flan-T5-large",
     "score": "scores of candidates, Flan-T5-large",
     "generate": "greedy text, GPT-2 medium",
     "text_train": "ILQL's gradient, GPT-2 small",
 }
-TRAININGS = {
-    "train": "training, task's reward",
-    "train_two_cores": "training, task's reward, two cores left to the other threads",
-    "train_two_groups": "training, task's reward",
-    "train_reward": "training with the intrinsic reward",
-    "train_laptop": "training with `laptop`'s network, task's reward",
-}
-# What makes two machines of one kind.
-KIND = ("gpu", "processor", "cores", "jax", "python")
 Line = dict[str, Any]
 
 
@@ -47,53 +41,50 @@ class Row(NamedTuple):
 
 
 def read(path: Path) -> dict[str, Line]:
-    """The line of each item by its name.
-
-    Raises ValueError where no machine is named, or several kinds are: the table has one.
-    """
+    """The line of each item by its name."""
     lines: dict[str, Line] = {}
-    all_lines = json_lines(path)
-    kinds = {tuple(line[name] for name in KIND) for line in all_lines if line["item"] == "machine"}
-    if len(kinds) != 1:
-        raise ValueError(f"{path} has the figures of {len(kinds)} kinds of machines in place of 1")
-    for line in all_lines:
+    for text in path.read_text(encoding="utf-8").splitlines():
+        line = json.loads(text)
         earlier = lines.get(line["item"])
         # A line with an error does not take the place of one without.
-        if earlier is None or "error" in earlier or "error" not in line:
+        if earlier is None or earlier["code"] != 0 or line["code"] == 0:
             lines[line["item"]] = line
     return lines
 
 
+def machine(lines: dict[str, Line]) -> str:
+    """What the figures were measured on, in words.
+
+    Raises ValueError where no line names a device, or lines name different ones: the table has one.
+    """
+    # The games alone run without jax, and know no device.
+    measured = [line for line in lines.values() if "devices" in line.get("machine", {})]
+    kinds = {json.dumps(line["machine"], sort_keys=True) for line in measured}
+    if len(kinds) != 1:
+        raise ValueError(f"the figures are of {len(kinds)} kinds of machines, must be of 1")
+    kind = measured[0]["machine"]
+    dates = sorted({line["date"] for line in measured})
+    return (
+        f"**Machine:** {kind['devices'][0]}, {kind['cores']} cores of {kind['processor']}, jax {kind['jax']}, "
+        f"{' and '.join(dates)}. All figures are of `bash launch/gpu_figures.sh`."
+    )
+
+
 def table(lines: dict[str, Line]) -> str:
     """The table in markdown, with the machine above it."""
-    machine = lines["machine"]
-    head = (
-        f"**Machine:** {machine['gpu'].removeprefix('GPU 0: ')}, {machine['cores']} cores of {machine['processor']}, jax {machine['jax']}, "
-        f"Python {machine['python']}, {machine['date']}. All figures are of `bash launch/gpu_figures.sh`."
-    )
     rows = [
         _games(lines.get("games")),
-        *(_training(lines, name) for name in TRAININGS),
-        _settled(lines.get("nethack")),
-        _alone(lines, "learner", "steps_per_second", "steps/s"),
-        _alone(lines, "inference", "rows_per_second", "rows/s"),
-        _host(lines.get("inference_host")),
+        *(_training(name, lines.get(name)) for name in TRAININGS),
+        _alone("learner", "steps_per_second", "steps/s", lines.get("learner")),
+        _alone("inference", "rows_per_second", "rows/s", lines.get("inference")),
         *(_language(name, lines) for name in LANGUAGE),
-        _whole_step(lines.get("text_train_step")),
-        _beside(
-            lines.get("attention"), "attention with its gradient, Flan-T5-large", "`:attention_gpu`"
-        ),
-        _glam(lines.get("glam")),
-        _tests(lines.get("numeric_tests")),
     ]
     titles = "| what | measured | beside it | command |\n|---|---|---|---|"
-    return "\n".join([head, "", titles, *("| " + " | ".join(row) + " |" for row in rows)])
+    return "\n".join([machine(lines), "", titles, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def replaced(page: str, new_table: str) -> str:
     """The page with `new_table` between its marks. Raises ValueError: it has no marks."""
-    if BEGIN not in page or END not in page:
-        raise ValueError(f"the page lacks the lines {BEGIN} and {END}")
     start = page.index(BEGIN) + len(BEGIN)
     stop = page.index(END)
     return f"{page[:start]}\n{new_table}\n{page[stop:]}"
@@ -106,190 +97,84 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _missing(line: Line | None, key: str) -> str:
-    """Why a line has no figure; '' where it has."""
+def _error(line: Line | None) -> str:
+    """Why an item did not end well; '' where it did."""
     if line is None:
         return "not measured"
-    if line.get(key) is None:
-        return str(line.get("error", "not measured")).split(":")[0]
-    return ""
+    if line["code"] == 0:
+        return ""
+    # The codes of `timeout`, which ends it or, if it does not obey, kills it.
+    is_late = line["code"] in (124, 137)
+    return f"not done in {line['limit']} s" if is_late else f"ended with {line['code']}"
 
 
 def _games(line: Line | None) -> Row:
     title = "games alone, random keys"
-    missing = _missing(line, "steps_per_second_by_the_clock")
-    if missing or line is None:
-        return Row(title, missing, "", "`:actors`")
+    if line is None or "value" not in line:
+        return Row(title, _error(line), "", "`:actors`")
     options = line["settings"]
     title += f", {options['workers']} workers x {options['envs_per_worker']}"
+    measured = f"{number(line['steps_per_second_by_the_clock'])} steps/s"
     comparison = f"a core's processor time: {number(line['value'])} steps/s"
-    return Row(
-        title, f"{number(line['steps_per_second_by_the_clock'])} steps/s", comparison, "`:actors`"
-    )
+    return Row(title, measured, comparison, "`:actors`")
 
 
-def _training(lines: dict[str, Line], name: str) -> Row:
-    line = lines.get(name)
+def _training(name: str, line: Line | None) -> Row:
     title = TRAININGS[name]
-    missing = _missing(line, "value")
-    if missing or line is None:
-        return Row(title, missing, "", "`:train_gpu`")
+    if line is None or "value" not in line:
+        return Row(title, _error(line), "", "`:train_gpu`")
     options = line["settings"]
     size = (
-        f"{options['workers']} workers x {options['envs_per_worker']} in {options.get('groups_per_worker', 2)} groups, "
+        f"{options['workers']} workers x {options['envs_per_worker']} in {options['groups_per_worker']} groups, "
         f"batch {options['batch_size']:,}"
     )
-    measured = f"**{number(line['value'])} steps/s** (untrained policy, first seconds)"
-    comparisons = []
-    games = lines.get("games", {}).get("steps_per_second_by_the_clock")
-    if games:
-        comparisons.append(f"{line['value'] / games:.2f} of the games alone")
+    warmup = number(options["warmup_seconds"])
+    measured = f"**{number(line['value'])} steps/s** after {warmup} s of training"
+    comparison = _error(line)
+    # Of an item that was late there is what it printed early.
     if "baseline" in line:
-        comparisons.append(
-            f"learner and inference alone, in turns: {number(line['baseline']['value'])}"
-        )
-    if "error" in line:
-        comparisons.append(line["error"].split(":")[0])
-    return Row(f"{title}, {size}", measured, "; ".join(comparisons), "`:train_gpu`")
+        rate = number(line["baseline"]["value"])
+        comparison = f"learner and inference alone, in turns: {rate}"
+    return Row(f"{title}, {size}", measured, comparison, "`:train_gpu`")
 
 
-def _settled(line: Line | None) -> Row:
-    title = "training of NetHack with the intrinsic reward, its last third"
-    command = "`train_agent.py`"
-    missing = _missing(line, "settled_steps_per_second")
-    if missing or line is None:
-        return Row(title, missing, "", command)
-    measured = f"**{number(line['settled_steps_per_second'])} steps/s**"
-    if line.get("settled_turns_per_second"):
-        turns = number(line["settled_turns_per_second"])
-        measured += f", {turns} game turns/s ({line['turns_per_step']:.2f} a step)"
-    comparison = f"{line['seconds']:.0f} s and {number(line['steps'])} steps; "
-    if line.get("first_steps_per_second") is not None:
-        comparison += f"at its start {number(line['first_steps_per_second'])} steps/s; "
-    comparison += f"first row of metrics after {line['first_row_seconds']:.0f} s"
-    return Row(title, measured, comparison, command)
-
-
-def _alone(lines: dict[str, Line], name: str, key: str, unit: str) -> Row:
-    """The row of learner or inference alone; where its benchmark had no time, what the training's
-    benchmark says of it.
-    """
-    line = lines.get(name)
+def _alone(name: str, key: str, unit: str, line: Line | None) -> Row:
+    """The row of learner or inference alone."""
     title = f"{name} alone"
     command = f"`:{name}_gpu`"
-    missing = _missing(line, "value")
-    if missing or line is None:
-        rate_in_training = lines.get("train", {}).get(f"{name}_{key}")
-        comparison = (
-            ""
-            if rate_in_training is None
-            else f"in `:train_gpu`: {number(rate_in_training)} {unit}"
-        )
-        return Row(title, missing, comparison, command)
+    if line is None or "value" not in line:
+        return Row(title, _error(line), "", command)
     rate = line[key]
     if isinstance(rate, dict):
-        # By the number of devices: that of the most.
-        rate = rate[max(rate, key=int)]
-    if "rows" in line:
+        # By the number of rows: that of the most.
         title += f", {line['rows']:,} rows a call"
+        rate = rate[str(line["rows"])]
     measured = f"{number(rate)} {unit}, {line['value'] / 1e12:.3g} TFLOP/s"
-    comparison = f"{line['baseline']['what']}: {line['baseline']['value'] / 1e12:.3g} TFLOP/s"
+    baseline = line["baseline"]
+    comparison = f"{baseline['what']}: {baseline['value'] / 1e12:.3g} TFLOP/s"
     return Row(title, measured, comparison, command)
-
-
-def _host(line: Line | None) -> Row:
-    title = "the host's work of a call of inference"
-    if line is not None and "rows" in line:
-        title += f", {line['rows']} rows"
-    return _beside(line, title, "`:inference_host`")
-
-
-def _beside(line: Line | None, title: str, command: str) -> Row:
-    """The row of a benchmark's value beside its baseline."""
-    missing = _missing(line, "value")
-    if missing or line is None:
-        return Row(title, missing, "", command)
-    measured = f"{number(line['value'])} {line['unit']}"
-    # The line of an item that was late may end before it.
-    baseline = line.get("baseline", {})
-    if baseline.get("value") is None:
-        return Row(title, measured, str(line.get("error", "")).split(":")[0], command)
-    return Row(title, measured, f"{baseline['what']}: {number(baseline['value'])}", command)
 
 
 def _language(name: str, lines: dict[str, Line]) -> Row:
     title = LANGUAGE[name]
     command = f"`:{name}_gpu`"
     warm = lines.get(name)
-    starts = [
-        _start(lines.get(f"{name}_cold"), "cold"),
-        _start(warm, _warm_state(warm)),
-    ]
-    comparison = f"from start to first step: {', '.join(starts)}"
-    missing = _missing(warm, "value")
-    if missing or warm is None:
-        return Row(title, missing, comparison, command)
+    cold_start = _start(lines.get(f"{name}_cold"))
+    comparison = (
+        f"from start to first step: {cold_start} cold, {_start(warm)} with compiled programs kept"
+    )
+    if warm is None or "value" not in warm:
+        return Row(title, _error(warm), comparison, command)
     measured = f"**{number(warm['value'])} {warm['unit']}**"
-    if warm.get("peak_share") is not None:
+    if "peak_share" in warm:
         measured += f", {warm['peak_share']:.2f} of {warm['settings']['dtype']} matrix products"
     return Row(title, measured, comparison, command)
 
 
-def _whole_step(line: Line | None) -> Row:
-    title = "ILQL's training step, GPT-2 small"
-    command = "`:text_train_gpu --config.options.step=run`"
-    missing = _missing(line, "value")
-    if missing or line is None:
-        return Row(title, missing, "", command)
-    step = line.get("step", {})
-    comparison = f"compiled in {step['compile_seconds']:.0f} s" if step else ""
-    missing = _missing({**line, **step}, "tokens_per_second")
-    if missing:
-        return Row(title, missing, comparison, command)
-    share = f"{step['peak_share']:.2f} of {line['settings']['dtype']} matrix products"
-    return Row(
-        title, f"**{number(step['tokens_per_second'])} tokens/s**, {share}", comparison, command
-    )
-
-
-def _warm_state(line: Line | None) -> str:
-    programs = None if line is None else line.get("reused_programs")
-    return (
-        "with compiled programs kept"
-        if programs is None
-        else f"with {programs} compiled programs from disk"
-    )
-
-
-def _start(line: Line | None, state: str) -> str:
-    missing = _missing(line, "first_step_seconds")
-    if missing or line is None:
-        return f"{missing} ({state})"
-    return f"{line['first_step_seconds']:.0f} s {state}"
-
-
-def _glam(line: Line | None) -> Row:
-    title = "GLAM's quick run, two minutes"
-    command = "`train_language_agent.py:quickstart`"
-    missing = _missing(line, "settled_steps_per_second")
-    if missing or line is None:
-        return Row(title, missing, "", command)
-    comparison = f"first row of metrics after {line['first_row_seconds']:.0f} s"
-    return Row(title, f"{number(line['settled_steps_per_second'])} actions/s", comparison, command)
-
-
-def _tests(line: Line | None) -> Row:
-    title = "tests of formulas, networks and golden numbers"
-    command = "`pytest --numeric --all`"
-    missing = _missing(line, "tests")
-    if missing or line is None:
-        return Row(title, missing, "", command)
-    counts = line["tests"]
-    failed = counts["failed"] + counts["error"]
-    measured = f"{counts['passed']} passed, {failed} failed"
-    if "error" in line:
-        measured += f"; {line['error'].split(':')[0]}"
-    return Row(title, measured, f"{line['seconds']:.0f} s", command)
+def _start(line: Line | None) -> str:
+    if line is None or "first_step_seconds" not in line:
+        return _error(line)
+    return f"{line['first_step_seconds']:.0f} s"
 
 
 def main() -> None:
@@ -301,12 +186,7 @@ def main() -> None:
     parser.add_argument("page", type=Path, nargs="?", default=PAGE, help="the page that is written")
     options = parser.parse_args()
     page = options.page.read_text(encoding="utf-8")
-    try:
-        lines = read(options.figures)
-        new_page = replaced(page, table(lines))
-    except ValueError as error:
-        parser.error(str(error))
-    options.page.write_text(new_page, encoding="utf-8")
+    options.page.write_text(replaced(page, table(read(options.figures))), encoding="utf-8")
     print(f"written: {options.page}")
 
 

@@ -117,25 +117,20 @@ def result(
     }
 
 
-# The line of `print_early`, of the benchmark that runs in this process.
-early_line: dict[str, Any] = {}
-
-
 def print_early(config: ConfigDict, unit: str, values: Sequence[float], **more: Any) -> None:
     """Prints to stderr what a benchmark has measured by now, so that a run that is killed before
     its line has it.
 
-    The arguments are those of `result`. The line is a part of that line; a later call replaces it.
+    The arguments are those of `result`. The line is a part of that line; a later one replaces it.
     """
-    early_line.clear()
-    early_line.update(
-        benchmark=config.name,
-        value=statistics.median(values),
-        unit=unit,
-        settings=config.options.to_dict(),
+    line = {
+        "benchmark": config.name,
+        "value": statistics.median(values),
+        "unit": unit,
+        "settings": config.options.to_dict(),
         **more,
-    )
-    print(json.dumps(finite(early_line), allow_nan=False), file=sys.stderr, flush=True)
+    }
+    print(json.dumps(finite(line), allow_nan=False), file=sys.stderr, flush=True)
 
 
 def compare(values: Sequence[float], baseline_values: Sequence[float]) -> dict[str, Any]:
