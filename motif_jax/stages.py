@@ -36,8 +36,6 @@ MODULES = {
     "rank_text": "motif_jax.ilql.rank_text",
     "train_upvote": "motif_jax.ilql.train_upvote",
     # Language models
-    "generate_text": "motif_jax.lm.prompted_texts",
-    "score_text": "motif_jax.lm.prompted_texts",
     "pretrain_language_model": "motif_jax.lm.pretrain_language_model",
     # Playing and looking
     "evaluate": "motif_jax.play.evaluate",

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -81,20 +80,6 @@ class Inputs:
     def model(self) -> Path:
         """A language model that knows the words of BabyAI-Text."""
         return talkers.write(self.folder / "model", "gpt2")
-
-    @functools.cached_property
-    def prompts(self) -> Path:
-        path = self.folder / "prompts.jsonl"
-        pairs = itertools.product(("red", "green", "blue", "purple", "yellow", "grey"), repeat=2)
-        rows = [
-            {
-                "prompt": f"go to the {a} ball then the {b} key",
-                "candidates": ["turn left", "turn right"],
-            }
-            for a, b in pairs
-        ]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return path
 
     @functools.cached_property
     def texts(self) -> Path:
@@ -198,7 +183,6 @@ def _plays(at: Inputs) -> dict[str, Any]:
 NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     **dict.fromkeys(("results", "oni_study"), lambda at: {"rows": ""}),
     **dict.fromkeys(("export_text_agent", "play_text"), lambda at: {"agent": at.text_agent}),
-    **dict.fromkeys(("generate_text", "score_text"), lambda at: {"model": at.model, "file": at.prompts}),
     **dict.fromkeys(("export_reward", "train_agent"), lambda at: {"reward.dir": at.reward}),
     **dict.fromkeys(("import_dialogues", "import_ilql", "import_reward", "import_torch"), lambda at: {"file": at.file}),
     **dict.fromkeys(("train_language_agent:drrn", "train_language_agent:drrn_faithful"), lambda at: {"network.tokenizer": at.model}),

@@ -60,32 +60,7 @@ def require_list(texts: Sequence[Any], name: str) -> None:
         raise UserError(f"{name} is one text: must be a list of texts, such as [{texts[:20]!r}]")
 
 
-def chosen(chat: str, template: ChatTemplate | None, prompts: Sequence[Prompt]) -> list[Prompt]:
-    """The prompts of a stage with `config.chat`: with the template a plain text is the user's turn.
-
-    Raises:
-      UserError: `chat` does not fit the model or the prompts.
-    """
-    has_turns = any(not isinstance(prompt, str) for prompt in prompts)
-    if chat == ALWAYS and template is None:
-        raise UserError(
-            f"config.chat={ALWAYS}: the model has no chat template: must be {AUTO} or {NEVER}"
-        )
-    if chat == NEVER and has_turns:
-        raise UserError(f"config.chat={NEVER}: must be {AUTO} or {ALWAYS} for prompts of turns")
-    if has_turns and template is None:
-        raise UserError(
-            "config.file has prompts of turns, and config.model has no chat template: give texts"
-        )
-    if chat == NEVER or template is None:
-        return list(prompts)
-    return [
-        [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        for prompt in prompts
-    ]
-
-
-def in_words(chat: str, template: ChatTemplate | None, key: str = "chat") -> str:
+def in_words(chat: str, template: ChatTemplate | None, key: str) -> str:
     """One line: how the prompts are written, by the value `chat` of the config's `key`."""
     if chat == NEVER:
         return f"prompts: plain text, as they are (config.{key}={NEVER})"

@@ -55,29 +55,6 @@ def each_prompts(prompts: Sequence[str], candidates: Any) -> list[tuple[str, ...
     return [tuple(names) for names in candidates]
 
 
-def require(
-    tokenizer: Tokenizer,
-    settings: ModelConfig,
-    prompts: Sequence[str],
-    candidates: Sequence[Sequence[str]] | None = None,
-    max_new_tokens: int = 0,
-    special: bool = True,
-) -> None:
-    """Raises UserError where a prompt with its candidates, or with `max_new_tokens` new tokens,
-    does not fit the model.
-
-    `special`: prompts have the special tokens that the tokenizer adds.
-    """
-    if candidates is None:
-        rows = tokenizer.encode(prompts, special, closed=settings.encoder_layers > 0)
-        require_prompts(prompts, rows, settings, max_new_tokens)
-        return
-    encoded = encode(tokenizer, settings, prompts, candidates, special)
-    require_prompts(
-        prompts, [rows.prompt for rows in encoded], settings, longest_candidates(encoded)
-    )
-
-
 def longest_candidates(encoded: Sequence[JointRows]) -> list[int]:
     """The number of tokens of each prompt's longest candidate."""
     return [max(map(len, rows.candidates)) for rows in encoded]

@@ -10,7 +10,7 @@ import pytest
 from motif_jax.core.files import read_json
 from motif_jax.ilql.dialogues import json_lines
 from motif_jax.ilql.tasks.wordle import words
-from motif_jax.lm import corpus, text_files
+from motif_jax.lm import corpus
 from motif_jax.motif.annotation import lexicon, prompts
 from motif_jax.motif.reward import table
 from motif_jax.oni import word_vectors
@@ -21,19 +21,6 @@ def marked(tmp_path, name, text):
     path = tmp_path / name
     path.write_bytes(codecs.BOM_UTF8 + text.encode())
     return path
-
-
-def test_prompts(tmp_path):
-    path = marked(tmp_path, "prompts.txt", "The door is.\nThe key is.\n")
-    assert [question["prompt"] for question in text_files.read_questions(path, "prompts")] == [
-        "The door is.",
-        "The key is.",
-    ]
-
-
-def test_questions_in_json(tmp_path):
-    path = marked(tmp_path, "prompts.jsonl", '{"prompt": "The door is."}\n')
-    assert text_files.read_questions(path, "prompts")[0]["prompt"] == "The door is."
 
 
 def test_words(tmp_path):

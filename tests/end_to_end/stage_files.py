@@ -71,9 +71,6 @@ FILES = {
         model/model.safetensors.index.json model/tokenizer.json model/tokenizer_config.json
         model/values.safetensors
     """.split(),
-    "generate_text": """
-        run/generated.jsonl run/plan.json
-    """.split(),
     "import_dialogues": """
         run/dialogues.json run/dialogues.parquet run/import.json
     """.split(),
@@ -117,9 +114,6 @@ FILES = {
         report.html report.json report.md
     """.split(),
     "results": ("tables.md",),
-    "score_text": """
-        run/plan.json run/scores.jsonl
-    """.split(),
     "test_language_agent": """
         run/plan.json run/return_per_episode/distractors_4.npy
         run/return_per_episode/no_modification_test.npy run/table.md run/tests.csv run/tests.json

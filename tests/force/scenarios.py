@@ -111,8 +111,6 @@ SCENARIOS: dict[str, Scenario] = {
     "test_language_agent": Scenario(
         "test_language_agent.py:smoke", f"{_LEVEL} policy=bot tests=distractors_4 episodes=20 workers=2", episodes()
     ),
-    "score_text": Scenario("score_text.py", "model={at.model} file={at.prompts} batch=8", files("scores.jsonl")),
-    "generate_text": Scenario("generate_text.py", "model={at.model} file={at.prompts} batch=8 max_new_tokens=4", files("generated.jsonl")),
     "train_upvote": Scenario("train_upvote.py:smoke", f"{_SAVING} {ONE}", params("model/**/*.safetensors")),
     "rank_text": Scenario("rank_text.py:smoke", "agents={at.text_agent} data={at.dialogues}", files("ranks.json")),
     "probe_language_agent": Scenario(

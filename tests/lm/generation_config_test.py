@@ -1,4 +1,4 @@
-"""generation_config.json: its end tokens end a text; settings that nothing applies are named."""
+"""generation_config.json: its end tokens end a text."""
 
 from __future__ import annotations
 
@@ -65,10 +65,3 @@ def test_start_token_of_an_encoder_decoder_is_read(tmp_path: Path) -> None:
     folder = models.write(tmp_path, "t5")
     write(folder, decoder_start_token_id=5)
     assert config.read(folder).start_id == 5
-
-
-def test_settings_that_are_not_applied_are_named(folder: Path) -> None:
-    write(folder, eos_token_id=7, repetition_penalty=1.1, top_p=0.9, transformers_version="4.45.0")
-    line = generation_config.unused(folder)
-    assert line is not None
-    assert "repetition_penalty=1.1, top_p=0.9 are not applied" in line

@@ -1,11 +1,8 @@
-"""Texts in, texts and numbers out: a tokenizer trained on the spot, a tiny model, and the stages
-over files.
-"""
+"""Texts in, texts and numbers out: a tokenizer trained on the spot and a tiny model."""
 
 from __future__ import annotations
 
 import copy
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +16,8 @@ from tokenizers.processors import TemplateProcessing
 
 from motif_jax import lm as language
 from motif_jax.core.errors import UserError
-from motif_jax.lm import scoring, text_files
+from motif_jax.lm import scoring
 from motif_jax.lm.sampling import Sampling
-from motif_jax.lm.text_files import AnswerFile, read_questions
 from motif_jax.lm.tokens import TOKENS_OF_BATCH, Tokenizer, bucket, candidate_rows, padded
 from tests.lm.models import TEXT
 
@@ -114,83 +110,6 @@ def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
         np.testing.assert_allclose(look.log_probs[look.start :].sum(), total, rtol=1e-4)
         assert np.isnan([look.log_probs[0], look.entropies[0]]).all()
         assert (look.entropies[1:] > 0).all()
-
-
-@pytest.mark.parametrize("part", ["weights", "config.json", "tokenizer.json"])
-def test_answers_of_two_models_are_not_mixed(worded: Path, tmp_path: Path, part: str) -> None:
-    """The model's folder holds another one by the time that a run continues; one from before it was
-    written down continues.
-    """
-    model = shutil.copytree(worded, tmp_path / "model")
-    run = tmp_path / "run"
-    run.mkdir()
-    for _ in range(2):
-        text_files.pin(run, model, "small")
-    read = json.loads((run / "plan.json").read_text())["read"]
-    assert sorted(read) == ["config.json", "tokenizer.json", "weights"]
-    path = next(model.glob("*.safetensors")) if part == "weights" else model / part
-    path.write_bytes(path.read_bytes() + b" ")
-    message = f"config.model=small: has another {part} than when {run} started: restore the previous one, or choose another --workdir"
-    with pytest.raises(UserError, match=f"^{message}$"):
-        text_files.pin(run, model, "small")
-    (run / "plan.json").write_text("{")
-    with pytest.raises(UserError, match=r"plan\.json is damaged"):
-        text_files.pin(run, model, "small")
-    (run / "plan.json").unlink()
-    text_files.pin(run, model, "small")
-
-
-def test_answers_with_and_without_a_chat_template_are_not_mixed(
-    worded: Path, tmp_path: Path
-) -> None:
-    model = shutil.copytree(worded, tmp_path / "model")
-    (model / "chat_template.jinja").write_text("{{ messages }}")
-    run = tmp_path / "run"
-    run.mkdir()
-    text_files.pin(run, model, "small")
-
-    (model / "chat_template.jinja").unlink()
-
-    with pytest.raises(
-        UserError, match=r"config\.model=small: has another chat_template\.jinja than when"
-    ):
-        text_files.pin(run, model, "small")
-
-
-def test_prompts_are_lines_of_json_or_of_text(tmp_path: Path) -> None:
-    rows = [{"prompt": "one\u2028line"}, {"prompt": "two", "candidates": ["a"], "more": 1}]
-    lines = tmp_path / "prompts.jsonl"
-    lines.write_text(
-        "\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n", encoding="utf-8"
-    )
-    assert read_questions(lines, "file") == rows
-    text = tmp_path / "prompts.txt"
-    text.write_text("one\n\n two\u2028three \n", encoding="utf-8")
-    assert [row["prompt"] for row in read_questions(text, "file")] == ["one", " two\u2028three "]
-
-
-def test_answers_go_on_behind_the_last_whole_batch(tmp_path: Path) -> None:
-    lines = lambda numbers: "".join(f'{{"prompt": "{n}", "text": "é"}}\n' for n in numbers)  # noqa: E731
-    path = tmp_path / "answers.jsonl"
-    questions = [{"prompt": str(number)} for number in range(5)]
-    for complete, torn, done in (
-        ([], b"", 0),
-        ([0, 1, 2], b"", 2),
-        ([0, 1, 2, 3], b'{"prompt": "4', 4),
-    ):
-        path.write_bytes(lines(complete).encode() + torn)
-        with AnswerFile(path, questions, batch=2) as answers:
-            assert answers.done == done
-            answers.add({"prompt": str(number), "text": "é"} for number in range(done, 5))
-            assert answers.done == 5
-        assert path.read_text(encoding="utf-8") == lines(range(5))
-        with AnswerFile(path, questions, batch=2) as answers:
-            assert answers.done == 5
-    for line, others in ((5, questions[:4]), (1, [{"prompt": "other"}, *questions[1:]])):
-        with pytest.raises(
-            UserError, match=rf"answers\.jsonl line {line} answers another question"
-        ):
-            AnswerFile(path, others, batch=2)
 
 
 @pytest.mark.slow

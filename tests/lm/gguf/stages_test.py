@@ -1,13 +1,13 @@
-"""Stages take a GGUF file in the place of a model's folder, and write the same with either."""
+"""A GGUF file in the place of a model's folder gives the same labels and scores."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from motif_jax import lm
 from tests import made_up_judge
 from tests.end_to_end.annotate_datasets import write_dataset
 from tests.lm.gguf import gguf_writing
@@ -44,16 +44,7 @@ def test_annotate_labels_as_with_the_folder(tmp_path: Path, models: dict[str, st
 
 
 @pytest.mark.slow
-def test_score_text_scores_as_with_the_folder(tmp_path: Path, models: dict[str, str]) -> None:
-    prompts = tmp_path / "prompts.txt"
-    prompts.write_text("\n".join(CAPTIONS))
-    values = {"file": str(prompts), "candidates": " A| B"}
+def test_a_file_scores_as_its_folder(models: dict[str, str]) -> None:
+    scores = {name: lm.load(model).score(CAPTIONS, [" A", " B"]) for name, model in models.items()}
 
-    scores = {}
-    for name, model in models.items():
-        run = run_stage("score_text", tmp_path / f"run_{name}", "", model=model, **values)
-        lines = (run / "scores.jsonl").read_text().splitlines()
-        scores[name] = [json.loads(line)["log_probs"] for line in lines]
-
-    assert len(scores["folder"]) == len(CAPTIONS)
     np.testing.assert_allclose(scores["file"], scores["folder"], rtol=1e-5)
