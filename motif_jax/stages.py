@@ -16,7 +16,6 @@ MODULES = {
     # Motif
     "collect": "motif_jax.motif.collect",
     "annotate": "motif_jax.motif.annotate",
-    "serve_annotator": "motif_jax.motif.serve_annotator",
     "train_reward": "motif_jax.motif.train_reward",
     "explain_reward": "motif_jax.motif.explain_reward",
     # Agents of games

@@ -1,10 +1,16 @@
-"""A chat server in this process that behaves well, badly, or not at all, as a test says."""
+"""A chat server in this process that behaves well, badly, or not at all, as a test says.
+
+    python -m tests.chat_server PORT SECONDS
+
+is one that behaves well, in a process of its own, and takes some seconds for an answer.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,7 +31,7 @@ class Server:
     A body in bytes is sent without any head.
     """
 
-    def __init__(self):
+    def __init__(self, port=0, seconds=0.005):
         self.behave = lambda number, request: None
         self.requests = []
         self.times = []
@@ -57,7 +63,7 @@ class Server:
                     200,
                     outer.judge(request),
                 )
-                time.sleep(0.005)
+                time.sleep(seconds)
                 with outer._lock:
                     outer._running -= 1
                 if isinstance(body, bytes):  # as it is, and the line goes dead
@@ -78,7 +84,7 @@ class Server:
             def log_message(self, *arguments):
                 pass
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
         threading.Thread(
@@ -93,18 +99,20 @@ class Server:
         text = asked(request)
         if single := re.search(r'"text": (".*")}', text):
             words = ("No", "Yes")
-            template = '("good_news": "{}")'
+            key = "good_news"
             word = words[good(json.loads(single[1]))]
         elif "description_1" not in text:
+            key = ""
             word = "Hello"
-            template = "{}"
             words = ()
         else:
             words = ("1", "2", "None")
-            template = '("best_description": "{}")'
+            key = "best_description"
             word = words[rule(*self.captions(request))]
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant"}}
-        choice["message"]["content"] = "Thinking.\n" + template.format(word)
+        choice["message"]["content"] = f'Thinking.\n("{key}": "{word}")' if key else word
+        if request.get("response_format"):
+            choice["message"]["content"] = json.dumps({key: word})
         if request.get("logprobs"):
             top = [
                 {"token": t, "logprob": np.log(0.8 if t == word else 0.1), "bytes": []}
@@ -119,3 +127,8 @@ class Server:
     def close(self):
         self._http.shutdown()
         self._http.server_close()
+
+
+if __name__ == "__main__":
+    Server(int(sys.argv[1]), float(sys.argv[2]))
+    threading.Event().wait()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from motif_jax.core import sections
 from motif_jax.core.config import available_cores
 from motif_jax.envs.config import LAST_TEXT, MAX_EPISODE_STEPS, GymOptions
-from motif_jax.motif.annotation.config import LexiconFile
 from motif_jax.play.keys import LANES
 from motif_jax.rl.reward_keys import RewardCheckpoint, ThresholdedReward
 from motif_jax.schema import (
@@ -93,27 +92,6 @@ class CollectConfig:
         True, "writes data/tty_chars and data/tty_colors, to look at: most of a dataset's size"
     )
     glyphs: bool = plain_key(False, "writes data/glyphs, for rewards that read the map")
-
-
-@section_class
-class ServeAnnotatorConfig:
-    """An annotator behind the OpenAI protocol."""
-
-    annotator: str = plain_key(
-        "lexicon", "annotator: lexicon, or module:Class of your own, without a prompt"
-    )
-    model: str = plain_key("lexicon", "the name that clients ask for")
-    host: str = plain_key("127.0.0.1", "one that other machines reach needs a key, or open_to_all")
-    key_variable: str = plain_key(
-        "", "environment variable that holds the key which clients must send; empty: none"
-    )
-    open_to_all: bool = plain_key(False, "answers whoever reaches the address, without a key")
-    port: int = non_negative(8000, "0: any that is free; it is printed", below=1 << 16)
-    latency_seconds: float = non_negative(
-        0.0, "seconds from a question to its answer, also of questions asked together"
-    )
-    prompt_file: str = plain_key("", "a prompt file of your own whose questions it answers too")
-    lexicon: LexiconFile = subsection(LexiconFile)
 
 
 @section_class

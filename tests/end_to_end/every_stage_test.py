@@ -20,8 +20,6 @@ from tests.sets import extra
 
 # What most stages import. Each command runs in a fork of one process that has imported it.
 IMPORTED = ("jax", "flax.linen", "optax", "orbax.checkpoint", "nle", "pyarrow.parquet", "gymnasium")
-# Started by its flags in a process of its own: by the fixture lexicon_url.
-ELSEWHERE = {"serve_annotator"}
 # Scenarios of chaos.py alone: of stages that another one starts.
 # Trainings that other tests of the default set run through the same commands, and kill.
 LONG = {
@@ -63,7 +61,7 @@ MORE_FLAGS = {
 }
 
 
-NAMES = [name for name in SCENARIOS if name not in REPEATED | ELSEWHERE]
+NAMES = [name for name in SCENARIOS if name not in REPEATED]
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +127,13 @@ def test_a_stage_without_a_scenario_ends_and_leaves_its_file(
 def test_every_stage_has_a_list_of_its_files() -> None:
     # What these leave hangs on the times of their processes.
     timed = {"oni", "train_agent_nethack", "benchmark"}
-    started = {name for name in SCENARIOS if name not in REPEATED | ELSEWHERE}
+    started = {name for name in SCENARIOS if name not in REPEATED}
     assert stage_files.FILES.keys() == (started | OTHERS.keys()) - timed
 
 
 def test_every_stage_is_started() -> None:
     configs = [scenario.config for name, scenario in SCENARIOS.items() if name not in REPEATED]
-    files = {*OTHERS, *ELSEWHERE, *(config.partition(".py")[0] for config in configs)}
+    files = {*OTHERS, *(config.partition(".py")[0] for config in configs)}
     assert {load_config(file, None).stage for file in files} == set(stages.names())
     # What chaos.py need not kill writes nothing or replaces a folder as a whole, or is the stage of
     # another scenario.

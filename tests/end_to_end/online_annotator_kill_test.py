@@ -23,12 +23,12 @@ def answered(store) -> list[str]:
 
 
 @pytest.mark.extra
-def test_a_killed_training_leaves_no_process_and_loses_no_label(lexicon_url, tmp_path):
+def test_a_killed_training_leaves_no_process_and_loses_no_label(server, tmp_path):
     run = tmp_path / "run"
     store = tmp_path / "store"
 
     def start(steps: int, log: str) -> Program:
-        asked = f"annotator.openai.base_url={lexicon_url} annotator.openai.model=lexicon annotator.kind=openai"
+        asked = f"annotator.openai.base_url={server.url} annotator.openai.model=judge annotator.kind=openai"
         asked += f" annotator.store_dir={store} annotator.answer.mode=verdict"
         values = f"train_for_env_steps={steps} save_every_steps=256 actors.workers=1 {asked}"
         flags = [f"--config.{flag}" for flag in values.split()]

@@ -5,18 +5,18 @@ back, and one that is silent.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 
 import pytest
 
 from motif_jax.core.verdicts import PAIR, SINGLE
-from motif_jax.motif.annotation.lexicon import LexiconJudge, load_lexicon
 from motif_jax.oni import label_config as online
 from motif_jax.oni.label_service import LabelService
 from motif_jax.rl.config import agent_config
-from tests.end_to_end.served_lexicon import serve_lexicon
-from tests.processes import ended, free_port, wait_until
+from tests.processes import Program, ended, free_port, wait_until
 from tests.reward_fixtures import load_config
+from tests.tiny_judge import good, rule
 
 KILLS = [f"You kill the newt!  You see here {n} daggers." for n in range(40)]
 PLAIN = [f"You see here {n} daggers." for n in range(2, 40)]
@@ -62,16 +62,10 @@ def answers(source, count, seconds=500.0):
     "mode",
     [{"mode": "analysis"}, {"mode": "soft"}, {"mode": "verdict", "structured": "response_format"}],
 )
-def test_the_served_lexicon_answers_like_the_lexicon(make, lexicon_url, form, mode):
-    values = {"annotator__answer__mode": mode["mode"], "annotator__goal": "gold"}
+def test_a_server_is_asked_in_every_mode(make, server, form, mode):
+    values = {"annotator__answer__mode": mode["mode"]}
     values["annotator__openai__structured"] = mode.get("structured", "structured_outputs")
-    source = make(
-        lexicon_url,
-        form,
-        annotator__openai__model="lexicon",
-        annotator__prompt__version="reworded",
-        **values,
-    )
+    source = make(server.url, form, **values)
     texts = [
         "$ - 24 gold pieces.",
         "You kill the newt!",
@@ -79,28 +73,35 @@ def test_the_served_lexicon_answers_like_the_lexicon(make, lexicon_url, form, mo
         'It\'s a "wall".',
         "You find a hidden door.",
     ]
-    items = (
-        [(text,) for text in texts] if form is SINGLE else [(a, b) for a in texts for b in texts]
-    )
+    pairs = [(first, second) for first in texts for second in texts]
+    items = [(text,) for text in texts] if form is SINGLE else pairs
     source.enqueue(items, [1] * len(items), None, 0)
+
     labels = answers(source, len(items))
-    judge = LexiconJudge(load_lexicon(), "gold")
-    expected = {item: judge.answer(*item) for item in items}
+
+    judge = good if form is SINGLE else rule
     assert {item: entry.label for item, entry in labels.items()} == {
-        item: a.label for item, a in expected.items()
+        item: int(judge(*item)) for item in items
     }
     if mode["mode"] == "soft" and form is SINGLE:
-        for item, entry in labels.items():
-            assert entry.probability == pytest.approx(expected[item].probabilities[1], abs=1e-6)
+        # The server gives .8 to its verdict and .1 to the other.
+        for (text,), entry in labels.items():
+            assert entry.probability == pytest.approx(8 / 9 if good(text) else 1 / 9, abs=1e-6)
     assert source.metrics()["annotator/tokens"] > 0
+
+
+def serve(log, port, seconds):
+    """A server in a process of its own, which takes some seconds for an answer."""
+    arguments = [sys.executable, "-m", "tests.chat_server", str(port), str(seconds)]
+    return Program(arguments, log, {})
 
 
 def test_a_server_that_restarts_costs_no_label(make, tmp_path):
     port = free_port()
     # So slow that it is killed before it has answered all.
-    first = serve_lexicon(tmp_path / "first", port, latency_seconds=0.5)
+    first = serve(tmp_path / "first", port, 0.5)
     with ended([first]):
-        source = make(f"http://127.0.0.1:{port}/v1", annotator__openai__model="lexicon")
+        source = make(f"http://127.0.0.1:{port}/v1")
         ask(source, *KILLS)
         labels = answers(source, 3)
         first.send(signal.SIGKILL)
@@ -112,7 +113,7 @@ def test_a_server_that_restarts_costs_no_label(make, tmp_path):
         )
         ask(source, *PLAIN)
         assert source.metrics()["annotator/queued"] > 0
-    second = serve_lexicon(tmp_path / "second", port)
+    second = serve(tmp_path / "second", port, 0.0)
     with ended([second]):
         labels |= answers(source, len(KILLS) + len(PLAIN) - len(labels))
         figures = source.metrics()

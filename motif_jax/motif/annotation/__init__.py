@@ -20,7 +20,6 @@ The files in the order to read them:
     text_judge.py           asks a judge about single texts, for the rewards of a text task
                             (ilql/tasks/reddit)
     both_orders.py          asks about a pair in both orders beside a training (oni/)
-    serve.py                a judge behind the OpenAI protocol
 
 config.py has the keys of all of them.
 """

@@ -17,7 +17,7 @@ import yaml
 
 from motif_jax.core import digests, resources
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import FORMS, PAIR, Form
+from motif_jax.core.verdicts import PAIR, Form
 from motif_jax.motif.annotation.config import Captions
 from motif_jax.motif.annotation.parsing import AnswerForm, make_form
 
@@ -81,36 +81,6 @@ class PromptTexts:
         *earlier, question = turns
         return [*earlier, {**question, "content": f"{question['content'].rstrip()}\n\n{request}"}]
 
-    def items_of(self, text: str) -> tuple[str, ...] | None:
-        """The items of a question that this prompt wrote, the inverse of `conversation`; None for
-        any other text.
-        """
-        match = self._question_pattern.fullmatch(text)
-        if match is None:
-            return None
-        try:
-            return tuple(json.loads(match[name]) for name in self.form.items)
-        except ValueError:
-            return None
-
-    @functools.cached_property
-    def _question_pattern(self) -> re.Pattern[str]:
-        """Matches the question with any quoted items; an item that it names twice must be the same
-        both times.
-        """
-        pattern = ""
-        names: set[str] = set()
-        for name, text in self._pieces(self.question):
-            if not name:
-                pattern += re.escape(text)
-            elif name in names:
-                pattern += f"(?P={name})"
-            else:
-                names.add(name)
-                # A JSON string; the possessive repeat keeps the search linear.
-                pattern += rf'(?P<{name}>"(?:[^"\\]|\\.)*+")'
-        return re.compile(pattern)
-
     def _fill(self, template: str, items: Sequence[str]) -> str:
         """The template with its placeholders filled in; items are quoted as JSON strings."""
         # A quoted item is never empty: `or` takes the text of pieces without a name.
@@ -171,16 +141,6 @@ def goals_of(path: Path) -> list[str]:
     """The goals of a prompt file; [] without any, which `load_prompt` reports."""
     goals = _read(path).get("goals")
     return list(goals) if isinstance(goals, Mapping) else []
-
-
-def forms_of(path: Path) -> list[Form]:
-    """The forms whose items the questions of a prompt file contain. Raises UserError: it has no
-    questions.
-    """
-    tree = _read(path)
-    with _naming(path):
-        questions = "".join(_text(tree, "question", name) for name in ("analysis", "verdict"))
-    return [form for form in FORMS if any(f"{{{item}}}" in questions for item in form.items)]
 
 
 def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTexts:

@@ -90,21 +90,6 @@ def test_each_answer_of_a_prompt_is_parsed_as_its_label(form, version, goal, mod
         assert [answer_form.verdicts[label] for label in (NO, YES)] == ["No", "Yes"]
 
 
-@in_every_published_prompt
-def test_a_question_is_understood_by_its_prompt_alone(form, version, goal, mode):
-    prompt = published(form)[version, goal, mode]
-    items = items_of(form)
-    text = prompt.conversation(*items)[-1]["content"]
-    every = {
-        key: other.items_of(text) for key, other in published(form).items() if key[2] != "soft"
-    }
-    understood = {
-        key: items_or_none for key, items_or_none in every.items() if items_or_none is not None
-    }
-    assert understood == {(version, goal, "verdict" if mode == "soft" else mode): items}
-    assert prompt.items_of(text + "!") is None
-
-
 def own_file(tmp_path, change, form=PAIR):
     tree = yaml.load(prompt_path("default", "", form).read_text(), yaml.BaseLoader)
     change(tree)
@@ -120,13 +105,9 @@ def test_a_file_of_ones_own_goes_before_the_version():
     )
 
 
-def test_a_file_tells_its_goals_and_forms(tmp_path):
+def test_a_file_tells_its_goals(tmp_path):
     path = own_file(tmp_path, lambda tree: tree.update(goals={"gold": "x", "fame": "y"}))
     assert prompts.goals_of(path) == ["fame", "gold"]
-    assert [form.name for form in prompts.forms_of(path)] == ["pair"]
-    assert [
-        form.name for form in prompts.forms_of(own_file(tmp_path, lambda tree: None, SINGLE))
-    ] == ["single"]
 
 
 @pytest.mark.parametrize("goals", [["gold"], None])
