@@ -73,64 +73,41 @@ _PRINT_CONFIG = flags.DEFINE_bool(
 
 def parse_flags(arguments: Sequence[str]) -> list[str]:
     """Parses flags with absl, and reports every mistake in one line."""
-    without_help = [argument for argument in arguments if argument not in HELP_FLAGS]
-    wants_help = len(without_help) < len(arguments)
-    arguments = without_help
-    if wants_help and not command_line.config_files(arguments):
+    wants_help = not set(HELP_FLAGS).isdisjoint(arguments)
+    # A run folder's versions.json has the command, which must name the config file that was read.
+    arguments = [
+        command_line.with_paths(argument) for argument in arguments if argument not in HELP_FLAGS
+    ]
+    command = command_line.read(arguments)
+    if not command.config:
+        if not wants_help:
+            command_line.fail("--config is missing: --config=configs/STAGE.py, see --help")
         print(USAGE.format(stages=", ".join(stages.names())))
         raise SystemExit(0)
-    # A run folder's versions.json has the command, which must name the config file that was read.
-    arguments = command_line.with_home(command_line.with_installed_configs(arguments))
-    sys.argv = arguments
-
+    command_line.check_keys(command, command_line.read_config_file(command.config))
     # absl reads the config's flags from sys.argv, not from the arguments that it is given.
-    untrusted, trusted = command_line.split_trusted(arguments)
-    sys.argv = untrusted
-    stage = command_line.check_config_file(untrusted)
-    valued, cleared = command_line.split_none(untrusted)
+    sys.argv = command.arguments
     try:
-        entry_points.trust(trusted)
-        rest = flags.FLAGS(valued)
-        if _CONFIG.value is None:
-            command_line.fail("--config is missing: --config=configs/STAGE.py, see --help")
-        command_line.set_none(_CONFIG.value, cleared)
+        entry_points.trust(command.trusted)
+        rest = flags.FLAGS(command.arguments)
+        config = _CONFIG.value
+        command_line.set_none(config, command.cleared)
         # What the command's own config names needs no --config.trust.
-        entry_points.trust(entry_points.named(_CONFIG.value.to_dict()))
-        # The config was read: from here on argv is the whole command again, for a run's
-        # versions.json.
-        sys.argv = arguments
-        # `stage` is a key like any other, so a flag may have set it.
-        set_stage = _CONFIG.value.get("stage")
-        if set_stage != stage:
-            command_line.fail(
-                f"--config.stage={set_stage}: this config file is of the stage {stage}, another stage has its own"
-            )
+        entry_points.trust(entry_points.named(config.to_dict()))
         if wants_help:
-            _print_help(arguments, _CONFIG.value)
-        command_line.check_chosen(valued, _CONFIG.value)
-        command_line.check_deciding(valued, _CONFIG.value)
-        command_line.check_lora(valued, _CONFIG.value)
-    except SystemExit:
-        raise
-    except (
-        flags.Error,
-        UserError,
-        AttributeError,
-        LookupError,
-        ValueError,
-        TypeError,
-        OSError,
-    ) as error:
+            _print_help(command.config, config)
+        command_line.check_read(command, config)
+    except (flags.Error, UserError, LookupError, ValueError, TypeError) as error:
         command_line.fail(command_line.readable(error))
+    # From here on argv is the whole command again, for a run's versions.json.
+    sys.argv = arguments
     if len(rest) > 1:
         command_line.fail(f"not a flag: {rest[1]} (flags look like --config.seed=7)")
     return rest
 
 
-def _print_help(arguments: Sequence[str], config: ConfigDict) -> NoReturn:
-    files = list(command_line.config_files(arguments).values())
-    # Of several --config flags the last one decides.
-    path = files[-1].partition(":")[0]
+def _print_help(file: str, config: ConfigDict) -> NoReturn:
+    path = file.partition(":")[0]
     tree = ast.parse(Path(path).read_text(encoding="utf-8-sig"))
     print(ast.get_docstring(tree) or path, "", "Keys:", *schema.describe(config), sep="\n")
     raise SystemExit(0)

@@ -70,6 +70,9 @@ class Key:
       multiple_of: the value must be a multiple of this number.
       choices: the allowed values; empty for any.
       allow_none: whether None is allowed where `default` is not None.
+      read_when: another key and its values with which this one is read, none for any that is not
+          empty; a flag is refused beside other values. The other key is named from the config's
+          root on, or with a dot in front in the section of this one: (".schedule", ("linear",)).
     """
 
     default: Any
@@ -82,6 +85,7 @@ class Key:
     multiple_of: int = 1
     choices: Sequence[Any] = ()
     allow_none: bool = False
+    read_when: tuple[str, Sequence[Any]] | None = None
 
     @property
     def value_type(self) -> type:
@@ -154,6 +158,17 @@ class Key:
             and (self.maximum is None or value <= self.maximum)
             and (self.multiple_of == 1 or value % self.multiple_of == 0)
         )
+
+
+def condition(name: str, key: Key) -> tuple[str, Sequence[Any]]:
+    """The `read_when` of the key with the dotted name `name`, with the other key's dotted name in
+    full.
+    """
+    assert key.read_when is not None
+    other, values = key.read_when
+    if other.startswith("."):
+        other = f"{name.rpartition('.')[0]}{other}".removeprefix(".")
+    return other, values
 
 
 class Field(FieldReference):

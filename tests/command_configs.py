@@ -16,17 +16,14 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 
 def config_of(config: str, *arguments: str) -> ConfigDict:
     """The config that `--config=configs/CONFIG ARGUMENTS...` means."""
-    rest, trusted = command_line.split_trusted(
-        ["launch", f"--config={CONFIGS / config}", *arguments]
-    )
-    entry_points.trust(trusted)
-    valued, cleared = command_line.split_none(rest)
+    command = command_line.read(["launch", f"--config={CONFIGS / config}", *arguments])
+    entry_points.trust(command.trusted)
     values = flags.FlagValues()
     holder = config_flags.DEFINE_config_file(
-        "config", flag_values=values, sys_argv=valued, lock_config=True
+        "config", flag_values=values, sys_argv=command.arguments, lock_config=True
     )
-    values(valued)
-    command_line.set_none(holder.value, cleared)
+    values(command.arguments)
+    command_line.set_none(holder.value, command.cleared)
     entry_points.trust(entry_points.named(holder.value.to_dict()))
     return holder.value
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax import command_line
+from motif_jax import command_line, schema
+from motif_jax.core import resources
 from tests.command_configs import CONFIGS, config_of
+from tests.stage_inputs import CONFIGS as CONFIG_NAMES
 
 
 @pytest.mark.parametrize(
@@ -25,39 +27,82 @@ def test_a_tilde_that_the_shell_left_is_the_home_folder(
     monkeypatch: pytest.MonkeyPatch, argument: str, expected: str
 ) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    assert command_line.with_home(["launch", argument]) == ["launch", expected]
+    assert command_line.with_paths(argument) == expected
 
 
 @pytest.mark.parametrize(
-    ("config", "flags", "unread"),
+    ("config", "flags", "words"),
     [
         (
             "train_agent",
-            ["algorithm.name=ppo", "algorithm.exploration_coefficient=0.1"],
-            "algorithm.exploration_coefficient",
+            "algorithm.name=ppo algorithm.exploration_coefficient=0.1",
+            "with algorithm.name=ppo, which has no such key",
         ),
-        ("train_agent", ["algorithm.name=drrn", "algorithm.c_clip=1.0"], "algorithm.c_clip"),
-        ("train_language_agent", ["network.kind=drrn", "network.score=raw_logit"], "network.score"),
-        ("train_agent", ["algorithm.name=ppo", "algorithm.epochs=2"], None),
-        ("train_agent", ["algorithm.exploration_coefficient=0.1"], None),
-        # A class of the user's reads what it likes.
-        ("train_agent", ["algorithm.name=tests.toys:Nothing", "algorithm.c_clip=0.1"], None),
-        ("train_text", ["network.max_length=64"], None),
+        ("train_agent", "algorithm.name=drrn algorithm.c_clip=1.5", "with algorithm.name=drrn, which"),
+        ("train_language_agent", "network.kind=drrn network.score=raw_logit", "with network.kind=drrn"),
+        ("train_agent", "optimizer.final_fraction=0.1", "with optimizer.schedule=constant, only with linear or cosine"),
+        ("train_agent", "reward.kind=any_text reward.table=a.json", "with reward.kind=any_text, only with table"),
+        ("train_agent", "reward.kind=retrieval reward.quantile=0.7", "with reward.kind=retrieval, only with motif or "),
+        ("oni", "reward.kind=ranking reward.classifier.dropout=0.2", "with reward.kind=ranking, only with classification"),
+        ("oni", "reward.kind=retrieval reward.training.members=3", "with reward.kind=retrieval, only with classification or ranking"),
+        ("oni", "reward.kind=table reward.pairs.every=3", "with reward.kind=table"),
+        ("oni", "reward.kind=retrieval reward.threshold=0.1", "with reward.kind=retrieval, only with"),
+        ("oni", "reward.kind=classification reward.normalise=False", "with reward.kind=classification, only with"),
+        ("oni", "reward.kind=classification reward.decay=0.5", "with reward.kind=classification, only with ranking"),
+        ("oni", "reward.kind=ranking reward.value=probability", "with reward.kind=ranking, only with retrieval or classification"),
+        ("annotate", "probe_pairs=minigrid", "with probe=False, only with True"),
+        ("collect", "policy=random mixture.kicker=9.0", "with policy=random, only with mixture"),
+        ("train_language_agent", "lora.rank=4", "without --config.lora.patterns"),
+        ("train_reward", "network.crop_dim=8", "with network.crop=False, only with True"),
     ],
-)
-def test_flags_of_a_part_that_was_not_chosen_are_refused(
-    capsys: pytest.CaptureFixture[str], config: str, flags: list[str], unread: str | None
+)  # fmt: skip
+def test_a_flag_that_nothing_reads_is_refused(
+    capsys: pytest.CaptureFixture[str], config: str, flags: str, words: str
 ) -> None:
-    arguments = [f"--config.{flag}" for flag in flags]
-    chosen = config_of(f"{config}.py", *arguments)
-    if unread is None:
-        command_line.check_chosen(arguments, chosen)
-        return
+    arguments = [f"--config.{flag}" for flag in flags.split()]
 
     with pytest.raises(SystemExit, match="2"):
-        command_line.check_chosen(arguments, chosen)
+        command_line.check_read(command_line.read(arguments), config_of(f"{config}.py", *arguments))
 
-    assert capsys.readouterr().err.startswith(f"error: --config.{unread}=")
+    assert f"error: {arguments[-1]}: has no effect {words}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("config", "flags"),
+    [
+        ("train_agent", "algorithm.name=ppo algorithm.epochs=2"),
+        ("train_agent", "algorithm.exploration_coefficient=0.1"),
+        ("train_agent", "optimizer.schedule=linear optimizer.final_fraction=0.1"),
+        # PPO has this key, and no choice of advantages.
+        ("train_language_agent", "algorithm.gae_lambda=0.9"),
+        # A class of the user's reads what it likes.
+        ("train_agent", "algorithm.name=tests.toys:Nothing algorithm.c_clip=0.1"),
+        ("train_agent", "reward.kind=tests.toys:Nothing reward.goal=gold"),
+        ("train_agent", "reward.kind=retrieval reward.quantile=None"),
+        ("oni", "reward.kind=ranking reward.threshold=0.1"),
+        ("oni", "reward.kind=motif reward.quantile=0.7"),
+        ("collect", "policy=mixture mixture.kicker=9.0"),
+        ("train_language_agent", "lora.patterns=* lora.rank=4"),
+        ("train_text", "network.max_length=64"),
+    ],
+)
+def test_a_flag_that_is_read_is_taken(config: str, flags: str) -> None:
+    arguments = [f"--config.{flag}" for flag in flags.split()]
+
+    command_line.check_read(command_line.read(arguments), config_of(f"{config}.py", *arguments))
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIG_NAMES if name != "benchmark"])
+def test_a_key_is_read_with_values_that_another_key_may_have(name: str) -> None:
+    keys = {path: key for path, _, key in schema.items(resources.config(name)) if key is not None}
+    for path, key in keys.items():
+        if key.read_when is None:
+            continue
+        other, values = schema.condition(path, key)
+        for value in values:
+            # PPO has a `gae_lambda` and no choice of advantages.
+            if other in keys:
+                keys[other].require(other, value)
 
 
 def test_packaged_files_are_found_from_any_folder(
@@ -75,4 +120,4 @@ def test_packaged_files_are_found_from_any_folder(
         "--workdir=configs/probes/babyai_directions.json",
     ]
     expected = [f"--config.probes.prompts={CONFIGS}/probes/babyai_directions.json", *arguments[1:]]
-    assert command_line.with_installed_configs(["launch", *arguments]) == ["launch", *expected]
+    assert [command_line.with_paths(argument) for argument in arguments] == expected

@@ -43,12 +43,12 @@ MISTAKES = [
     ("--config=configs/collect.py --sed=1", ["--sed"]),
     ("--config=configs/collect.py", ["--workdir is missing"]),
     ("--config=configs/collect.py --config.seed=None", ["--config.seed=None", "needs a value"]),
-    ("--config=configs/train_agent.py --config.stage evaluate", ["config.stage=evaluate", "train_agent"]),
-    ("--config=AT/mine.py --config.section={'of-twoo':7}", ["--config.section={'of-twoo':7}: section is a section: give its keys, such as --config.section.below.last;"]),
-    ("--config=AT/mine.py --config.section=None", ["--config.section=None: section is a section"]),
-    ("--config=AT/mine.py --config.some[0]=5", ["--config.some[0]=5: a part of a value cannot be given: give all of it, as --config.some=(1, 2)"]),
+    ("--config=configs/train_agent.py --config.stage=evaluate", ["--config.stage is not a key of configs/train_agent.py"]),
+    ("--config=AT/mine.py --config.section={'of-twoo':7}", ["--config.section is not a key of", "did you mean --config.section.of-two?"]),
+    ("--config=AT/mine.py --config.section=None", ["--config.section is not a key of"]),
+    ("--config=AT/mine.py --config.some[0]=5", ["--config.some[0] is not a key of", "did you mean --config.some?"]),
     ("--config=configs/train_agent.py --config.algorithm.gae_lambda=0.9", ["gae_lambda=0.9: has no effect with algorithm.advantage=vtrace, only with gae"]),
-    ("--config=configs/oni.py --config.reward.kind=table --config.reward.pairs.every=3", ["every=3: has no effect with reward.kind=table, which has no such key"]),
+    ("--config=configs/oni.py --config.reward.kind=table --config.reward.pairs.every=3", ["every=3: has no effect with reward.kind=table, only with ranking"]),
 ]  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def test_ctrl_c_in_a_stage_is_one_line(tmp_path: Path) -> None:
     [
         # Also the value of a key whose placeholder got one in the config file.
         ("--config.reward.quantile=None", "reward.quantile=None"),
-        ("--config.reward.step=3 --config.reward.step None", "reward.step=None"),
+        ("--config.reward.step=3 --config.reward.step=None", "reward.step=None"),
         ("--config.reward.quantile=None --config.reward.quantile=0.7", "reward.quantile=0.7"),
     ],
 )
@@ -158,10 +158,10 @@ def test_a_config_files_folder_may_hold_an_equals_sign(quick: Commands, tmp_path
     file.parent.mkdir()
     file.write_text((REPOSITORY / "configs/collect.py").read_text())
 
-    for arguments in ([f"--config={file}:smoke"], ["--config", f"{file}:smoke"]):
-        done = quick.launch(tmp_path, *arguments, "--print_config")
-        assert done.returncode == 0, done.stderr
-        assert "--config.num_pairs=300" in done.stdout.splitlines()
+    done = quick.launch(tmp_path, f"--config={file}:smoke", "--print_config")
+
+    assert done.returncode == 0, done.stderr
+    assert "--config.num_pairs=300" in done.stdout.splitlines()
 
 
 def test_the_entry_point_is_light() -> None:

@@ -79,7 +79,9 @@ class Nonfinite:
         "if a loss, a gradient or a parameter is not finite, the step is not taken and its batch is written to nonfinite/step-N.npz: "
         "'stop' ends the training there, 'skip' continues",
     )
-    most_skips: int = positive(10, "'skip' ends a run after this many")
+    most_skips: int = positive(
+        10, "'skip' ends a run after this many", read_when=(".policy", ("skip",))
+    )
 
     @property
     def budget(self) -> int:
@@ -126,9 +128,11 @@ class Lora:
         "layers that get low-rank additions, such as '*/attention/query,*/attention/value' (docs/language.md); only they and the heads "
         "are learned; empty: all is learned",
     )
-    rank: int = layer_size_key(8, "rank of the low-rank additions")
+    rank: int = layer_size_key(8, "rank of the low-rank additions", read_when=(".patterns", ()))
     alpha: float = positive(
-        16.0, "scale of the low-rank additions, which are multiplied by alpha / rank"
+        16.0,
+        "scale of the low-rank additions, which are multiplied by alpha / rank",
+        read_when=(".patterns", ()),
     )
 
 
@@ -165,7 +169,9 @@ class Optimizer:
         0, "optimiser steps over which a factor of the rate rises to 1"
     )
     final_fraction: float = fraction(
-        0.0, "final learning rate of the schedule, as a share of the first"
+        0.0,
+        "final learning rate of the schedule, as a share of the first",
+        read_when=(".schedule", ("linear", "cosine")),
     )
     b1: float = plain_key(0.9, "decay rate of Adam's mean", minimum=0, below=1)
     b2: float = plain_key(0.999, "decay rate of Adam's second moment", minimum=0, below=1)

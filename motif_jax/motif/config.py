@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from motif_jax.core import sections
 from motif_jax.core.config import available_cores
 from motif_jax.envs.config import LAST_TEXT, MAX_EPISODE_STEPS, GymOptions
@@ -27,6 +30,7 @@ class CollectedEnvironment(GymOptions):
     last_text: bool | None = LAST_TEXT
 
 
+_weight: Any = functools.partial(non_negative, read_when=("policy", ("mixture",)))
 _WEIGHT = "weight of this player in a mixture"
 _HABIT = f"{_WEIGHT}; habits of NetHack's actions"
 _ERRAND = f"{_WEIGHT}; it explores, and walks up to"
@@ -36,18 +40,18 @@ _ERRAND = f"{_WEIGHT}; it explores, and walks up to"
 class PlayerWeights:
     """How often each player of a mixture plays, relative to the others."""
 
-    uniform: float = non_negative(2.0, _WEIGHT)
-    walker: float = non_negative(1.0, _HABIT)
-    runner: float = non_negative(3.0, _HABIT)
-    kicker: float = non_negative(6.0, _HABIT)
-    searcher: float = non_negative(1.0, _HABIT)
-    eater: float = non_negative(2.0, _HABIT)
-    descender: float = non_negative(3.0, _HABIT)
-    fighter: float = non_negative(0.0, f"{_ERRAND} monsters")
-    collector: float = non_negative(0.0, f"{_ERRAND} gold")
-    diver: float = non_negative(0.0, f"{_ERRAND} the stairs down")
-    scripted: float = non_negative(0.0, f"{_WEIGHT}: all of `scripted` together")
-    agents: float = non_negative(0.0, f"{_WEIGHT}: all of `agents` together")
+    uniform: float = _weight(2.0, _WEIGHT)
+    walker: float = _weight(1.0, _HABIT)
+    runner: float = _weight(3.0, _HABIT)
+    kicker: float = _weight(6.0, _HABIT)
+    searcher: float = _weight(1.0, _HABIT)
+    eater: float = _weight(2.0, _HABIT)
+    descender: float = _weight(3.0, _HABIT)
+    fighter: float = _weight(0.0, f"{_ERRAND} monsters")
+    collector: float = _weight(0.0, f"{_ERRAND} gold")
+    diver: float = _weight(0.0, f"{_ERRAND} the stairs down")
+    scripted: float = _weight(0.0, f"{_WEIGHT}: all of `scripted` together")
+    agents: float = _weight(0.0, f"{_WEIGHT}: all of `agents` together")
 
 
 @section_class

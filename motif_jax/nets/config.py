@@ -49,7 +49,9 @@ class GameNetwork:
     nonlinearity: str = one_of(("elu", "relu", "tanh"), "nonlinearity of the encoders")
     core: str = one_of(("gru", "lstm", "none"), "kind of the recurrent memory")
     hidden_size: int = layer_size_key(512, "size of the recurrent memory")
-    core_layers: int = layer_size_key(1, "number of layers of the recurrent memory")
+    core_layers: int = layer_size_key(
+        1, "number of layers of the recurrent memory", read_when=(".core", ("gru", "lstm"))
+    )
     head_sizes: tuple[int, ...] = layer_size_key(
         (), "layers, with tanh, before the heads of policy and value"
     )

@@ -13,7 +13,6 @@ order to read:
     ranking.py              preferences of pairs, normalised by running moments
     network_reward.py       what the last two share: reward_trainer.py takes the gradient steps,
                             reward_schedule.py says how many
-    unread_keys.py          keys of the config that one of the three would not read
 
 Labels:
 

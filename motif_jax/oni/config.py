@@ -17,6 +17,7 @@ from motif_jax.motif.annotation.config import (
     OpenaiServer,
     PromptChoice,
 )
+from motif_jax.rl import choices
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.reward_keys import RANKING_THRESHOLD, RewardCheckpoint
 from motif_jax.schema import (
@@ -30,30 +31,45 @@ from motif_jax.schema import (
     subsection,
 )
 
+# Of keys of the section `reward`: the kinds that read them.
+_CLASSIFICATION = ("reward.kind", ("classification",))
+_RANKING = ("reward.kind", ("ranking",))
+_NETWORKS = ("reward.kind", ("classification", "ranking"))
+
 
 @section_class
 class Classifier:
     """The reward of kind 'classification'."""
 
-    threshold: float = fraction(0.5, "probabilities strictly above it are helpful")
-    dropout: float = fraction(0.1, "share of units left out while the classifier trains")
+    threshold: float = fraction(
+        0.5, "probabilities strictly above it are helpful", read_when=_CLASSIFICATION
+    )
+    dropout: float = fraction(
+        0.1, "share of units left out while the classifier trains", read_when=_CLASSIFICATION
+    )
 
 
 @section_class
 class RankedPairs:
     """Which messages the reward of kind 'ranking' compares."""
 
-    every: int = positive(10, "ranking: pairs are drawn from every Nth step")
-    distinct: bool = plain_key(False, "ranking: draws each distinct text alike, not each step")
-    a_batch: int = positive(10, "ranking: pairs drawn with each batch")
-    waiting: int = positive(200, "ranking: draws only while fewer questions than this wait")
+    every: int = positive(10, "ranking: pairs are drawn from every Nth step", read_when=_RANKING)
+    distinct: bool = plain_key(
+        False, "ranking: draws each distinct text alike, not each step", read_when=_RANKING
+    )
+    a_batch: int = positive(10, "ranking: pairs drawn with each batch", read_when=_RANKING)
+    waiting: int = positive(
+        200, "ranking: draws only while fewer questions than this wait", read_when=_RANKING
+    )
 
 
 @section_class
 class OnlineTraining:
     """How a reward is trained while the agent plays."""
 
-    batch_size: int = sections.batch_size_key(256, "number of labels in a batch")
+    batch_size: int = sections.batch_size_key(
+        256, "number of labels in a batch", read_when=_NETWORKS
+    )
     learning_rate: float = positive(1e-4, "learning rate of Adam", maximum=100.0)
     schedule: str = one_of(
         ("budget", "published"),
@@ -61,18 +77,26 @@ class OnlineTraining:
         "update. 'published': all at once, and from 25,000 labels on one step an update",
     )
     steps_per_arrival: int = positive(
-        32, "gradient steps for an update with new labels, see schedule"
+        32, "gradient steps for an update with new labels, see schedule", read_when=_NETWORKS
     )
-    steps_per_update: int = positive(1, "greatest number of gradient steps an update, see schedule")
+    steps_per_update: int = positive(
+        1, "greatest number of gradient steps an update, see schedule", read_when=_NETWORKS
+    )
     target: str = one_of(
-        ("label", "probability"), "learns labels, or the annotator's probabilities"
+        ("label", "probability"),
+        "learns labels, or the annotator's probabilities",
+        read_when=_NETWORKS,
     )
-    members: int = layer_size_key(1, "number of networks in the ensemble")
+    members: int = layer_size_key(1, "number of networks in the ensemble", read_when=_NETWORKS)
     deviations: float = non_negative(
-        0.0, "standard deviations of the members that are subtracted from their mean"
+        0.0,
+        "standard deviations of the members that are subtracted from their mean",
+        read_when=_NETWORKS,
     )
     device: str = plain_key(
-        "auto", "number of the device that trains; 'auto': the one that computes rewards"
+        "auto",
+        "number of the device that trains; 'auto': the one that computes rewards",
+        read_when=_NETWORKS,
     )
 
 
@@ -89,7 +113,9 @@ class LearnedReward(AgentReward):
         0.4, "weight of the intrinsic reward; as published for retrieval on the score"
     )
     value: str = one_of(
-        ("label", "probability"), "pays 1 for yes (above the threshold), or its probability"
+        ("label", "probability"),
+        "pays 1 for yes (above the threshold), or its probability",
+        read_when=("reward.kind", ("retrieval", "classification")),
     )
     encoder: str = one_of(
         ("lt_cnn", "lt_cnn_small"),
@@ -98,10 +124,16 @@ class LearnedReward(AgentReward):
     classifier: Classifier = subsection(Classifier)
     # With reward.normalise=False rewards are raw, and there is no threshold.
     threshold: Any = plain_key(
-        RANKING_THRESHOLD, "ranking: normalised rewards at or below it become 0"
+        RANKING_THRESHOLD,
+        "ranking: normalised rewards at or below it become 0",
+        read_when=("reward.kind", (*choices.FROZEN_REWARDS, "ranking")),
     )
     decay: float = plain_key(
-        1.0, "ranking: factor on the weight of earlier steps at each batch", above=0, maximum=1
+        1.0,
+        "ranking: factor on the weight of earlier steps at each batch",
+        above=0,
+        maximum=1,
+        read_when=_RANKING,
     )
     pairs: RankedPairs = subsection(RankedPairs)
     training: OnlineTraining = subsection(OnlineTraining)

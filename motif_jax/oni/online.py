@@ -20,7 +20,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import SINGLE, Form
 from motif_jax.envs import registry
 from motif_jax.motif.annotation.captions import decode_message
-from motif_jax.oni import label_config, unread_keys
+from motif_jax.oni import label_config
 from motif_jax.oni.label_log import FILE, LabelLog, read_labels
 from motif_jax.oni.label_queue import Label
 from motif_jax.oni.label_service import LabelService
@@ -86,7 +86,6 @@ class OnlineReward(RewardKind):
     @classmethod
     def check_run(cls, config: AgentConfig, spec: ObservationSpec) -> None:
         registry.require_text(config.environment.name, spec.text_field)
-        unread_keys.check(config.reward)
         is_read = config.queue.order != "uncertain" or not config.compat.oni_requeue
         allowed = "frequent or newest with compat.oni_requeue, which asks the newest first"
         checks.require(is_read, "queue.order", config.queue.order, allowed)

@@ -73,12 +73,20 @@ REWARDS = Registry(
 )
 # Those that are learned while the agent plays, whose section has more keys.
 LEARNED_REWARDS = ("retrieval", "classification", "ranking")
+FROZEN_REWARDS = tuple(name for name in REWARDS.parts if name not in LEARNED_REWARDS)
 _FROZEN = "motif_jax.rl.config:AgentReward"
 _LEARNED = "motif_jax.oni.config:LearnedReward"
 REWARD_SECTIONS = Registry(
     "reward.kind",
     {name: _LEARNED if name in LEARNED_REWARDS else _FROZEN for name in REWARDS.parts},
 )
+# Sections of an agent's config whose keys depend on one of them: that key, and the sections of the
+# parts that it may name.
+SECTIONS = {
+    "algorithm": ("name", ALGORITHM_SECTIONS),
+    "network": ("kind", NETWORK_SECTIONS),
+    "reward": ("kind", REWARD_SECTIONS),
+}
 # Sections that only these rewards read.
 LABEL_SECTIONS = {
     "annotator": "motif_jax.oni.config:OnlineAnnotator",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from motif_jax.envs.config import LAST_TEXT, MAX_EPISODE_STEPS, GymOptions
 from motif_jax.nets.config import GameNetwork
 from motif_jax.rl import choices
 from motif_jax.rl.algorithms.config import Appo
-from motif_jax.rl.reward_keys import Scoring
+from motif_jax.rl.reward_keys import NORMALISE, QUANTILE, Scoring
 from motif_jax.schema import (
     length_key,
     non_negative,
@@ -62,16 +63,32 @@ class AgentReward(Scoring):
     dir: str | None = plain_key(
         None, "run of train_reward, file of export_reward, or hf://OWNER/NAME; None: none"
     )
+    quantile: float | None = dataclasses.replace(
+        QUANTILE, read_when=(".kind", choices.FROZEN_REWARDS)
+    )
+    normalise: bool = dataclasses.replace(
+        NORMALISE, read_when=(".kind", (*choices.FROZEN_REWARDS, "ranking"))
+    )
     table: str | None = plain_key(
-        None, "rewards of kind table: JSON {text: number}, or a run of configs/oni.py; others get 0"
+        None,
+        "rewards of kind table: JSON {text: number}, or a run of configs/oni.py; others get 0",
+        read_when=(".kind", ("table",)),
     )
     vectors: str | None = plain_key(
-        None, "word vectors of fastText, for kind bag_of_words; None: hashed letters"
+        None,
+        "word vectors of fastText, for kind bag_of_words; None: hashed letters",
+        read_when=(".kind", ("bag_of_words",)),
     )
     goal: str = plain_key(
-        "defaultgoal", "goal of kind bag_of_words: one of the prompts' goals, or a sentence"
+        "defaultgoal",
+        "goal of kind bag_of_words: one of the prompts' goals, or a sentence",
+        read_when=(".kind", ("bag_of_words",)),
     )
-    similarity: float = plain_key(-0.5, "cosine above which kind bag_of_words pays a message")
+    similarity: float = plain_key(
+        -0.5,
+        "cosine above which kind bag_of_words pays a message",
+        read_when=(".kind", ("bag_of_words",)),
+    )
     intrinsic_coefficient: float = non_negative(0.1, "weight of the intrinsic reward")
     extrinsic_coefficient: float | None = non_negative(
         None, "weight of the reward of the task; None: 0.1 for the score tasks, 10 for the others"

@@ -13,52 +13,12 @@ import pytest
 from motif_jax import rewards
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
-from motif_jax.oni import unread_keys
 from motif_jax.oni.label_log import FILE, read_log
 from motif_jax.rl import train_agent
 from motif_jax.rl.config import agent_config
 from motif_jax.rl.intrinsic import BatchMessages, RunSetup
-from tests.reward_fixtures import load_config
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
-
-
-@pytest.mark.parametrize(
-    ("kind", "key", "value", "left"),
-    [
-        ("retrieval", "threshold", 0.0, "-0.5"),
-        ("retrieval", "classifier__threshold", 0.4, "0.5"),
-        ("retrieval", "training__members", 3, "1"),
-        ("classification", "decay", 0.5, "1.0"),
-        ("classification", "quantile", 0.6, "0.5"),
-        ("ranking", "value", "probability", "'label'"),
-        ("retrieval", "training__target", "probability", "'label'"),
-        ("retrieval", "goal", "gold", "'defaultgoal'"),
-        ("classification", "normalise", False, "True"),
-    ],
-)
-def test_keys_of_other_kinds_are_refused(
-    tmp_path: Path, kind: str, key: str, value: object, left: str
-) -> None:
-    config = oni_config(kind, **{f"reward__{key}": value})
-    name = key.replace("__", ".")
-    message = (
-        f"^config.reward.{name}=.*: must be left at {left}: a reward of kind '{kind}' does not"
-    )
-    with pytest.raises(UserError, match=message):
-        train_agent.check(config, tmp_path)
-
-
-@pytest.mark.parametrize("kind", ["retrieval", "classification", "ranking"])
-def test_variants_may_be_used_with_any_kind(kind: str) -> None:
-    for variant in ("", "faithful", "quickstart", "smoke"):
-        unread_keys.check(load_config("oni", variant, {"reward.kind": kind}).reward)
-    for variant in ("smoke", "minigrid"):
-        unread_keys.check(
-            agent_config(load_config("train_agent", variant, {"reward.kind": kind})).reward
-        )
-    own_threshold = {"reward.kind": kind, "reward.quantile": None}
-    unread_keys.check(load_config("oni", "", own_threshold).reward)
 
 
 def test_the_published_queue_has_no_uncertain_order(tmp_path: Path) -> None:

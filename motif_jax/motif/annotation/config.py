@@ -270,6 +270,7 @@ class AnnotationConfig(AnnotatorConfig):
     probe_pairs: str = plain_key(
         "nethack",
         "pairs that probe asks: nethack, nethack_hunger, minihack, minigrid, crafter, or a JSON file of your own",
+        read_when=(".probe", (True,)),
     )
     flush_seconds: float = non_negative(2.0, "seconds between writes of new answers")
     limit: int | None = positive(None, "questions of this run at most, for a pilot; None: all")
@@ -277,7 +278,11 @@ class AnnotationConfig(AnnotatorConfig):
     dry_run: bool = plain_key(
         False, "prints the conversations of the first pairs and a cost estimate; asks nothing"
     )
-    dry_run_pairs: int = positive(2, "pairs whose conversations dry_run prints")
+    dry_run_pairs: int = positive(
+        2, "pairs whose conversations dry_run prints", read_when=(".dry_run", (True,))
+    )
     measured_rate: float | None = positive(
-        None, "questions a second, for the estimate; None: the last run's"
+        None,
+        "questions a second, for the estimate; None: the last run's",
+        read_when=(".dry_run", (True,)),
     )

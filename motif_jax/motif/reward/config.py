@@ -33,7 +33,9 @@ class RewardNetworkSizes:
         512, "size of the hidden layers; the first has half of it", minimum=2, maximum=schema.SIZE
     )
     embedding_dim: int = layer_size_key(128, "size of the embedding of a glyph")
-    crop_dim: int = positive(16, "side of the window of glyphs around the hero")
+    crop_dim: int = positive(
+        16, "side of the window of glyphs around the hero", read_when=(".crop", (True,))
+    )
     num_layers: int = positive(2, "convolutions of the crop and of the map", maximum=4)
     dtype: str = one_of(DTYPES, "dtype of the computation")
 

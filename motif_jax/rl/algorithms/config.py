@@ -48,11 +48,19 @@ class Appo:
         "('returns', with a value_normalisation)",
     )
     rho_clip: float = positive(
-        1.0, "clipping of V-trace's weights of temporal differences (rho bar)"
+        1.0,
+        "clipping of V-trace's weights of temporal differences (rho bar)",
+        read_when=(".advantage", ("vtrace",)),
     )
-    c_clip: float = positive(1.0, "clipping of V-trace's weights of traces (c bar)")
+    c_clip: float = positive(
+        1.0,
+        "clipping of V-trace's weights of traces (c bar)",
+        read_when=(".advantage", ("vtrace",)),
+    )
     gae_lambda: float = fraction(
-        0.95, "lambda of generalised advantage estimation, where advantages are 'gae'"
+        0.95,
+        "lambda of generalised advantage estimation, where advantages are 'gae'",
+        read_when=(".advantage", ("gae",)),
     )
     ratio_min: float = positive(
         0.05,
@@ -76,7 +84,9 @@ class Appo:
         ("entropy", "symmetric_kl", "none"), "the loss that keeps the policy exploring"
     )
     exploration_coefficient: float = non_negative(
-        0.003, "weight of the loss that exploration names"
+        0.003,
+        "weight of the loss that exploration names",
+        read_when=(".exploration", ("entropy", "symmetric_kl")),
     )
     epochs: int = positive(1, "passes over a batch")
     # Each deals with a rollout of every `minibatches` consecutive ones: the same on any number of
@@ -91,7 +101,10 @@ class Appo:
         ("none", "running", "popart"), "normalisation of the targets of values"
     )
     value_statistics_rate: float = positive(
-        3e-4, "update rate of the statistics of value_normalisation", maximum=1
+        3e-4,
+        "update rate of the statistics of value_normalisation",
+        maximum=1,
+        read_when=(".value_normalisation", ("running", "popart")),
     )
 
 
