@@ -15,4 +15,4 @@ cd "$repository"
 make_environment "$repository/.venv"
 install_package "$repository/.venv" ""
 
-stage steering_study.py:demo "$runs/study" --config.seed="${STEERING_SEED:-11}"
+stage docs/studies/steering.py:demo "$runs/study" --config.seed="${STEERING_SEED:-11}"

@@ -139,12 +139,14 @@ pip_into() {
                 /^Installing collected/ { print "  installing " n + 0 " packages"; fflush() }'
 }
 
-# stage CONFIG FOLDER FLAGS...: runs a stage of configs/CONFIG in FOLDER with the environment `.venv`; ends the script where it does not end well.
+# stage CONFIG FOLDER FLAGS...: runs a stage of configs/CONFIG, or of a file elsewhere, in FOLDER with the environment `.venv`; ends the
+# script where it does not end well.
 stage() {
   local config=$1 folder=$2 status=0
   shift 2
+  case $config in */*) ;; *) config=configs/$config ;; esac
   printf '\n== %s -> %s\n' "$config" "$folder"
-  "$repository/.venv/bin/python" -m motif_jax.launch --config="configs/$config" --workdir="$folder" "$@" || status=$?
+  "$repository/.venv/bin/python" -m motif_jax.launch --config="$config" --workdir="$folder" "$@" || status=$?
   if [ "$status" -eq 75 ]; then
     printf '\nstopped; the same command resumes\n' >&2
   fi

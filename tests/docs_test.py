@@ -29,6 +29,7 @@ PAGES = [
     REPOSITORY / "README.md",
     *sorted((REPOSITORY / "docs").rglob("*.md")),
     *sorted((REPOSITORY / "configs").glob("*.py")),
+    *sorted((REPOSITORY / "docs" / "studies").glob("*.py")),
 ]
 SCRIPTS = sorted([*(REPOSITORY / "launch").glob("*.sh"), *(REPOSITORY / "launch").glob("*.sbatch")])
 
@@ -55,7 +56,8 @@ def commands(text: str) -> list[str]:
     text = re.sub(
         r"(?m)^( *)stage ([a-z_]+\.py\S*)", r"\1motif_jax.launch --config=configs/\2", text
     )
-    return re.findall(r"(?:motif_jax\.launch|`)([^`\n]*--config=configs/[^`\n]*)", text)
+    text = re.sub(r"(?m)^( *)stage (docs/\S*)", r"\1motif_jax.launch --config=\2", text)
+    return re.findall(r"(?:motif_jax\.launch|`)([^`\n]*--config=(?:configs|docs)/[^`\n]*)", text)
 
 
 @pytest.mark.parametrize("page", [*PAGES, *SCRIPTS], ids=lambda p: p.name)
@@ -70,7 +72,7 @@ def test_commands_name_what_exists(page: Path) -> None:
         assert keys_given(command) <= known, command
 
 
-CONFIG = re.compile(r"--config=configs/([a-z_]+)\.py(:[a-z_]+)?")
+CONFIG = re.compile(r"--config=(?:configs/)?([a-z_0-9/]+)\.py(:[a-z_]+)?")
 TABLE = re.compile(r"^\|.*after `python -m motif_jax\.launch ([^`]*)`")
 
 

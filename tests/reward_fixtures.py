@@ -109,14 +109,16 @@ def environment() -> dict[str, str]:
 
 @functools.cache
 def _config(stage: str, variant: str | None) -> ConfigDict:
-    return runpy.run_path(str(REPOSITORY / "configs" / f"{stage}.py"))["get_config"](variant)
+    # A study lies elsewhere in the repository.
+    file = stage if "/" in stage else f"configs/{stage}"
+    return runpy.run_path(str(REPOSITORY / f"{file}.py"))["get_config"](variant)
 
 
 def load_config(
     stage: str, variant: str | None = "smoke", values: Mapping[str, object] = MappingProxyType({})
 ) -> ConfigDict:
-    """A copy of what configs/STAGE.py gives, with `values` by dotted key: to run the file takes
-    three times as long.
+    """A copy of what configs/STAGE.py gives, or a file elsewhere such as docs/studies/oni, with
+    `values` by dotted key: to run the file takes three times as long.
     """
     config = copy.deepcopy(_config(stage, variant))
     config.update_from_flattened_dict(dict(values))

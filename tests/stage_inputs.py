@@ -181,7 +181,6 @@ def _plays(at: Inputs) -> dict[str, Any]:
 
 
 NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
-    **dict.fromkeys(("results", "oni_study"), lambda at: {"rows": ""}),
     **dict.fromkeys(("export_text_agent", "play_text"), lambda at: {"agent": at.text_agent}),
     **dict.fromkeys(("export_reward", "train_agent"), lambda at: {"reward.dir": at.reward}),
     **dict.fromkeys(("import_dialogues", "import_ilql", "import_reward", "import_torch"), lambda at: {"file": at.file}),

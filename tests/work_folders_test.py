@@ -13,15 +13,11 @@ from tests.reward_fixtures import load_config
 STAGES = [name for name in stages.names() if getattr(stages.module(name), "NEEDS_WORKDIR", True)]
 
 
-# Of stages whose config file has another name.
-CONFIGS = {"study": "oni_study"}
-
-
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_folder_of_another_stage_is_refused_first(tmp_path, stage):
     written = {"stage": "train_agent" if stage != "train_agent" else "train_reward", "seed": 5}
     (tmp_path / "config.json").write_text(json.dumps(written))
-    config = load_config(CONFIGS.get(stage, stage), "")
+    config = load_config(stage, "")
     if "file" in config:  # an import asks first for what it imports
         config.file = str(tmp_path / "config.json")
     with pytest.raises(UserError, match=f"holds a run of {written['stage']}"):

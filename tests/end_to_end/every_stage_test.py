@@ -50,7 +50,7 @@ OTHERS: dict[str, tuple[str, Callable[[Inputs], Sequence[str]], str]] = {
         ],
         "report.html",
     ),
-    "results": (":diagnosis", lambda at: ["--config.resamples=50"], "tables.md"),
+    "docs/studies/results": (":diagnosis", lambda at: ["--config.resamples=50"], "tables.md"),
 }  # fmt: skip
 _EACH_UPDATE = ("--config.log_every_seconds=1e-6",)
 MORE_FLAGS = {
@@ -79,7 +79,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory, started: Commands) -> Input
 
 
 def launch(started: Commands, config: str, workdir: Path, *flags: str, typed: str = "") -> str:
-    line = (f"--config=configs/{config}", f"--workdir={workdir}", *flags)
+    path = config if "/" in config else f"configs/{config}"
+    line = (f"--config={path}", f"--workdir={workdir}", *flags)
     done = started.launch(REPOSITORY, *line, typed=typed)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
@@ -138,4 +139,4 @@ def test_every_stage_is_started() -> None:
     # What chaos.py need not kill writes nothing or replaces a folder as a whole, or is the stage of
     # another scenario.
     exports = {"export_text_agent", "export_language_agent"}
-    assert set(OTHERS) - SCENARIOS.keys() == {"benchmark", "results", *exports}
+    assert set(OTHERS) - SCENARIOS.keys() == {"benchmark", "docs/studies/results", *exports}

@@ -113,7 +113,7 @@ FILES = {
     "report": """
         report.html report.json report.md
     """.split(),
-    "results": ("tables.md",),
+    "docs/studies/results": ("tables.md",),
     "test_language_agent": """
         run/plan.json run/return_per_episode/distractors_4.npy
         run/return_per_episode/no_modification_test.npy run/table.md run/tests.csv run/tests.json

@@ -149,7 +149,8 @@ SCENARIOS: dict[str, Scenario] = {
         first_lines("games.jsonl", 60), typed="\n" * 2_000,
     ),
     "study": Scenario(
-        "results.py:smoke",
+        "study.py",
+        "seeds=2 resamples=100 "
         "'training=configs/train_agent.py:smoke --config.serial=True --config.train_for_env_steps=512 "
         "--config.network.encoder=flat --config.network.flat_sizes=(16,) --config.devices.learner=0' "
         "'evaluation=configs/evaluate.py:smoke --config.policy=agent --config.reward.dir= --config.episodes=3'",

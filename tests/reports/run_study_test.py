@@ -75,12 +75,23 @@ def started(toys: Path) -> list[str]:
 
 def small(**changes: object) -> ConfigDict:
     """A study of two methods with two seeds; the second method needs three prepared folders."""
-    config = load_config("oni_study", "smoke")
-    config.prepare = load_config("oni_study", "").prepare
-    config.seeds = 2
-    config.resamples = 20
-    config.tables.kinds = "none,motif"
-    config.methods.motif = "--config.reward.dir={workdir}/reward"
+    dataset = "--config.dataset_dir={workdir}/dataset"
+    config = studies.study(
+        {
+            "seeds": 2,
+            "prepare": {
+                "dataset": "configs/collect.py:quickstart",
+                "labels": f"configs/annotate.py:quickstart {dataset}",
+                "reward": f"configs/train_reward.py:quickstart {dataset}",
+            },
+            "training": "configs/oni.py:smoke",
+            "methods": {"none": "", "motif": "--config.reward.dir={workdir}/reward"},
+            "tables": {"kinds": "none,motif"},
+            "evaluation": "configs/evaluate.py:smoke --config.policy=agent --config.reward.dir=",
+            "measures": "judged,score",
+            "resamples": 20,
+        }
+    )()
     for key, value in changes.items():
         config[key] = value
     return config

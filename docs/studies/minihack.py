@@ -1,9 +1,9 @@
 """What NetHack's messages are worth as captions on sparse levels of MiniHack.
 
-    python -m motif_jax.launch --config=configs/minihack_study.py --workdir=runs/minihack_study
+    python -m motif_jax.launch --config=docs/studies/minihack.py --workdir=runs/minihack_study
 
 `task`, `intrinsic`, `both` and `random` play on each level with each seed, as
-configs/minigrid_study.py has them: 200 games that no training meets, one line a run in `rows`, and
+docs/studies/minigrid.py has them: 200 games that no training meets, one line a run in `rows`, and
 what has a line is not run again. 300,000 steps a run, minutes on 2 quiet cores.
 
 The claims were written down before the first of the seeds 11 to 15 was run; the settings were
@@ -78,4 +78,4 @@ BASE = {
     "lexicon.file": "minihack.yaml",
     "measures": "success,scout",
 }
-get_config = studies.study(BASE, {"": {}})
+get_config = studies.study(BASE)

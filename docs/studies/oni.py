@@ -1,17 +1,13 @@
 """Compares what an agent learns from rewards of several kinds, and from a server that answers a
 tenth of the questions.
 
-    python -m motif_jax.launch --config=configs/oni_study.py --workdir=runs/oni_study
+    python -m motif_jax.launch --config=docs/studies/oni.py --workdir=runs/oni_study
 
 Trains each method with each seed, plays 300 games with it that no training meets, and has the
 annotator, here the lexicon, judge everything that was met in them. Each run leaves one line in
 `rows`, and the tables are made from these lines. Stopped at any moment and started again it
 resumes; what has a line is not run again. Seed by seed, each with all methods, so that what there
-is can always be compared. 30 runs of 6 to 12 minutes on 2 cores.
-
-Variants:
-  (none)   500,000 steps a run, three seeds: docs/oni.md.
-  smoke    two methods, one seed, a minute: whether everything works.
+is can always be compared. 30 runs of 6 to 12 minutes on 2 cores. docs/oni.md has the results.
 """
 
 from motif_jax.reports import study_config as studies
@@ -52,13 +48,4 @@ BASE = {
     # Of judged, score, dlvl, scout, kills, gold, success those that all lines of a table have.
     "measures": "judged,score",
 }
-SMOKE = {
-    "seeds": 1,
-    "rows": "",
-    "prepare": {},
-    "training": "configs/oni.py:smoke --config.train_for_env_steps=1024 --config.annotator.store_dir={run}/store",
-    "tables": {"kinds": "none,retrieval"},
-    "evaluation": "configs/evaluate.py:smoke --config.policy=agent --config.reward.dir=",
-    "resamples": 100,
-}
-get_config = studies.study(BASE, {"": {}, "smoke": SMOKE})
+get_config = studies.study(BASE)

@@ -1,7 +1,7 @@
 """The method's own comparison: the task's reward alone, the intrinsic reward alone, and both, on
 two tasks.
 
-    python -m motif_jax.launch --config=configs/results.py --workdir=runs/results
+    python -m motif_jax.launch --config=docs/studies/results.py --workdir=runs/results
 
 Trains each with each seed for 2 million steps, plays 300 games with it that no training meets, and
 keeps one line a run in `rows`; the tables are made from these lines. Stopped at any moment and
@@ -16,7 +16,6 @@ Variants:
           13 was run; the settings were chosen on seed 1.
   diagnosis  the staircase, one setting changed at a time, one seed of 500,000 steps:
              docs/results_diagnosis.md.
-  smoke   two methods, one seed, a minute: whether everything works.
 """
 
 from typing import Any
@@ -133,18 +132,6 @@ VARIANTS = {
         "methods": _CHANGES,
         "tables": {"changed": ",".join(_CHANGES)},
         "measures": "success,scout,score",
-    },
-    "smoke": {
-        "seeds": 1,
-        "rows": "",
-        "prepare": {},
-        "training": "configs/train_agent.py:smoke --config.train_for_env_steps=1024",
-        "methods": {
-            f"{task}_task": f"--config.environment.name={name}" for task, name in _TASKS.items()
-        },
-        "tables": {"smoke": "score_task,staircase_task"},
-        "evaluation": "configs/evaluate.py:smoke --config.policy=agent --config.reward.dir=",
-        "resamples": 100,
     },
 }
 get_config = studies.study(BASE, VARIANTS)

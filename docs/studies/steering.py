@@ -1,7 +1,7 @@
 """What the words of a goal change: agents of rewards for combat and for gold, beside three that
 have no such goal.
 
-    python -m motif_jax.launch --config=configs/steering_study.py --workdir=runs/steering_study
+    python -m motif_jax.launch --config=docs/studies/steering.py --workdir=runs/steering_study
 
 One dataset serves all. `combat` and `gold` learn from a judge with that goal, `default` from one
 whose goal is to get on in the game; `score` has the task's reward alone, `random` plays at random.

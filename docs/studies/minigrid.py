@@ -1,7 +1,7 @@
 """What captions of events are worth on sparse levels of minigrid, with the controls that tell the
 judge from its trimmings.
 
-    python -m motif_jax.launch --config=configs/minigrid_study.py --workdir=runs/minigrid_study
+    python -m motif_jax.launch --config=docs/studies/minigrid.py --workdir=runs/minigrid_study
 
 Trains each method with each seed, plays 200 games that no training meets, and keeps one line a run
 in `rows`; tables and claims are made from these lines. Stopped at any moment and started again it

@@ -1,7 +1,7 @@
 """How small may the judge be: agents whose rewards come from real language models of three sizes,
 and from controls.
 
-    python -m motif_jax.launch --config=configs/judge_study.py --workdir=runs/judge_study
+    python -m motif_jax.launch --config=docs/studies/judges.py --workdir=runs/judge_study
 
 The labels lie in `docs/studies/judges`, with the texts that were asked: no model is needed.
 docs/results_judges.md says how they were made. Each method trains with each seed and plays 200
@@ -22,8 +22,8 @@ Variants:
   (none)     DoorKey-8x8, 250,000 steps, captions of random play in a smaller level.
   keycorridor
              KeyCorridorS3R3, a million steps, captions of random play in a smaller level, as
-             configs/minigrid_study.py; `any_text` pays all captions alike.
-  multiroom  MiniHack MultiRoom-N4, 300,000 steps, NetHack's messages, as configs/minihack_study.py.
+             docs/studies/minigrid.py; `any_text` pays all captions alike.
+  multiroom  MiniHack MultiRoom-N4, 300,000 steps, NetHack's messages, as docs/studies/minihack.py.
   keyroom    MiniHack KeyRoom-S5, the same; `qwen15_counted`, `qwen05_counted`, `coin_counted` and
              `all_counted` (all messages alike) pay a message less the more often an episode has
              seen it (`reward.count_exponent`, 3 is published).
@@ -38,7 +38,7 @@ Variants:
              play of trained agents in place of random play.
   staircase  NetHack's staircase, with the labels, steps and settings of `nethack`; `qwen15_weak`
              weighs the judge's reward a hundredth of the task's.
-  steering   NetHack's first rooms with the settings of configs/steering_study.py, whose lexicons
+  steering   NetHack's first rooms with the settings of docs/studies/steering.py, whose lexicons
              are replaced by `qwen15` with the goals `combat` and `gold`, and with its
              `defaultgoal`; `score` has the task's reward alone, `random` plays at random.
 """
@@ -122,7 +122,7 @@ def _minihack(
     goal: str = "",
 ) -> dict[str, Any]:
     """The study of a level that random labels are not expected to teach; trained as in
-    configs/minihack_study.py.
+    docs/studies/minihack.py.
     """
     methods = {**_methods(_MODELS), **more_methods}
     claims = (
@@ -320,7 +320,7 @@ def _staircase() -> dict[str, Any]:
 
 def _steering() -> dict[str, Any]:
     """What the goal in a small model's prompt changes, with the games, settings and claims of
-    configs/steering_study.py.
+    docs/studies/steering.py.
     """
     goals = {"combat": "combat", "gold": "gold", "default": "defaultgoal"}
     commands = {"dataset": "configs/collect.py:steering --config.num_pairs=1000"}
