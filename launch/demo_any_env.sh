@@ -17,6 +17,5 @@ install_package "$repository/.venv" ""
 
 study=$runs/study seed=${ANY_ENV_SEED:-11}
 stage docs/studies/minigrid.py:demo "$study" --config.seed="$seed"
-stage compare.py "$runs/curve" --config.measure=success --config.methods="task=$study/doorkey_task-$seed; both=$study/doorkey_both-$seed"
 printf '\ncurve: %s\nwatch the agent: .venv/bin/python -m motif_jax.launch --config=configs/visualize.py --workdir=%s --config.policy=agent --config.agent.dir=%s\n' \
-  "$runs/curve/comparison.html" "$runs/film" "$study/doorkey_both-$seed"
+  "$study/study.html" "$runs/film" "$study/doorkey_both-$seed"

@@ -24,7 +24,7 @@ PICTURE = REPOSITORY / "docs" / "images" / "architecture.svg"
 # Rows from the top of the house to its ground; each folder with the words below its name.
 ROWS: tuple[tuple[tuple[str, str], ...], ...] = (
     (
-        ("reports", "pages of runs, comparisons, studies"),
+        ("reports", "pages of runs and studies"),
         ("benchmarks", "measurements"),
     ),
     (("published", "others' files"),),

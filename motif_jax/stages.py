@@ -41,7 +41,6 @@ MODULES = {
     "replay": "motif_jax.play.replay",
     "visualize": "motif_jax.play.visualize",
     "report": "motif_jax.reports.report",
-    "compare": "motif_jax.reports.compare",
     "study": "motif_jax.reports.run_study",
     # Files of others, and for others
     "export_language_agent": "motif_jax.published.exports",

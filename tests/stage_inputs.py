@@ -193,7 +193,6 @@ NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     "clone_behaviour": lambda at: {
         "trajectories": at.trajectories, "network.model": at.model, "network.prompt_tokens": ROOM,
     },
-    "compare": lambda at: {"methods": f"a={at.evaluations[0]}; b={at.evaluations[1]}"},
     "evaluate_text": lambda at: {"agent": at.text_agent, "task": "wordle"},
     "evaluate_text:reddit": lambda at: {"decode.max_tokens": 40},
     "explain_reward": lambda at: {"reward.dir": at.reward, "dataset_dir": at.dataset},

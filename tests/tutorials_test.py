@@ -45,7 +45,7 @@ TINY = {
     "report": "--config.plots=False",
     "train_agent": "--config.train_for_env_steps=256 --config.batch_size=128 --config.rollout=16 --config.actors.workers=1 "
     "--config.actors.envs_per_worker=4 --config.environment.max_episode_steps=20",
-    "compare": "--config.resamples=20 --config.claims=",
+    "study": "--config.resamples=20 --config.claims=",
 }
 
 
@@ -109,7 +109,7 @@ def test_ones_own_t5_in_babyai(
 
 def test_steering(tmp_path: Path, repository: Path) -> None:
     run_page(repository / "docs/tutorials/steer.md", tmp_path, repository, "## Step by step")
-    assert (tmp_path / "runs/comparison/comparison.html").is_file()
+    assert (tmp_path / "runs/comparison/study.html").is_file()
 
 
 def test_ones_own_environment(tmp_path: Path, repository: Path) -> None:

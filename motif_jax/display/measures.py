@@ -33,8 +33,6 @@ _LISTED = {
     "dlvl": ("dungeon level", "", "depth at the end"),
     "gold": ("gold", "pieces", "gold carried at the end"),
     "gathered": ("gold gathered", "pieces", "gold that the hero picked up, without the heaps of vaults (more than 50)"),
-    "fights": ("fights", "messages", "messages of the hero's own attacks: hits, misses, kills"),
-    "finds": ("finds of gold", "messages", "messages of gold that the hero picked up, however much"),
     "xlvl": ("experience level", "", "the hero's experience level at the end"),
     "scout": ("scout", "cells", "map cells seen, summed over the levels visited"),
     "turns": ("game time", "turns", "the game's clock at the end"),

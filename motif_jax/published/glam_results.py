@@ -24,23 +24,20 @@ def is_log(folder: str | os.PathLike[str]) -> bool:
     return (Path(folder) / LOG).is_file() and not (Path(folder) / "config.json").exists()
 
 
-def read_curve(folder: str | os.PathLike[str], measure: str) -> Curve:
-    """A measure over environment steps. Raises UserError: the log is damaged or empty, or lacks the
-    column.
+def read_curves(folder: str | os.PathLike[str]) -> dict[str, Curve]:
+    """The measures of a log over environment steps. Raises UserError: the log is damaged or empty,
+    or lacks their columns.
     """
     path = Path(folder) / LOG
-    column = _COLUMNS.get(measure)
-    if column is None:
-        raise UserError(
-            f"config.measure={measure}: must be one of {', '.join(_COLUMNS)} for {path}"
-        )
     table = metric_files.read_csv(path)
-    if not {"frames", column} <= set(table):
+    shown = {measure: column for measure, column in _COLUMNS.items() if column in table}
+    if "frames" not in table or not shown:
         raise UserError(
-            f"{path} has no row with frames and {column}: it is not a log of the published tool"
+            f"{path} has no row with frames and one of {', '.join(_COLUMNS.values())}: it is not a log of the published tool"
         )
     order = np.argsort(table["frames"], kind="stable")
-    return Curve(table["frames"][order], table[column][order])
+    steps = table["frames"][order]
+    return {measure: Curve(steps, table[column][order]) for measure, column in shown.items()}
 
 
 def read_returns(path: str | os.PathLike[str]) -> np.ndarray:

@@ -1,5 +1,5 @@
 """Trains several methods with several seeds, plays games with each, and keeps the results as lines
-of a file.
+of a file; or puts runs that exist already beside each other.
 """
 
 from __future__ import annotations
@@ -10,21 +10,24 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
-from motif_jax.core import entry_points, interruption, run_folder
+from motif_jax.core import entry_points, interruption, metric_files, run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text, read_json_lines
 from motif_jax.core.parent_death import sigterm_on_parent_death
 from motif_jax.motif.annotation.lexicon import load_lexicon
-from motif_jax.reports import study, study_page
+from motif_jax.play import evaluation_files
+from motif_jax.reports import finished_runs, study, study_page
 from motif_jax.reports.claims import parsed_claims
+from motif_jax.reports.efficiency import Learned
 from motif_jax.reports.study_config import StudyConfig
+from motif_jax.reports.study_page import StudyData
 from motif_jax.schema import read_section
 
 # Follows the name of a folder: nothing that would belong to the name.
@@ -83,6 +86,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree, ("stage",))
     config = read_section(StudyConfig, config_tree)
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
+    if config.runs or config.published:
+        _check_finished(config)
+        return
     for key, command in {"training": config.training, "evaluation": config.evaluation}.items():
         checks.require(bool(command.split()), key, command, "a config file and its flags")
     methods_of_key = {
@@ -101,12 +107,31 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     _read_lines(config, workdir)
 
 
-def run(config_tree: ConfigDict, workdir: Path) -> int | None:
-    """Makes the runs without a line; returns 75 when asked to stop, 1 where the lines do not
-    support a claim.
+def _check_finished(config: StudyConfig) -> None:
+    """Raises UserError where a study of runs that exist cannot work; its folders are read by
+    `run`.
     """
+    checks.require_key(
+        config, "training", not config.training, "empty with runs or published, which train nothing"
+    )
+    finished_runs.parsed_runs(config.runs)
+    finished_runs.parsed_tasks(config.published_tasks)
+    if config.published is not None:
+        exists = Path(config.published).is_file()
+        checks.require_key(config, "published", exists, "an existing file")
+        has_returns = "return" in checks.listed(config.measures)
+        allowed = "return, at least, of which published has means"
+        checks.require_key(config, "measures", has_returns, allowed)
+
+
+def run(config_tree: ConfigDict, workdir: Path) -> int | None:
+    """Makes the runs without a line, or reads the finished `config.runs`; returns 75 when asked to
+    stop, 1 where the runs do not support a claim.
+    """
+    config = read_section(StudyConfig, config_tree)
+    if config.runs or config.published:
+        return _show_finished(config, config_tree, workdir)
     with interruption.Interruption() as stop, run_folder.opened(workdir, config_tree, ("stage",)):
-        config = read_section(StudyConfig, config_tree)
         missing = _read_lines(config, workdir).missing
         lexicon = load_lexicon(config.lexicon.file)
         # Refusals come before any training, which may take hours.
@@ -129,13 +154,50 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
             for step in planned.steps():
                 if not run_step(step, stop):
                     return interruption.EXIT_CODE
-            measures = study.measure(planned.games, lexicon, config.goal)
+            episodes = evaluation_files.read_evaluation(planned.games)["rows"]
+            measures = study.measure(episodes, lexicon, config.goal)
             row = {**planned.identity, "games": measures, "revision": run_folder.git_revision()}
             study.append_row(rows_file, row)
             text, claims_hold = _write_tables(config, workdir)
-        print(text)
-        print(f"study: {(workdir / study_page.STEM).with_suffix('.html').resolve()}")
+        _print(text, workdir)
         return None if claims_hold else 1
+
+
+def _print(text: str, workdir: Path) -> None:
+    if text:
+        print(text)
+    print(f"study: {(workdir / study_page.STEM).with_suffix('.html').resolve()}")
+
+
+def _show_finished(config: StudyConfig, config_tree: ConfigDict, workdir: Path) -> int | None:
+    """Writes the page of runs that exist already."""
+    # All is read and computed before the folder is opened: a refusal leaves it as it was.
+    found = finished_runs.read(config)
+    keys = checks.listed(config.measures)
+    tables = []
+    for task, methods in found.games.items():
+        pairs = found.games_are_pairs[task]
+        tables.append(study.table(methods, task, keys, config.resamples, pairs))
+    claims, claims_hold = "", True
+    if config.claims:
+        allowed = "empty unless the games of runs are of one task"
+        checks.require_key(config, "claims", len(found.games) == 1, allowed)
+        ((task, methods),) = found.games.items()
+        stated = parsed_claims(config.claims, list(methods))
+        pairs = found.games_are_pairs[task]
+        claims, claims_hold = study.claims(methods, stated, config.resamples, pairs)
+    data = StudyData(
+        tables,
+        claims,
+        found.trainings,
+        published=found.published,
+        probes=found.probes,
+        provenance=found.provenance,
+    )
+    with run_folder.opened(workdir, config_tree, ("stage",)):
+        text = _write(workdir, data, keys)
+    _print(text, workdir)
+    return None if claims_hold else 1
 
 
 def runs(config: StudyConfig, workdir: Path) -> list[Run]:
@@ -243,16 +305,40 @@ def _write_tables(config: StudyConfig, workdir: Path) -> tuple[str, bool]:
         tables.append(study.table(methods, title, measures, config.resamples))
     stated = parsed_claims(config.claims, _methods_in_tables(config))
     claims, claims_hold = study.claims(finished, stated, config.resamples)
-    shown_claims = claims if config.claims else ""
-    text = "\n\n".join(filter(None, [*(table.markdown() for table in tables), shown_claims]))
-    atomic_write_text(workdir / "tables.md", f"{text}\n")
 
-    trainings = {}
+    folders = {}
     for method in _methods_in_tables(config):
-        folders = [workdir / f"{method}-{seed}" for seed in sorted(finished[method])]
-        trainings[method.replace("_", " ")] = folders
-    study_page.write(workdir, tables, shown_claims, trainings, measures)
-    return text, claims_hold
+        named = [workdir / f"{method}-{seed}" for seed in sorted(finished[method])]
+        folders[method.replace("_", " ")] = named
+    trainings = []
+    for method, folders_of_method in folders.items():
+        for folder in folders_of_method:
+            # The other stages have no curves over environment steps.
+            task = finished_runs.trained_task(folder)
+            if task is not None:
+                trainings.append(Learned(method, task, metric_files.read_episodes(folder)))
+    data = StudyData(tables, claims if config.claims else "", trainings, _without_curve(folders))
+    return _write(workdir, data, measures), claims_hold
+
+
+def _write(workdir: Path, data: StudyData, measures: Sequence[str]) -> str:
+    """Writes tables.md and the page; returns the text of tables.md."""
+    text = "\n\n".join(filter(None, [*(table.markdown() for table in data.tables), data.claims]))
+    atomic_write_text(workdir / "tables.md", f"{text}\n")
+    study_page.write(workdir, data, measures)
+    return text
+
+
+def _without_curve(folders: Mapping[str, Sequence[Path]]) -> str:
+    """A sentence that names the trainings whose folders lie elsewhere; '' where all are here."""
+    missing = []
+    for method, folders_of_method in folders.items():
+        number = sum(not (folder / run_folder.CONFIG).is_file() for folder in folders_of_method)
+        if number:
+            missing.append(f"{method} ({number} of {len(folders_of_method)})")
+    if not missing:
+        return ""
+    return f"Trainings whose folders are not here have no curve: {', '.join(missing)}."
 
 
 def _trust_named_code(planned: Run) -> None:

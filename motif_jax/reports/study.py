@@ -32,15 +32,15 @@ from motif_jax.display.statistics import (
     wilson,
 )
 from motif_jax.motif.annotation.lexicon import Lexicon, LexiconJudge
-from motif_jax.play import evaluation_files, messages
+from motif_jax.play import messages
 from motif_jax.reports.claims import GATHERED, Claim, gathered
 
 # By the annotator's goal: how much of what a game said it calls helpful.
 JUDGED = "judged"
 # Reported by the mean: rare events, which the middle half of games lacks. So is whatever is 0 or 1.
 MEANS = ("dlvl", "success", "through_door", "achievements", GATHERED)
-# Seed -> measure -> the numbers of a run's games.
-Runs = Mapping[int, Mapping[str, Sequence[float]]]
+# Seed, or the folder of a run that a study did not make, -> measure -> the numbers of its games.
+Runs = Mapping[Any, Mapping[str, Sequence[float]]]
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
@@ -54,15 +54,17 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
         file.write(json.dumps(finite(row), allow_nan=False, sort_keys=True).encode() + b"\n")
 
 
-def measure(games: Path, lexicon: Lexicon, goal: str) -> dict[str, list[float]]:
+def measure(
+    episodes: Sequence[Mapping[str, Any]], lexicon: Lexicon, goal: str
+) -> dict[str, list[float]]:
     """Measure -> the numbers of an evaluation's games in order: every number that all of its
-    episodes have.
+    `episodes` have.
 
     Of games with messages also `judged`, by the goal of the lexicon, and the gold that was
     gathered.
     """
     judge = LexiconJudge(lexicon, goal)
-    rows = sorted(evaluation_files.read_evaluation(games)["rows"], key=lambda row: row["index"])
+    rows = [dict(row) for row in sorted(episodes, key=lambda row: row["index"])]
     for row in rows:
         if "messages" in row:  # only tasks with messages
             row[JUDGED] = _helpfulness(judge, row["messages"])
@@ -112,12 +114,20 @@ class MethodTable(NamedTuple):
         return f"{text_tables.markdown(self.header, self.rows)}\n{note}"
 
 
-def table(runs: Mapping[str, Runs], title: str, keys: Sequence[str], resamples: int) -> MethodTable:
-    """The table of methods, in the measures that all have; marks compare with the first one."""
+def table(
+    runs: Mapping[str, Runs],
+    title: str,
+    keys: Sequence[str],
+    resamples: int,
+    games_are_pairs: bool = True,
+) -> MethodTable:
+    """The table of methods, in the measures that all have; marks compare with the first one, as
+    `excess` does.
+    """
     first = next(iter(runs), "")
     runs = {method: runs_of_method for method, runs_of_method in runs.items() if runs_of_method}
     shared = [key for key in keys if _all_have(runs, key)]
-    columns = [_column(runs, first, key, resamples) for key in shared]
+    columns = [_column(runs, first, key, resamples, games_are_pairs) for key in shared]
 
     header = [title, "runs", *(measures.measure(key).title for key in shared)]
     rows = []
@@ -125,7 +135,8 @@ def table(runs: Mapping[str, Runs], title: str, keys: Sequence[str], resamples: 
         rows.append([method, str(len(runs_of_method)), *(column[method] for column in columns)])
     has_single_run = any(len(runs_of_method) == 1 for runs_of_method in runs.values())
     drawn = "games (some have one run)" if has_single_run else "runs and games"
-    note = f"▲, ▼: above, below {first} (95 % interval of the paired difference over {drawn})."
+    difference = "paired difference" if games_are_pairs else "difference"
+    note = f"▲, ▼: above, below {first} (95 % interval of the {difference} over {drawn})."
     return MethodTable(header, rows, note)
 
 
@@ -148,7 +159,9 @@ def is_averaged(runs: Mapping[str, Runs], key: str) -> bool:
     return key in MEANS or values <= {0.0, 1.0}
 
 
-def _column(runs: Mapping[str, Runs], first: str, key: str, resamples: int) -> dict[str, str]:
+def _column(
+    runs: Mapping[str, Runs], first: str, key: str, resamples: int, games_are_pairs: bool
+) -> dict[str, str]:
     """Method -> the cell of the measure `key`, with a mark where it differs from the method
     `first`.
     """
@@ -169,7 +182,7 @@ def _column(runs: Mapping[str, Runs], first: str, key: str, resamples: int) -> d
     for method, by_seed in runs.items():
         mark = ""
         if first in runs and method != first:
-            sign = excess(by_seed, runs[first], key, resamples, averaged).sign
+            sign = excess(by_seed, runs[first], key, resamples, averaged, games_are_pairs).sign
             mark = {1: " ▲", -1: " ▼", 0: ""}[sign]
         low, high = map(float, bounds[method][:, 0])
         estimate = Estimate(float(points[method][0]), low, high)
@@ -185,12 +198,19 @@ def _column(runs: Mapping[str, Runs], first: str, key: str, resamples: int) -> d
 
 
 def excess(
-    runs: Runs, other_runs: Runs, key: str, resamples: int, averaged: bool | None = None
+    runs: Runs,
+    other_runs: Runs,
+    key: str,
+    resamples: int,
+    averaged: bool | None = None,
+    games_are_pairs: bool = True,
 ) -> Estimate:
     """The difference of two methods over runs and games; runs of the same seed are pairs.
 
-    It is one of means where `averaged`, else of interquartile means; None: by `is_averaged` of
-    these two methods.
+    Args:
+      averaged: it is one of means, else of interquartile means; None: by `is_averaged` of these two
+          methods.
+      games_are_pairs: all runs played the same games in the same order.
     """
     if averaged is None:
         averaged = is_averaged({"first": runs, "other": other_runs}, key)
@@ -205,10 +225,13 @@ def excess(
     for resample in range(resamples):
         # Both sides draw the same games, and the same seeds where they share some.
         games = generator.integers(first.shape[1], size=first.shape[1])
+        other_games = games
+        if not games_are_pairs:
+            other_games = generator.integers(other.shape[1], size=other.shape[1])
         rows = generator.integers(len(first), size=len(first))
         other_rows = rows if paired_seeds else generator.integers(len(other), size=len(other))
         drawn[resample] = mean(first[rows][:, games].ravel()) - mean(
-            other[other_rows][:, games].ravel()
+            other[other_rows][:, other_games].ravel()
         )
     value = float(mean(first.ravel()) - mean(other.ravel()))
     if np.ptp(drawn):
@@ -222,12 +245,18 @@ def excess(
     return Estimate(value, value, value) if has_games else Estimate(value, math.nan, math.nan)
 
 
-def claims(runs: Mapping[str, Runs], stated: Sequence[Claim], resamples: int) -> tuple[str, bool]:
+def claims(
+    runs: Mapping[str, Runs],
+    stated: Sequence[Claim],
+    resamples: int,
+    games_are_pairs: bool = True,
+) -> tuple[str, bool]:
     """Markdown with a line per claim, and whether none fails; a claim without runs does not fail.
 
     Raises UserError: both methods have runs, and these lack the measure.
     """
-    lines = ["Claims (95 % intervals of the paired differences):", ""]
+    differences = "paired differences" if games_are_pairs else "differences"
+    lines = [f"Claims (95 % intervals of the {differences}):", ""]
     all_hold = True
     for claim in stated:
         more = runs[claim.more]
@@ -240,7 +269,7 @@ def claims(runs: Mapping[str, Runs], stated: Sequence[Claim], resamples: int) ->
                 raise UserError(
                     f"config.claims={claim}: its games have {', '.join(games)}, and no {claim.measure}"
                 )
-        gap = excess(more, less, claim.measure, resamples)
+        gap = excess(more, less, claim.measure, resamples, games_are_pairs=games_are_pairs)
         holds = gap.low > claim.margin
         all_hold = all_hold and holds
         verdict = "holds" if holds else "does not hold"

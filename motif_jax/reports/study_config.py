@@ -59,6 +59,17 @@ class StudyConfig:
         "",
         "'folder: command; ...', done first, once, in this order, for the methods whose training or games name the folder",
     )
+    runs: str = plain_key(
+        "",
+        "'name=folder,folder; name=folder': finished runs to put beside each other; the study then trains nothing. A folder is an evaluation, "
+        "a run of train_agent, or one with a log.csv of GLAM's tool; a file is a .npy of its returns, or a log (.pkl) of ILQL's evaluations",
+    )
+    published: str | None = plain_key(
+        None, "file motif_results.pkl of published curves, to stand beside those of runs"
+    )
+    published_tasks: str = plain_key(
+        "", "'theirs=ours, ...' for tasks of published that have another name here"
+    )
     training: str = plain_key("", f"what all methods have in common: {_COMMAND}")
     evaluation: str = plain_key(
         "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=200",

@@ -1,102 +1,128 @@
-"""The page of a study: its tables, its claims, and the learning curves of its trainings with bands
+"""The page of a study: its tables and claims, and the learning curves of its trainings with bands
 over the seeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from typing import Any
 
-from motif_jax.core import metric_files, run_folder
 from motif_jax.core.metric_files import Curve
-from motif_jax.display import page
-from motif_jax.display.charts import Plot
+from motif_jax.display import html, page
+from motif_jax.display.charts import Plot, Series
 from motif_jax.display.measures import measure, with_unit
 from motif_jax.display.page import Section
-from motif_jax.reports import study
-from motif_jax.reports.comparison_page import curves_section
-from motif_jax.reports.smoothing import LEAST, learning_curve
+from motif_jax.reports import efficiency, study
+from motif_jax.reports.efficiency import Learned
+from motif_jax.reports.probe_report import Probes, heatmap
+from motif_jax.reports.smoothing import LEAST, RESAMPLES, learning_curve
 
 # Of the page and the folder of its pictures.
 STEM = "study"
+# With fewer values the interquartile mean equals the mean.
+_IQM_VALUES = 4
 
 
-def write(
-    workdir: Path,
-    tables: Sequence[study.MethodTable],
-    claims: str,
-    trainings: Mapping[str, Sequence[Path]],
-    measures: Sequence[str],
-) -> Path:
+@dataclass(frozen=True)
+class StudyData:
+    """The data of the page.
+
+    Attributes:
+      tables: a section each.
+      claims: the claims in Markdown, '' where there are none.
+      trainings: each with the curves of its episodes' numbers.
+      without_curve: a sentence on trainings that have no curve, or ''.
+      published: task -> published curves of mean returns.
+      probes: the probes of logs of GLAM's published tool, by name.
+      provenance: (title, text) of configs and versions.
+    """
+
+    tables: Sequence[study.MethodTable]
+    claims: str = ""
+    trainings: Sequence[Learned] = ()
+    without_curve: str = ""
+    published: Mapping[str, Sequence[Series]] = field(default_factory=dict)
+    probes: Mapping[str, Probes] = field(default_factory=dict)
+    provenance: Sequence[tuple[str, str]] = ()
+
+
+def write(workdir: Path, data: StudyData, measures: Sequence[str]) -> Path:
     """Writes study.html, study.md and plots/ into `workdir`, and returns the page's path.
 
     Args:
-        tables: a section each.
-        claims: the claims in Markdown, empty where there are none.
-        trainings: method -> the folders of its finished trainings. Those that lie elsewhere, or
-            have no episodes of train_agent, have no curve; beside the curves of others the page
-            names the missing ones.
         measures: the numbers of episodes whose curves are shown.
     """
-    sections = []
-    for number, table in enumerate(tables):
+    title = f"Study {workdir.name}"
+    return page.write(workdir, STEM, title, [], sections(data, measures), with_plots=True)
+
+
+def sections(data: StudyData, measures: Sequence[str]) -> list[Section]:
+    """The sections of the page, in order."""
+    shown = []
+    for number, table in enumerate(data.tables):
         title, *_ = table.header
         rows = page.Table(f"table-{number}", table.header, table.rows, in_files=True)
-        sections.append(Section(title, f"methods-{number}", [rows], table.note))
-    if claims:
-        items = "".join(
-            f"<li>{escape(line[2:].replace('**', ''))}</li>" for line in claims.splitlines()[2:]
-        )
-        sections.append(Section("Claims", "claims", [f"<ul>{items}</ul>"], claims.splitlines()[0]))
-    plots = list(_plots(trainings, measures))
+        shown.append(Section(title, f"methods-{number}", [rows], table.note))
+    if data.claims:
+        note, *lines = filter(None, data.claims.splitlines())
+        items = "".join(f"<li>{escape(line[2:].replace('**', ''))}</li>" for line in lines)
+        shown.append(Section("Claims", "claims", [f"<ul>{items}</ul>"], note))
+    plots = list(_plots(data, measures))
     if plots:
-        curves = curves_section(plots)
-        sections.append(
-            curves._replace(note=f"{curves.note} {_missing_curves(trainings)}".rstrip())
-        )
-    return page.write(workdir, STEM, f"Study {workdir.name}", [], sections, with_plots=True)
+        shown.append(_curves(plots, data))
+    if data.trainings:
+        shown.append(efficiency.section(data.trainings, measures))
+    if data.probes:
+        shown.append(_probes(data.probes))
+    if data.provenance:
+        parts = [html.details(*text) for text in data.provenance]
+        shown.append(Section("How it was made", "provenance", parts))
+    return shown
 
 
-def _plots(trainings: Mapping[str, Sequence[Path]], measures: Sequence[str]) -> Iterator[Plot]:
+def _plots(data: StudyData, measures: Sequence[str]) -> Iterator[Plot]:
     """A chart for each measure and task, with a line for each method."""
-    episodes: dict[str, dict[str, list[Mapping[str, Curve]]]] = {}  # task -> method -> its runs
-    for method, folders in trainings.items():
-        for folder in folders:
-            task = _task_of(folder)
-            if task is not None:
-                runs = episodes.setdefault(task, {}).setdefault(method, [])
-                runs.append(metric_files.read_episodes(folder))
-    for task, runs_of_method in episodes.items():
+    tasks = dict.fromkeys([*(run.task for run in data.trainings), *data.published])
+    for task in tasks:
         for key in measures:
-            lines = []
-            for method, runs in runs_of_method.items():
-                curves = [run[key] for run in runs if key in run]
-                if curves:
-                    lines.append(learning_curve(method, curves, least=LEAST))
+            seeds: dict[str, list[Curve]] = {}
+            for run in data.trainings:
+                if run.task == task and key in run.curves:
+                    seeds.setdefault(run.method, []).append(run.curves[key])
+            lines = [
+                learning_curve(method, curves, least=LEAST) for method, curves in seeds.items()
+            ]
+            if key == "return":
+                lines += data.published.get(task, ())
             if lines:
                 y_label = with_unit(measure(key))
                 yield Plot(task, "environment steps", y_label, lines, file=f"{key}_{task}")
 
 
-def _missing_curves(trainings: Mapping[str, Sequence[Path]]) -> str:
-    """A sentence that names the trainings whose folders lie elsewhere; '' where all are here."""
-    missing = []
-    for method, folders in trainings.items():
-        number = sum(not (folder / run_folder.CONFIG).is_file() for folder in folders)
-        if number:
-            missing.append(f"{method} ({number} of {len(folders)})")
-    return (
-        f"Trainings whose folders are not here have no curve: {', '.join(missing)}."
-        if missing
-        else ""
+def _curves(plots: Sequence[Plot], data: StudyData) -> Section:
+    note = (
+        f"Smoothed: finished episodes are averaged over stretches of steps, each so long that every run ended at least {LEAST} in "
+        f"it (a fifth of all where a run has fewer than {5 * LEAST}). Lines: interquartile mean over seeds, of fewer than {_IQM_VALUES} the mean. "
+        f"Bands: 95 % bootstrap interval over seeds ({RESAMPLES} resamples; none with one seed). Up to the end of the shortest run."
     )
+    if data.published:
+        note += " Dashed: published results."
+    return Section("Learning curves", "curves", plots, f"{note} {data.without_curve}".rstrip())
 
 
-def _task_of(folder: Path) -> str | None:
-    """The environment of a run of train_agent, None of any other folder."""
-    if not (folder / run_folder.CONFIG).is_file():
-        return None
-    config = run_folder.read_config(folder)
-    is_training = config.get("stage") == "train_agent"
-    return config.get("environment", {}).get("name") if is_training else None
+def _probes(probes_of: Mapping[str, Probes]) -> Section:
+    note = (
+        "What agents of the published tool would do in its fixed situations (distrib.csv). One row per action, one column per update; a stronger "
+        "colour is a higher probability. Scores that are not probabilities are turned into them by softmax."
+    )
+    parts: list[Any] = []
+    for name, probes in probes_of.items():
+        figures = [
+            html.figure(f"{name}, {probe}", heatmap(probes, index))
+            for index, probe in enumerate(probes.names)
+        ]
+        parts.append(html.grid(*figures))
+    return Section("Probes", "probes", parts, note)

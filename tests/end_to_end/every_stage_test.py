@@ -50,6 +50,11 @@ OTHERS: dict[str, tuple[str, Callable[[Inputs], Sequence[str]], str]] = {
         ],
         "report.html",
     ),
+    "study": (
+        "",
+        lambda at: [f"--config.runs=a={at.evaluations[0]}; b={at.evaluations[1]}"],
+        "study.html",
+    ),
     "docs/studies/results": (":diagnosis", lambda at: ["--config.resamples=50"], "tables.md"),
 }  # fmt: skip
 _EACH_UPDATE = ("--config.log_every_seconds=1e-6",)

@@ -43,9 +43,6 @@ FILES = {
         run/.episodes/episodes.jsonl run/bot_trajectories_actions_1.npy run/bot_trajectories_prompts_1.npy
         run/plan.json run/status.json run/trajectories.json run/trajectories.parquet
     """.split(),
-    "compare": """
-        run/comparison.html run/comparison.json run/comparison.md
-    """.split(),
     "evaluate": """
         run/episodes.jsonl run/episodes.parquet run/evaluation.json run/films.json run/messages.json
         run/plan.json run/recordings/episode-00000.html run/recordings/episode-00000.json
@@ -114,6 +111,7 @@ FILES = {
         report.html report.json report.md
     """.split(),
     "docs/studies/results": ("tables.md",),
+    "study": ("study.html", "study.md", "tables.md"),
     "test_language_agent": """
         run/plan.json run/return_per_episode/distractors_4.npy
         run/return_per_episode/no_modification_test.npy run/table.md run/tests.csv run/tests.json

@@ -117,7 +117,6 @@ SCENARIOS: dict[str, Scenario] = {
         "probe_language_agent.py", "policy={at.language_agent}", files("probes.jsonl", "clauses.jsonl")
     ),
     "visualize": Scenario("visualize.py:smoke", "episodes=3", files("episode-*.json")),
-    "compare": Scenario("compare.py:smoke", "'methods=a={at.evaluations[0]}; b={at.evaluations[1]}'", files("comparison.json")),
     "export_reward": Scenario("export_reward.py", "reward.dir={at.reward}", files("*.safetensors", "README.md")),
     "import_reward": Scenario("import_reward.py", "file={at.reward_file}", params()),
     "import_torch_reward": Scenario("import_torch.py", "file={at.torch_reward}", params("model.safetensors", "mapping.json")),

@@ -12,8 +12,6 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.evaluation import published_log
 from motif_jax.published import evaluation_logs
-from motif_jax.reports import compare
-from tests.reward_fixtures import load_config
 
 
 def write_log(path: Path, rewards: list[float], entropies: list[float]) -> None:
@@ -108,15 +106,3 @@ def test_a_written_log_has_the_published_layout(tmp_path: Path) -> None:
         evaluation_logs.read(tmp_path / "log.pkl").in_words()
         == "2 episodes, return 1.5000 +- 0.5000, entropy 0.1250 +- 0.1250"
     )
-
-
-def test_entropies_that_are_not_finite_are_not_compared(tmp_path: Path) -> None:
-    write_log(tmp_path / "log.pkl", [1.0, 2.0], [0.5, float("nan")])
-    options = {
-        "methods": f"a={tmp_path / 'log.pkl'}",
-        "published_task": "wordle",
-        "measure": "entropy",
-    }
-    line = r"config\.measure=entropy: .*log\.pkl has numbers of it that are not finite"
-    with pytest.raises(UserError, match=line):
-        compare.run(load_config("compare", "smoke", options), tmp_path / "out")

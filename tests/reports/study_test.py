@@ -11,7 +11,7 @@ from motif_jax.play import messages
 from motif_jax.play.messages import MessageTally
 from motif_jax.reports import study
 from motif_jax.reports.claims import Claim
-from tests.made_up_runs import evaluation_rows, write_evaluation
+from tests.made_up_runs import evaluation_rows
 
 MEASURES = (
     "judged",
@@ -39,7 +39,7 @@ def runs(above: float, seeds: int = 3) -> dict[str, study.Runs]:
     }
 
 
-def test_a_step_is_judged_by_its_message_and_the_count(tmp_path: Path) -> None:
+def test_a_step_is_judged_by_its_message_and_the_count() -> None:
     rows = evaluation_rows(2, 0.0, 1)
     for row, times in zip(rows, (3, 1), strict=True):
         counts = {
@@ -52,24 +52,22 @@ def test_a_step_is_judged_by_its_message_and_the_count(tmp_path: Path) -> None:
         row["messages"] = messages.pack(
             [MessageTally(text, count) for text, count in counts.items()]
         )
-    write_evaluation(tmp_path, "agent", rows[::-1])
 
-    numbers = study.measure(tmp_path, load_lexicon(), "defaultgoal")
+    numbers = study.measure(rows[::-1], load_lexicon(), "defaultgoal")
 
     # 1 + 1 / 8 + 1 / 27 of a kill that is shown thrice; each heap of gold is a yes, too.
     assert numbers["judged"] == [3.32407, 3.0]
     assert numbers["gathered"] == [60.0, 20.0]  # without what lies in vaults
 
 
-def test_every_number_that_all_games_have_is_a_measure(tmp_path: Path) -> None:
+def test_every_number_that_all_games_have_is_a_measure() -> None:
     rows = evaluation_rows(3, 0.0, 1)
     for number, row in enumerate(rows):
         row["apples"] = number / 3
     rows[1]["only_here"] = 2.0
     rows[2]["score"] = None
-    write_evaluation(tmp_path, "agent", rows)
 
-    numbers = study.measure(tmp_path, load_lexicon(), "defaultgoal")
+    numbers = study.measure(rows, load_lexicon(), "defaultgoal")
 
     assert numbers["apples"] == [0.0, 0.333333, 0.666667]
     assert numbers["return"] == [round(row["return"], 4) for row in rows]
@@ -222,14 +220,13 @@ def test_a_pipe_in_a_title_adds_no_column() -> None:
     assert lines.startswith("| x\\|y | runs | ")
 
 
-def test_small_numbers_of_games_are_kept(tmp_path: Path) -> None:
+def test_small_numbers_of_games_are_kept() -> None:
     rows = [
         {**row, "return": 4e-5 + index * 1e-5}
         for index, row in enumerate(evaluation_rows(2, 0.0, 1))
     ]
-    write_evaluation(tmp_path / "games", "agent", rows)
 
-    measured = study.measure(tmp_path / "games", load_lexicon("nethack.yaml"), "defaultgoal")
+    measured = study.measure(rows, load_lexicon("nethack.yaml"), "defaultgoal")
 
     assert measured["return"] == [4e-5, 5e-5]
 
@@ -261,6 +258,21 @@ def test_runs_without_common_seeds_are_compared_unpaired() -> None:
     difference = study.excess({2: played(games + 101)}, {0: played(games)}, "judged", 100)
 
     assert difference.value == pytest.approx(101)
+
+
+def test_other_games_are_drawn_for_each_side() -> None:
+    # Equal as pairs, whose difference would have no spread.
+    games = np.linspace(0, 1, 60)
+    more = {0: played(games + 0.1)}
+    less = {1: played(games)}
+
+    paired = study.excess(more, less, "judged", 200)
+    apart = study.excess(more, less, "judged", 200, games_are_pairs=False)
+    fewer = study.excess({0: played(games[:40] + 0.1)}, less, "judged", 200, games_are_pairs=False)
+
+    assert paired.high - paired.low == pytest.approx(0, abs=1e-9)
+    assert apart.low < 0 < paired.low < apart.high
+    assert fewer.low < fewer.value < fewer.high
 
 
 def test_a_line_is_added_behind_what_a_kill_tore(tmp_path: Path) -> None:
