@@ -4,9 +4,10 @@ and others open.
     python -m motif_jax.launch --config=configs/import_ilql.py --workdir=runs/published \\
         --config.file=outputs/wordle/model.pkl
 
-No code of the file is run. BC, DT, ILQL, CQL, Psi, utterance ILQL and CHAI are read. Agents of
-visual dialogue and comments need GPT-2's tokenizer: --config.task=reddit
---config.options='{"tokenizer": "gpt2"}' with a folder gpt2 that has its tokenizer.json.
+It needs PyTorch (the extra `torch`), and no code of the file is run. BC, DT, ILQL, CQL, Psi,
+utterance ILQL and CHAI are read. Agents of visual dialogue and comments need GPT-2's tokenizer:
+--config.task=reddit --config.options='{"tokenizer": "gpt2"}' with a folder gpt2 that has its
+tokenizer.json.
 """
 
 from motif_jax.published.config import ImportIlqlConfig

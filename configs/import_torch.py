@@ -1,5 +1,5 @@
-"""Reads a .pth checkpoint of the published PyTorch system, without PyTorch and without running what
-is in it.
+"""Reads a .pth checkpoint of the published PyTorch system by PyTorch (the extra `torch`), without
+running what is in it.
 
     python -m motif_jax.launch --config=configs/import_torch.py --workdir=runs/imported \\
         --config.file=checkpoint_9.pth --config.quantiles=reward_metrics/train_norm_quantiles.csv

@@ -60,6 +60,10 @@ python -m pytest ${workers[@]+"${workers[@]}"} ${arguments[@]+"${arguments[@]}"}
 if [ "$chosen" = all ]; then
   # Once more as a training compiles them: tests leave the compiler's best out, which takes longer than their models run.
   JAX_DISABLE_MOST_OPTIMIZATIONS=0 python -m pytest ${workers[@]+"${workers[@]}"} --numeric || ended=$?
+  # Of the environments here that of the examples alone has PyTorch.
+  if [ -x .venv-examples/bin/python ]; then
+    .venv-examples/bin/python -m pytest ${workers[@]+"${workers[@]}"} -m torch || ended=$?
+  fi
 fi
 wait "$linting" || ended=1
 cat "$lint"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib.util
 import json
 import os
 import re
@@ -82,6 +83,11 @@ NUMERIC = {
     "ilql/methods/text_objective_test.py",
 }
 
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+NO_TORCH = (
+    "no PyTorch: launch/test.sh --all runs it in .venv-examples, or pip install -e '.[torch]'"
+)
+
 GOLDEN = Path(__file__).parent / "golden"
 REPOSITORY = Path(__file__).parent.parent
 
@@ -149,6 +155,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         is_of_a_stage = "end_to_end" in item.path.parts or "trained" in item.fixturenames
         if is_of_a_stage or item.get_closest_marker("browser"):
             item.add_marker("slow")
+        if item.get_closest_marker("torch") and not HAS_TORCH:
+            item.add_marker(pytest.mark.skip(reason=NO_TORCH))
     if config.getoption("--all") or config.option.markexpr:
         return
     left_out = ("slow", "extra") if config.getoption("--quick") else ("extra",)

@@ -1,8 +1,8 @@
 """Reads the published systems' files, such as PyTorch checkpoints and results, without running
 their code.
 
-    pickles.py, torch_file.py       read pickles and PyTorch checkpoints as data; name_matching.py
-                                    finds which tensor is which layer
+    pickles.py, torch_file.py       read pickles and, by PyTorch (the extra `torch`), checkpoints as
+                                    data; name_matching.py finds which tensor is which layer
     imports.py                      the frame of all imports, with those of dialogues and a reward
     torch_import.py                 Motif's agents and rewards (import_torch.py is the command);
                                     oni_checkpoint.py, glam_checkpoint.py and import_ilql.py

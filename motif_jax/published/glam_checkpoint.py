@@ -1,5 +1,4 @@
-"""Imports GLAM's `.checkpoint` files of trained and cloned agents, without PyTorch and without
-running code of a file.
+"""Imports GLAM's `.checkpoint` files of trained and cloned agents.
 
 The files are dictionaries of tensors. The language model's tensors have the names of transformers;
 files of trainings add the prefix `module._LLM_model.` and lamorel's heads `value_head_op` and

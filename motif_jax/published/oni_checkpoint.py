@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from motif_jax.nets.classifier import MessageClassifier
 from motif_jax.oni import label_log
 from motif_jax.oni.label_queue import Label
 from motif_jax.published import name_matching, torch_file
-from motif_jax.published.pickles import Unread
+from motif_jax.published.pickles import Stub
 from motif_jax.published.torch_import import TorchCheckpoint
 
 TABLE = "llm_message_rewards"
@@ -67,15 +66,14 @@ def _is_empty(part: Any) -> bool:
     """Whether a part of a checkpoint is missing, an empty container, or an object without
     examples.
     """
-    if isinstance(part, Unread):
-        has_entries = bool(part.values or part.items)
-        return not has_entries and _holds_nothing((part.arguments, part.state))
+    if isinstance(part, Stub):
+        return _holds_nothing((part.arguments, part.state))
     return part is None or (isinstance(part, _CONTAINERS) and not part)
 
 
 def _holds_nothing(attributes: Any) -> bool:
     """Whether all arrays and containers in an object's attributes are empty."""
-    if isinstance(attributes, Unread):
+    if isinstance(attributes, Stub):
         return _is_empty(attributes)
     if isinstance(attributes, np.ndarray):
         return not attributes.size
@@ -88,23 +86,12 @@ def _holds_nothing(attributes: Any) -> bool:
     return not (isinstance(attributes, list | set) and attributes)
 
 
-def _pairs(
-    tree: Any, depth: int = 0, parts: Iterator[int] | None = None
-) -> Iterator[tuple[str, Any]]:
+def _pairs(tree: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Yields (text, label) from all dictionaries text -> label and lists of pairs in `tree`."""
-    parts = parts or itertools.count(1)
-    if next(parts) > torch_file.MAX_PARTS:
-        raise UserError(
-            f"{TABLE} or {DATASET} has more than {torch_file.MAX_PARTS:,} parts, or contains itself"
-        )
     if depth > _DEEPEST:
         return
-    if isinstance(tree, Unread):
-        # A subclass of a dictionary is read as one: a config's numbers are no labels.
-        items = {key: value for key, value in tree.items if isinstance(key, str)}
-        # At its own depth: at depth 0 any dictionary of numbers is taken for labels.
-        yield from _pairs(items, depth, parts)
-        yield from _pairs((tree.arguments, tree.state, tree.values), depth + 1, parts)
+    if isinstance(tree, Stub):
+        yield from _pairs((tree.arguments, tree.state), depth + 1)
     elif isinstance(tree, dict):
         if tree and all(isinstance(key, str) and _is_number(value) for key, value in tree.items()):
             # Excludes an object's attributes, which look the same if all are numbers.
@@ -112,13 +99,13 @@ def _pairs(
                 yield from tree.items()
         else:
             for value in tree.values():
-                yield from _pairs(value, depth + 1, parts)
+                yield from _pairs(value, depth + 1)
     elif isinstance(tree, list | tuple):
         if len(tree) == 2 and isinstance(tree[0], str) and _is_number(tree[1]):
             yield tree[0], tree[1]
         else:
             for value in tree:
-                yield from _pairs(value, depth + 1, parts)
+                yield from _pairs(value, depth + 1)
 
 
 def _is_number(value: Any) -> bool:

@@ -16,9 +16,8 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.metric_files import Curve
-from motif_jax.published.pickles import ARRAYS, PickleReader, read_file, reading
+from motif_jax.published.pickles import read_file, reading
 
-_MAX_BYTES = 1 << 30
 _STEPS, _RETURNS = ("steps", "timesteps"), ("returns", "mean_returns")
 
 
@@ -41,9 +40,8 @@ def read_published(path: str | os.PathLike[str]) -> list[PublishedResult]:
     Raises:
       UserError: the file cannot be read, or has another form; the error says where.
     """
-    hint = ": containers, numbers, strings and numeric numpy arrays are read, nothing else"
-    with reading(Path(path), "a pickle of plain data", hint):
-        data = read_file(Path(path), _MAX_BYTES, PickleReader(ARRAYS))
+    with reading(Path(path), "a pickle of plain data"):
+        data = read_file(Path(path))
     if not isinstance(data, Mapping) or not data:
         raise UserError(
             f"{path}: a dictionary with tasks as keys is expected, found {type(data).__name__}"
@@ -68,7 +66,7 @@ def _numbers(value: Any) -> np.ndarray | None:
     if isinstance(value, list | tuple) and all(
         isinstance(number, int | float | np.number) for number in value
     ):
-        value = np.asarray(value)  # numpy would follow nested lists to any depth
+        value = np.asarray(value)
     if (
         isinstance(value, np.ndarray)
         and value.ndim == 1

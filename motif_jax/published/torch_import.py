@@ -78,7 +78,7 @@ class TorchCheckpoint:
 
 
 def read(path: str | Path, *parts: str) -> TorchCheckpoint:
-    """Reads a checkpoint. Raises UserError: the file is not a checkpoint, or has no tensors.
+    """Reads a checkpoint. Raises UserError, besides PyTorch's errors: the file has no tensors.
 
     The first of the keys `parts` in the file has the model; without any all tensors are the
     model's.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,46 +16,22 @@ from motif_jax.ilql.tasks.wordle.boards import TRIES
 from motif_jax.ilql.tasks.wordle.colours import WordTable
 from motif_jax.ilql.tasks.wordle.environment import WordleObservation
 from motif_jax.ilql.tasks.wordle.words import LENGTH, LETTERS, NAMES, is_word, read_words
-from motif_jax.published.pickles import Filled, PickleReader, read_file, reading
+from motif_jax.published.pickles import Stub, read_file, reading
 
-_MODULE = "wordle.wordle_game"
-_MAX_BYTES = 8 << 30
 _DESCRIPTION = "a pickle of published Wordle games"
 
 
-class _Object(Filled):
-    """A state, or the knowledge of one letter."""
-
-    def __init__(self) -> None:
-        self.attributes: dict[str, Any] = {}
-
-    def take(self, state: Any) -> None:
-        if not isinstance(state, dict):
-            raise ValueError("an object that is not filled by a dictionary")
-        self.attributes = state
+def _number(knowledge: Any) -> int:
+    """What is known of a letter at a place: 0 not here, 1 possible, 2 here."""
+    # An enumeration's entry is pickled as a call of its class with its number.
+    return int(knowledge.arguments[0] if isinstance(knowledge, Stub) else knowledge)
 
 
-# A pickle may have an endless tree in place of a text or number, which numpy and str() would
-# follow.
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"a {type(value).__name__} in place of a text")
-    return value
-
-
-def _number(value: Any) -> int:
-    if not isinstance(value, int):
-        raise ValueError(f"a {type(value).__name__} in place of a number")
-    return value
-
-
-def _state(state: Any) -> np.ndarray:
+def _state(state: Stub) -> np.ndarray:
     """The knowledge in a published state, int8 [26, 5]."""
-    letters = state.attributes["state"]
-    if len(letters) != len(LETTERS):
-        raise ValueError(f"a state of {len(letters)} letters")
     rows = [
-        [_number(value) for value in letter.attributes["position_knowledge"]] for letter in letters
+        [_number(knowledge) for knowledge in letter.state["position_knowledge"]]
+        for letter in state.state["state"]
     ]
     table = np.array(rows, np.int8)
     if table.shape != (len(LETTERS), LENGTH) or not np.isin(table, (0, 1, 2)).all():
@@ -69,7 +45,7 @@ def _meta(published: Mapping[str, Any]) -> dict[str, Any]:
     """
     meta: dict[str, Any] = {}
     if "kind" in published:
-        meta["kind"] = _text(published["kind"])
+        meta["kind"] = published["kind"]
     if "start" in published:
         meta["start"] = len(published["start"][1])
     elif meta.get("kind") in ("adversarial", "suboptimal"):
@@ -83,7 +59,7 @@ def _game(item: Mapping[str, Any], table: WordTable) -> Dialogue:
     if len(item["actions"]) > TRIES:
         raise ValueError(f"a game of {len(item['actions'])} guesses")
     state = _state(item["state"])
-    guesses = [_text(guess) for guess in item["actions"]]
+    guesses = list(item["actions"])
     # The colours of a guess as one number, in base 3.
     weights = 3 ** np.arange(LENGTH)
     codes = [
@@ -120,17 +96,9 @@ def word_list(path: str | os.PathLike[str]) -> str:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    calls: dict[str, Callable[..., Any]] = {
-        f"{_MODULE}.{name}": _Object for name in ("WordleState", "CharState")
-    }
-    # An enumeration's entry is pickled as a call of the class with its number.
-    calls[f"{_MODULE}.CharKnowledge"] = _number
     with reading(path, _DESCRIPTION):
-        data = read_file(path, _MAX_BYTES, PickleReader(calls))
-        return {
-            "state_actions": list(data["state_actions"]),
-            "vocab_path": _text(data["vocab_path"]),
-        }
+        data = read_file(path)
+        return {"state_actions": data["state_actions"], "vocab_path": data["vocab_path"]}
 
 
 def _word_list(path: Path, data: Mapping[str, Any]) -> str:

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.force import chaos
-from tests.force.scenarios import SCENARIOS, Inputs
+from tests.force.scenarios import OF_TORCH, SCENARIOS, Inputs
+
+NAMES = [
+    pytest.param(name, marks=pytest.mark.torch) if name in OF_TORCH else name for name in SCENARIOS
+]
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +22,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
 
 @pytest.mark.extra
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_killed_stage_ends_as_undisturbed_and_leaves_nothing(
     name: str, tmp_path: Path, inputs: Inputs
 ) -> None:

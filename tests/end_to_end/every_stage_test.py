@@ -13,10 +13,9 @@ from motif_jax import stages
 from tests.commands import Commands, commands
 from tests.end_to_end import stage_files
 from tests.force.outcomes import rows_of
-from tests.force.scenarios import SCENARIOS, Inputs
+from tests.force.scenarios import OF_TORCH, SCENARIOS, Inputs
 from tests.processes import REPOSITORY
 from tests.reward_fixtures import environment, load_config
-from tests.sets import extra
 
 # What most stages import. Each command runs in a fork of one process that has imported it.
 IMPORTED = ("jax", "flax.linen", "optax", "orbax.checkpoint", "nle", "pyarrow.parquet", "gymnasium")
@@ -104,7 +103,14 @@ def trained_on_nethack(workdir: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", [extra(name) if name in LONG else name for name in NAMES])
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    return [
+        *([pytest.mark.extra] if name in LONG else []),
+        *([pytest.mark.torch] if name in OF_TORCH else []),
+    ]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])
 def test_a_stage_ends_and_leaves_its_files(
     name: str, started: Commands, inputs: Inputs, tmp_path: Path
 ) -> None:

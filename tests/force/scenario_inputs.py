@@ -80,8 +80,7 @@ class Inputs(stage_inputs.Inputs):
     def torch_text_agent(self) -> Path:
         from tests.published.import_ilql_test import ilql
 
-        tensors = {name: torch_files.tensor(array) for name, array in ilql().items()}
-        return torch_files.write(self.folder / "model.pkl", tensors)
+        return torch_files.write(self.folder / "model.pkl", ilql())
 
     @functools.cached_property
     def visdial(self) -> str:

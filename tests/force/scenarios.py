@@ -156,3 +156,5 @@ SCENARIOS: dict[str, Scenario] = {
         rows("rows.jsonl", "revision"),
     ),
 }  # fmt: skip
+# Their inputs are written by PyTorch.
+OF_TORCH = {"import_torch_reward", "import_torch_glam", "import_ilql"}

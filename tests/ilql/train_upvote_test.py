@@ -100,13 +100,14 @@ def published(vocabulary: int) -> dict[str, np.ndarray]:
     return {"model.embeddings.position_ids": np.arange(34)[None].astype(np.int64), **arrays}
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 def test_the_published_file_becomes_a_folder_that_pays(tmp_path: Path) -> None:
     tokenizer = byte_pairs.train(["some words"], "roberta", 300)
     byte_pairs.save(tmp_path / "spoken", tokenizer, "roberta")
     content = published(tokenizer.get_vocab_size())
     path = tmp_path / "model.pkl"
-    torch_files.write(path, {name: torch_files.tensor(array) for name, array in content.items()})
+    torch_files.write(path, content)
     values = {
         "file": str(path),
         "heads": 2,
@@ -131,7 +132,7 @@ def test_the_published_file_becomes_a_folder_that_pays(tmp_path: Path) -> None:
     np.testing.assert_allclose(score, 1 / (1 + np.exp(-logit)), rtol=1e-4)
     for part, shape in (("layers.2.weight", (1, 3)), ("layers.0.bias", (3,))):
         other = {**content, part: np.zeros(shape, np.float32)}
-        torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
+        torch_files.write(path, other)
         with pytest.raises(UserError, match="does not fit its RoBERTa"):
             upvote_model.read(path, 2)
     # Nobody has said how long the texts of its training were; of a training of our own it stands
@@ -147,7 +148,7 @@ def test_the_published_file_becomes_a_folder_that_pays(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"training\.json is damaged \(max_len="):
             TextScorer(tmp_path / "run/model")
     del other["layers.2.weight"]
-    torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
+    torch_files.write(path, other)
     with pytest.raises(
         UserError, match=r"not a checkpoint of the published upvote model .*layers.2.weight"
     ):

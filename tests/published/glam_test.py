@@ -52,10 +52,11 @@ def write_checkpoint(
             tensors[f"{name}.bias"] = rng.normal(size=shape[:1]).astype(np.float32)
     if drop:
         tensors = {name: tensor for name, tensor in tensors.items() if drop not in name}
-    torch_files.write(path, {name: torch_files.tensor(tensor) for name, tensor in tensors.items()})
+    torch_files.write(path, tensors)
     return tensors
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 def test_a_cloned_model_becomes_an_agent_with_fresh_heads(model, tmp_path):
     tensors = write_checkpoint(tmp_path / "model.checkpoint", model, heads=False)
@@ -77,6 +78,7 @@ def test_a_cloned_model_becomes_an_agent_with_fresh_heads(model, tmp_path):
     assert value.shape == (1,)
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 def test_a_file_without_a_tensor_is_refused(model, tmp_path):
     file = tmp_path / "model.checkpoint"
@@ -88,6 +90,7 @@ def test_a_file_without_a_tensor_is_refused(model, tmp_path):
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "value", "line"),

@@ -18,6 +18,8 @@ from motif_jax.published import import_ilql as stage
 from tests import torch_files
 from tests.reward_fixtures import load_config, run_config
 
+pytestmark = pytest.mark.torch
+
 WIDTH = 8
 LAYERS = 2
 TOKENS = 35
@@ -89,9 +91,7 @@ def config_of(tmp_path, content=None, **values):
     """
     path = tmp_path / "model.pkl"
     if content is not None:
-        torch_files.write(
-            path, {name: torch_files.tensor(array) for name, array in content.items()}
-        )
+        torch_files.write(path, content)
     return load_config("import_ilql", "", {"file": str(path), "heads": 2, **values})
 
 

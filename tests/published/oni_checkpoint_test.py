@@ -18,14 +18,13 @@ from motif_jax.core.errors import UserError
 from motif_jax.nets import layout
 from motif_jax.play import agent_policy, evaluation_setup
 from motif_jax.play.config import PlayedPolicy
-from motif_jax.published import import_torch, oni_checkpoint, torch_file, torch_import
-from motif_jax.published.pickles import Unread
+from motif_jax.published import import_torch, oni_checkpoint, torch_import
+from motif_jax.published.pickles import Stub
 from motif_jax.published.torch_import import TorchCheckpoint
 from tests import torch_files
 from tests.golden_numbers import recipe_tensors
 from tests.reward_fixtures import load_config, run_config
 from tests.sets import extra
-from tests.torch_files import tensor
 
 LABELS = {"You kill the newt!": 1, "": 0, "It's a wall.": 0, "Kaboom": 1}
 
@@ -50,29 +49,35 @@ def foreign():
     del sys.modules[module.__name__]
 
 
-def read(path, content, protocol=2):
-    checkpoint = {"model": {"a": tensor(np.ones(2, "f"))}, **content}
-    return torch_import.read(torch_files.write(path, checkpoint, protocol=protocol), "model")
+def read(path, content):
+    checkpoint = {"model": {"a": np.ones(2, "f")}, **content}
+    return torch_import.read(torch_files.write(path, checkpoint), "model")
 
 
-@pytest.mark.parametrize("protocol", [2, 4])
-def test_the_examples_of_the_classifier_are_read_as_data(foreign, tmp_path, protocol):
-    pairs = {"texts": {"data": [list(pair) for pair in LABELS.items()]}}
-    labels = [
-        foreign(**all_)
-        for all_ in ({"size": 256, "data": list(LABELS.items())}, {"labels": LABELS}, pairs)
-    ]
-    contents = [
-        {"model": {"a": tensor(np.ones(2, "f"))}, "reward_model_dataset": one} for one in labels
-    ]
-    names = (tmp_path / str(number) for number in range(3))
-    paths = [
-        torch_files.write(*one, protocol=protocol) for one in zip(names, contents, strict=True)
-    ]
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"size": 256, "data": list(LABELS.items())},
+        {"labels": LABELS},
+        {"texts": {"data": [list(pair) for pair in LABELS.items()]}},
+    ],
+)
+def test_the_examples_of_the_classifier_are_read_as_data(foreign, tmp_path, attributes):
+    path = torch_files.write(
+        tmp_path / "a.pth",
+        {"model": {"a": np.ones(2, "f")}, oni_checkpoint.DATASET: foreign(**attributes)},
+    )
     del sys.modules["published_package"].OnlineDataset
-    assert [oni_checkpoint.labels(torch_import.read(path, "model")) for path in paths] == [
-        LABELS
-    ] * 3
+
+    assert oni_checkpoint.labels(torch_import.read(path, "model")) == LABELS
+
+
+def stub(*arguments, state=None):
+    """An object of an unknown class, as it is read."""
+    made = Stub(*arguments)
+    made.state = state
+    return made
 
 
 LABEL_TABLES = [
@@ -83,9 +88,7 @@ LABEL_TABLES = [
     ({"x": [[["a", np.ones(1)]]]}, {"a": 1}),
     ({"x": ("You", np.array(1))}, {"You": 1}),
     ({"x": [[[[[[[[[["deep", 1]]]]]]]]]]}, {"deep": 1}),
-    *((empty, None) for empty in (None, {}, [], (), Unread("mine.Table", ()))),
-    (Unread("mine.Table", (), items=[("You see.", 1), ("x", 0)]), {"You see.": 1, "x": 0}),
-    (Unread("mine.Examples", (), values=[["a", 1]]), {"a": 1}),
+    *((empty, None) for empty in (None, {}, [], (), stub())),
 ]
 # What is too deep, or no pair of a text and a number, is no label.
 NO_LABELS = [
@@ -96,15 +99,15 @@ NO_LABELS = [
     {"x": {"size": 3, "other": 1}},
     ["a", np.ones(2)],
     [("the one", "the other", 1)],
-    Unread("mine.Examples", (np.ones(2),)),
-    Unread("mine.Examples", (), {"data": [1]}),
+    stub(np.ones(2)),
+    stub(state={"data": [1]}),
 ]
 NO_EXAMPLES = [
     None,
     {},
-    Unread("mine.Examples"),
-    Unread("mine.Examples", (100,), {"size": 0, "data": [], "device": "cpu"}),
-    Unread("mine.Examples", (), (None, {"labels": np.zeros(0), "texts": ()})),
+    stub(),
+    stub(100, state={"size": 0, "data": [], "device": "cpu"}),
+    stub(state=(None, {"labels": np.zeros(0), "texts": ()})),
 ]
 WRONG_LABELS = [
     ({"a" * 257: 1}, "the message 'aaa"),
@@ -137,33 +140,26 @@ def test_a_checkpoint_before_the_first_label_has_none(tmp_path, part):
 
 
 def test_numbers_of_a_config_are_no_labels(tmp_path):
-    settings = Unread("mine.Settings", (), items=[("use_rnn", 1), ("lr", 0.1)])
-    examples = Unread("mine.Examples", (), {"data": [("You see.", 1)], "cfg": settings})
+    settings = stub(state={"use_rnn": 1, "lr": 0.1})
+    examples = stub(state={"data": [("You see.", 1)], "cfg": settings})
     file = TorchCheckpoint(tmp_path / "a.pth", [], {oni_checkpoint.DATASET: examples})
 
     assert oni_checkpoint.labels(file) == {"You see.": 1}
 
 
-class Table(dict):
-    """A published table with a class of its own."""
-
-
-TABLES = [
-    collections.defaultdict(int, LABELS),
-    Table(LABELS),
-    {text: np.array(label) for text, label in LABELS.items()},
-    collections.deque(LABELS.items()),
-]
-
-
-@pytest.mark.parametrize("protocol", [2, 4])
-@pytest.mark.parametrize("table", TABLES, ids=["defaultdict", "subclass", "arrays", "deque"])
-def test_tables_of_labels_are_read_from_files(tmp_path, table, protocol):
-    file = read(tmp_path / "a.pth", {oni_checkpoint.TABLE: table}, protocol)
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "table",
+    [LABELS, collections.OrderedDict(LABELS), {text: np.array(LABELS[text]) for text in LABELS}],
+    ids=["dictionary", "ordered", "tensors"],
+)
+def test_tables_of_labels_are_read_from_files(tmp_path, table):
+    file = read(tmp_path / "a.pth", {oni_checkpoint.TABLE: table})
 
     assert oni_checkpoint.labels(file) == LABELS
 
 
+@pytest.mark.torch
 def test_examples_that_another_part_refers_to_are_read(foreign, tmp_path):
     examples = foreign(data=list(LABELS.items()))
     examples.learner = {"examples": examples}
@@ -179,28 +175,17 @@ def test_a_label_that_is_neither_no_nor_yes_is_refused(tmp_path, key, table, mes
         oni_checkpoint.labels(TorchCheckpoint(tmp_path / "a.pth", [], {key: table}))
 
 
-def test_tables_of_too_many_parts_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch_file, "MAX_PARTS", 5)
-
-    def labels(count):
-        table = {oni_checkpoint.TABLE: {"x": [[["a", 1]]] * count}}
-        return oni_checkpoint.labels(TorchCheckpoint(tmp_path / "a.pth", [], table))
-
-    assert labels(1) == {"a": 1}
-    with pytest.raises(UserError, match="has more than 5 parts, or contains itself"):
-        labels(3)
-
-
-CLASSIFIER = {"reward_model": {"a": tensor(np.ones(2, "f"))}}
+CLASSIFIER = {"reward_model": {"a": np.ones(2, "f")}}
 
 
 @pytest.mark.parametrize("content", [CLASSIFIER, {"reward_model_dataset": []}])
 def test_a_file_without_examples_or_model_has_no_classifier(tmp_path, content):
-    assert oni_checkpoint.classifier(read(tmp_path / "a.pth", content)) is None
+    assert oni_checkpoint.classifier(TorchCheckpoint(tmp_path / "a.pth", [], content)) is None
 
 
 def test_a_classifier_of_another_shape_is_refused(tmp_path):
-    file = read(tmp_path / "a.pth", {**CLASSIFIER, "reward_model_dataset": []})
+    content = {**CLASSIFIER, "reward_model_dataset": []}
+    file = TorchCheckpoint(tmp_path / "a.pth", [], content)
 
     with pytest.raises(
         UserError, match=r"does not fit the classifier: embedding/weight: shape \[256, 32\]"
@@ -229,8 +214,7 @@ def test_an_imported_classifier_counts_as_trained(tmp_path):
 def unnamed(arrays):
     """Tensors whose names tell weights from biases alone."""
     return {
-        f"net.{number}.{name.split('/')[1]}": tensor(arrays[name])
-        for number, name in enumerate(arrays)
+        f"net.{number}.{name.split('/')[1]}": arrays[name] for number, name in enumerate(arrays)
     }
 
 
@@ -243,6 +227,7 @@ def oni_model(config):
     return unnamed({name: named[name] for name in names}), params
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 def test_an_agent_without_its_labels_is_imported_on_request(tmp_path, capsys):
     config = load_config("import_torch", "oni")
@@ -260,6 +245,7 @@ def test_an_agent_without_its_labels_is_imported_on_request(tmp_path, capsys):
     assert line in capsys.readouterr().out
 
 
+@pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [extra("retrieval"), "classification"])
 def test_an_imported_agent_plays_and_is_rated_by_its_reward(golden, foreign, tmp_path, kind):

@@ -215,9 +215,10 @@ def test_a_layer_that_is_chosen_twice_is_refused() -> None:
         torch_import.chosen_names("a=b,a=c")
 
 
-TENSORS = {"w": torch_files.tensor(np.ones(2, "f"))}
+TENSORS = {"w": np.ones(2, "f")}
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(
     ("content", "name"),
     [
@@ -235,6 +236,7 @@ def test_tensors_stand_under_the_model_or_alone(tmp_path: Path, content: Any, na
     np.testing.assert_array_equal(array, [1, 1])
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("content", [{"ema": TENSORS, "model": {"w": 1}}, {"w": 1}])
 def test_a_model_without_tensors_is_refused(tmp_path: Path, content: Any) -> None:
     path = torch_files.write(tmp_path / "a.pth", content)

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import json
 import pickle
+import re
 import sys
 import types
 
@@ -161,55 +162,41 @@ class Harm:
         return (pytest.fail, ("a pickle was run",))
 
 
-NO_GAMES = "{path} is not a pickle of published Wordle games "
-
-
-def refusal(path):
-    with pytest.raises(UserError) as error:
-        read_games(path)
-    return str(error.value)
-
-
 @pytest.mark.parametrize(
     ("shape", "guesses", "reason"),
     [
         ((26, 4), [], "a state of shape (26, 4)"),
+        ((25, 5), [], "a state of shape (25, 5)"),
         ((26, 5), ["sugar"] * 7, "a game of 7 guesses"),
-        ((26, 5), [5], "a int in place of a text"),
     ],
 )
 def test_a_game_that_nobody_can_have_played_is_refused(published, tmp_path, shape, guesses, reason):
     path = tmp_path / "g.pkl"
     write(path, [{"state": published(np.ones(shape, int)), "actions": guesses}])
 
-    assert refusal(path) == NO_GAMES.format(path=path) + f"(ValueError: {reason})"
+    with pytest.raises(UserError, match=re.escape(reason)):
+        read_games(path)
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "ValueError: pickle exhausted before seeing STOP"),
-        (b"no pickle", "ValueError: at position 0, opcode b'n' unknown"),
-        (pickle.dumps([1]), "TypeError: list indices must be integers or slices, not str"),
-        (pickle.dumps(Harm()), "ValueError: it names _pytest.outcomes._Fail"),
-    ],
+    "content",
+    [b"", b"no pickle", pickle.dumps([1]), pickle.dumps(Harm())],
     ids=["empty", "text", "list", "harmful"],
 )
-def test_a_file_without_games_is_refused_and_not_run(tmp_path, content, reason):
+def test_a_file_without_games_is_refused_and_not_run(tmp_path, content):
     path = tmp_path / "g.pkl"
     path.write_bytes(content)
 
-    assert refusal(path) == NO_GAMES.format(path=path) + f"({reason})"
+    with pytest.raises(UserError, match=f"^{path} is not a pickle of published Wordle games "):
+        read_games(path)
 
 
 def test_an_unknown_list_of_words_is_refused(tmp_path):
     path = tmp_path / "g.pkl"
     path.write_bytes(pickle.dumps({"state_actions": [], "vocab_path": "mine.txt"}))
 
-    assert refusal(path) == (
-        f"{path} was made with the list 'mine', which is not among wordle_official_200, tweet_words, wordle_official, "
-        "wordle_official_guess, wordle_official_400, wordle_official_800"
-    )
+    with pytest.raises(UserError, match="was made with the list 'mine', which is not among"):
+        read_games(path)
 
 
 def test_imported_games_name_the_words_that_they_were_played_with(
