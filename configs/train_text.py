@@ -15,9 +15,8 @@ Variants: METHOD, TASK_METHOD, TASK_METHOD_faithful (the published numbers and q
 minute).
   TASK    wordle, visdial, dialogues (of your own), or any of the package; one from outside the
           package: --config.task=module:Class
-  METHOD  bc, bc_top, ilql, sarsa, awac, ilql_utterance, cql, psi, bcq, g, chai, dt; ppo, which
-          learns from episodes that the agent plays and takes no data; one of your own:
-          --config.method.name=module:Class
+  METHOD  bc, bc_top, ilql, sarsa, awac, ilql_utterance, cql, psi, bcq, g, chai, dt; one of your
+          own: --config.method.name=module:Class
 """
 
 from typing import Any
@@ -30,9 +29,8 @@ from motif_jax.ilql.tasks import registry
 from motif_jax.schema import configs, section_keys, update
 
 TASKS = registry.names()
-METHODS = "bc bc_top ilql sarsa awac ilql_utterance cql psi bcq g chai dt ppo".split()
+METHODS = "bc bc_top ilql sarsa awac ilql_utterance cql psi bcq g chai dt".split()
 _NAMES = {f"{task}_{method}": (task, method) for task in TASKS for method in METHODS}
-_PUBLISHED = [name for name, (_, method) in _NAMES.items() if method != "ppo"]
 KEYS = {
     "stage": "train_text",
     **section_keys(TextConfig),
@@ -56,18 +54,6 @@ OF_METHOD: dict[str, dict[str, Any]] = {
     "g": {"method.expectile": 0.5, "method.reward_scale": 0.1, "loss.policy": 0.0},
     "chai": {"loss": {"cql": 0.1, "v": 0.0, "policy": 0.0}, "chunk_steps": 1},
     "dt": {},
-    # As TRL, whose values are clipped at 0.2, of returns about 1.
-    "ppo": {
-        "batch_size": 128,
-        "chunk_steps": 1,
-        "dropout": 0.0,
-        "evaluate_every": 10,
-        "games.episodes": 128,
-        "max_steps": 200,
-        "method.discount": 1.0,
-        "optimizer.max_gradient_norm": 1.0,
-        "ppo": {"clip_value": 1.0, "kl": {"coefficient": 0.05}},
-    },
 }
 # Dialogues of each task where no data are given, as collect_text draws them.
 OF_TASK: dict[str, dict[str, Any]] = {
@@ -104,7 +90,7 @@ VARIANTS = {
         "games.episodes": 0,
     },
     # Of a method alone: for dialogues of one's own, and tasks from outside the package.
-    **{name: {} for name in (*METHODS, *_NAMES, *(f"{name}_faithful" for name in _PUBLISHED))},
+    **{name: {} for name in (*METHODS, *_NAMES, *(f"{name}_faithful" for name in _NAMES))},
 }
 _get_config = configs(KEYS, VARIANTS)
 

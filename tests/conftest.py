@@ -70,7 +70,6 @@ NUMERIC = {
     "rl/algorithms/ppo_test.py",
     "motif/reward/preference_test.py",
     "motif/reward/statistics_test.py",
-    "ilql/methods/token_ppo_test.py",
     "rl/algorithms/total_reward_test.py",
     "ilql/agent/decoding_test.py",
     "lm/references_test.py",

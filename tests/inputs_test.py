@@ -38,7 +38,7 @@ WANTED = {
     ("clone_behaviour", "faithful"): "config.train_pairs",
     # They take a policy as it is.
     ("train_text", "ilql_utterance_faithful"): "config.initial.policy",
-    **{("train_text", part): "config.initial.policy" for part in ("ppo", "psi", "bcq", "_g", "g")},
+    **{("train_text", part): "config.initial.policy" for part in ("psi", "bcq", "_g", "g")},
     ("train_text", "dialogues"): "config.data=None",
 }
 

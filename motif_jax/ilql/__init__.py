@@ -37,8 +37,7 @@ Then the agent speaks:
     agent/agent_folder.py           the folder of a trained agent
     evaluate_text.py, play_text.py  games, tables, a person at the terminal; rank_text.py ranks
                                     utterances (evaluation/)
-    methods/text_ppo.py             PPO on the agent's texts (token_ppo.py); chai.py is CHAI's term
-                                    for candidates of dialogues
+    methods/chai.py                 CHAI's term for candidates of dialogues
 
 tasks/ has the games: Wordle, visual dialogue, replies to comments, BabyAI-Text, dialogues of your
 own; contract.py is what a task must have. collect_text.py collects a task's dialogues;

@@ -8,7 +8,6 @@ from motif_jax.core.config import available_cores
 from motif_jax.core.training.config import TextDatasetConfig
 from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.dialogues.config import TokenRewardSection
-from motif_jax.rl.algorithms.config import Kl
 from motif_jax.schema import (
     LENGTH,
     fraction,
@@ -90,29 +89,6 @@ class CandidateTexts:
     top_p: float = plain_key(1.0, "probability of the tokens that may be drawn")
     cache_mebibytes: int = positive(1024, "kept in candidates/ of the run; the oldest are dropped")
     folder: str | None = plain_key(None, "keeps candidates here, for several runs of one policy")
-
-
-@section_class
-class TextPpo:
-    """Method ppo."""
-
-    epochs: int = positive(4, "passes over the episodes of a step, batch_size of them (method ppo)")
-    minibatches: int = positive(
-        4, "minibatches of a pass, each one optimiser step in `accumulate` parts"
-    )
-    clip_ratio: float = positive(
-        0.2, "clipping range of the surrogate's probability ratio; 0.2: [0.8, 1.2]"
-    )
-    clip_value: float = positive(
-        0.2, "greatest change of the value in its clipped loss, in units of the reward"
-    )
-    value_coefficient: float = non_negative(0.1, "weight of the value loss")
-    entropy_coefficient: float = non_negative(0.0, "weight of the entropy loss")
-    gae_lambda: float = fraction(0.95, "lambda of generalised advantage estimation")
-    normalise_advantage: bool = plain_key(
-        True, "subtracts the mean of a step's tokens, divides by their deviation"
-    )
-    kl: Kl = subsection(Kl)
 
 
 @section_class
@@ -267,7 +243,6 @@ class TextConfig(TextDatasetConfig):
     method: TextMethod = subsection(TextMethod)
     loss: LossWeights = subsection(LossWeights)
     candidates: CandidateTexts = subsection(CandidateTexts)
-    ppo: TextPpo = subsection(TextPpo)
     network: TextTrunks = subsection(TextTrunks)
     initial: InitialParameters = subsection(InitialParameters)
     max_len: int | None = length_key(

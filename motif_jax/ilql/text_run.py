@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from motif_jax.core import config as checks
@@ -29,14 +28,12 @@ from motif_jax.ilql.dialogues.dialogue_source import DialogueSource
 from motif_jax.ilql.methods.implicit_q import ImplicitQSettings, Weights
 from motif_jax.ilql.methods.text_methods import Rule, rule_of
 from motif_jax.ilql.methods.text_objective import Objective
-from motif_jax.ilql.methods.text_ppo import PpoTraining
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.text_task import TextTraining
 from motif_jax.lm import finetune_params, init_model, linear
 from motif_jax.lm.config import Dropout, ModelConfig
 from motif_jax.lm.model import LanguageModel, param_shapes
 from motif_jax.lm.sums_task import TrainingData
-from motif_jax.rl.algorithms import kl_penalty
 
 
 def design_of(method: TextMethod) -> Design:
@@ -120,8 +117,6 @@ def room_of(config: TextConfig, trunk_config: ModelConfig) -> int | None:
     if rule.proposes:
         # A candidate continues a dialogue at any of its states, the last one, too.
         room -= config.candidates.max_tokens
-    elif rule.online:  # play drops the beginning of longer texts
-        room -= dialogue_data.longest_action(config.games.decode.max_tokens, config.initial.policy)
     return room
 
 
@@ -161,7 +156,7 @@ def model_config(config: TextConfig, source: DialogueSource) -> ModelConfig:
 class TextRun(NamedTuple):
     """A training, and what the command needs to describe it and to play its evaluations."""
 
-    task: TextTraining | PpoTraining
+    task: TextTraining
     source: DialogueSource  # of its dialogues, with task options that name all files
     amount: str  # size of the data, for the first line of a run
     longest_action: int  # tokens of an action at most
@@ -178,7 +173,7 @@ def build(
 ) -> TextRun | None:
     """Makes missing tokens in `workdir`, and the training; None after a request to stop.
 
-    The caller sets `PpoTraining.rollouts` and `.play` before the training.
+    The caller sets `TextTraining.play` before the training.
 
     Args:
       source: of the dialogues; all files of its task exist.
@@ -201,27 +196,21 @@ def build(
     )
     digests = {**data.digests, **start.digests}
 
-    training: TextTraining | PpoTraining
-    if data.batches is None:
-        # Method ppo: each step plays its own episodes.
-        episodes = TrainingData(None, None, digests, f"the task {config.task}")
-        training = PpoTraining(config, objective, start, layout.pad, episodes, parallel)
-    else:
-        # Recorded or drawn dialogues; CHAI's get the candidates of the frozen policy.
-        batches: tuple[Any, Any] = data.batches
-        if objective.rule.proposes:
-            batches = with_candidates(
-                config,
-                workdir,
-                objective.agent,
-                start,
-                vocabulary.delimiters,
-                data.batches,
-                stopped,
-            )
-        dialogues = TrainingData(*batches, digests, config.data or f"the stream of {config.task}")
-        parameters = (start.learned, start.target, start.frozen)
-        training = TextTraining(config, objective, parameters, dialogues, parallel)
+    # Recorded or drawn dialogues; CHAI's get the candidates of the frozen policy.
+    batches: tuple[Any, Any] = data.batches
+    if objective.rule.proposes:
+        batches = with_candidates(
+            config,
+            workdir,
+            objective.agent,
+            start,
+            vocabulary.delimiters,
+            data.batches,
+            stopped,
+        )
+    dialogues = TrainingData(*batches, digests, config.data or f"the stream of {config.task}")
+    parameters = (start.learned, start.target, start.frozen)
+    training = TextTraining(config, objective, parameters, dialogues, parallel)
     # The training's rates of dropout are no property of the agent.
     source_config = agent_start.model_config(config, vocabulary, design_of(config.method))
     return TextRun(
@@ -301,36 +290,3 @@ def check_shapes(config: TextConfig, trunk_config: ModelConfig) -> None:
         )
     fits = config.max_len is None or room is None or config.max_len <= room
     checks.require_key(config, "max_len", fits, f"at most {room}, the positions that the model has")
-
-
-def check_ppo(config: TextConfig) -> None:
-    """Raises UserError for values that do not fit method ppo."""
-    settings = config.ppo
-    kl_penalty.check(settings.kl, "ppo.kl")
-    # Each device deals its own episodes into minibatches, and each of these into micro-batches.
-    devices = len(jax.local_devices()[: config.num_devices]) // config.sharding.tensor
-    parts = settings.minibatches * config.accumulate * devices
-    allowed = f"a multiple of ppo.minibatches x accumulate x devices, {parts}"
-    checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
-    filters = config.filter
-    unfiltered = "all episodes are learned from"
-    rules = {
-        "loss.policy": (config.loss.policy > 0, "above 0: the policy is what PPO trains"),
-        "dropout": (config.dropout == 0, "0: the policy that plays is the one that learns"),
-        "chunk_steps": (
-            config.chunk_steps == 1,
-            "1: each step is played by the policy of the step before",
-        ),
-        "games.episodes": (config.games.episodes > 0, "above 0: evaluations are episodes"),
-        "data": (config.data is None, "None: episodes are played, not read"),
-        "filter.top": (filters.top == 1, f"1: {unfiltered}"),
-        "filter.bottom": (filters.bottom == 1, f"1: {unfiltered}"),
-        "filter.cutoff": (filters.cutoff is None, f"None: {unfiltered}"),
-        "initial.value": (not config.initial.value, "None: the value starts anew"),
-        "initial.policy": (
-            bool(config.initial.policy or config.network.checkpoint),
-            "a run of train_text that speaks already (bc, say), or config.network.checkpoint a language model",
-        ),
-    }
-    for key, (fits, allowed) in rules.items():
-        checks.require_key(config, key, fits, allowed)

@@ -30,10 +30,8 @@ from motif_jax.ilql.dialogues import collected as dialogues
 from motif_jax.ilql.dialogues.dialogue_source import DialogueSource
 from motif_jax.ilql.evaluation import text_rollouts
 from motif_jax.ilql.methods.text_methods import RULES, rule_of
-from motif_jax.ilql.methods.text_ppo import PpoTraining
 from motif_jax.ilql.tasks import registry, text_scores
 from motif_jax.ilql.tasks.contract import TextTask
-from motif_jax.ilql.text_run import TextRun
 from motif_jax.lm import tokenised
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.sampling import Sampling
@@ -59,7 +57,6 @@ IDENTITY = (
     "network",
     "initial",
     "compat",
-    "ppo",
     "candidates.count",
     "candidates.max_tokens",
     "candidates.together",
@@ -86,15 +83,8 @@ IDENTITY = (
     "num_devices",
     "sharding",
 )
-# Their evaluations choose the agent by the games, so that these are part of the identity, too.
-_BY_GAMES = tuple(name for name, rule in RULES.items() if rule.online)
 # Keys that are younger than runs which may go on, and what those did.
 _EARLIER = {"turns": "new", "network.new_rows": "mean", "lora.new_tokens": False}
-
-
-def identity_of(config_tree: ConfigDict) -> tuple[str, ...]:
-    """The keys that a resumed run of the method has to keep."""
-    return (*IDENTITY, "games") if config_tree.method.name in _BY_GAMES else IDENTITY
 
 
 def _free_keys(config_tree: ConfigDict, workdir: Path) -> tuple[str, ...]:
@@ -106,7 +96,7 @@ def _free_keys(config_tree: ConfigDict, workdir: Path) -> tuple[str, ...]:
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
     free = _free_keys(config_tree, workdir)
-    run_folder.check_identity(workdir, config_tree, identity_of(config_tree), free)
+    run_folder.check_identity(workdir, config_tree, IDENTITY, free)
     config = read_section(TextConfig, config_tree)
     offline_run.check(config, config.max_steps)
     _check_method(config)
@@ -142,13 +132,10 @@ def _check_method(config: TextConfig) -> None:
         config, "filter.top", top == 1 or bottom == 1, f"1 with filter.bottom={bottom}"
     )
 
-    if rule.proposes or rule.online:
+    if rule.proposes:
         hosts = config.hosts.position().count
-        reason = "keeps candidates" if rule.proposes else "plays the episodes"
-        checks.require(hosts == 1, "hosts.count", hosts, f"1: method {name} {reason} of one host")
-    if rule.online:
-        text_run.check_ppo(config)
-        return
+        allowed = f"1: method {name} keeps candidates of one host"
+        checks.require(hosts == 1, "hosts.count", hosts, allowed)
     if rule.q != "none":
         _check_values(config)
     if rule.proposes:
@@ -238,11 +225,6 @@ def _check_data(config: TextConfig) -> None:
     dialogue_data.check_token_reward(
         config.token_reward, lambda: agent_folder.vocabulary_of(task).size
     )
-    if rule_of(config.method.name).online:
-        text_rollouts.require_playable(task, config.task)
-        _check_network(config, source, task)
-        return
-
     if config.task == dialogue_source.RECORDED:
         task.check(task.kinds[0], config.policy)
         text_sources.require_size(task)
@@ -296,8 +278,6 @@ def _prepare_source(
     Raises StoppedError.
     """
     source = dialogue_source.source_of(config)
-    if rule_of(config.method.name).online:
-        return source
     if source.path is not None:
         task = registry.make(config.task, source.options)
         # The dialogues exist; a tokenizer may have to be learned from the task's.
@@ -351,7 +331,10 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
             return None
 
         task = training.task
-        _attach_players(config, training)
+        text_task = registry.make(training.source.task, training.source.options)
+        task.play = text_rollouts.evaluation_player(
+            config, text_task, task.objective.agent, training.longest_action
+        )
         learned = offline_run.numbers_in(task.learned)
         tokens = task.objective.agent.model.config.vocab_size
         about = f"{config.method.name} on {config.task}: {learned:,} numbers to learn, {tokens:,} tokens; {training.amount}"
@@ -361,27 +344,4 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         return OfflineRun(task, about, lambda: text_run.export(training, workdir))
 
     inputs = _input_files(config, workdir)
-    identity = identity_of(config_tree)
-    return offline_run.run(config, config_tree.to_dict(), workdir, identity, inputs, build, free)
-
-
-def _attach_players(config: TextConfig, training: TextRun) -> None:
-    """Sets what plays the training's evaluations, and for PPO the episodes to learn from."""
-    task = training.task
-    agent = task.objective.agent
-    longest = training.longest_action
-    text_task = registry.make(training.source.task, training.source.options)
-
-    # PPO learns from the tokens that were written, whatever the tokenizer makes of their texts.
-    online = isinstance(task, PpoTraining)
-    task.play = text_rollouts.evaluation_player(
-        config, text_task, agent, longest, as_written=online
-    )
-    if isinstance(task, PpoTraining):
-        layout = text_run.layout_of(
-            config, text_task.tokenizer().delimiters.pad, agent.model.config
-        )
-        token_reward = dialogue_data.token_reward_of(config.token_reward)
-        task.rollouts = text_rollouts.rollout_player(
-            config.batch_size, config.seed, text_task, agent, layout, token_reward, longest
-        )
+    return offline_run.run(config, config_tree.to_dict(), workdir, IDENTITY, inputs, build, free)

@@ -49,8 +49,6 @@ class HeadConfig:
           with one hidden layer, then a linear output (ILQL's `advanced_mlp`).
       state: it reads the states 'after' or 'before' the last norm.
       dropout: rate in the residual branch, where `apply` receives a key.
-      constant: the output layer starts with weights 0 and this bias; None: it starts as the other
-          layers do.
     """
 
     outputs: int
@@ -59,7 +57,6 @@ class HeadConfig:
     kind: str = "mlp"
     state: str = "after"
     dropout: float = 0.0
-    constant: float | None = None
 
     def __post_init__(self) -> None:
         _require_one_of("kind", self.kind, ["mlp", "residual"])
@@ -138,12 +135,6 @@ class Heads:
             }
             inputs = outputs
 
-        # The same output for every state: no weights, the bias alone (a text agent's V under PPO).
-        if config.constant is not None:
-            layers["output"] = {
-                "kernel": jnp.zeros_like(layers["output"]["kernel"]),
-                "bias": jnp.full((config.outputs,), config.constant),
-            }
         if config.kind == "residual":
             # Of layer norms, at the identity; both keys hold the same arrays, which no step changes
             # in place.

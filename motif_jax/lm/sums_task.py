@@ -33,7 +33,7 @@ from motif_jax.lm.training import LanguageTrainState, SumsOf, TokenSums
 class TrainingData(NamedTuple):
     """The data of a training."""
 
-    train: Any  # batches, such as `BucketBatches`; None where a task plays its own episodes
+    train: Any  # batches, such as `BucketBatches`
     held_out: Any
     digests: Mapping[str, str]
     source: str  # where the data are, for messages

@@ -75,9 +75,8 @@ LANGUAGE_GROUPS: Groups = {
     "learning rate": ("learning rate", {"optimizer/learning_rate": ""}),
     "gradient": ("norm before the clip", {"train/gradient_norm": ""}),
 }
-# Prefixes of metrics of an agent that learns from dialogues, a chart for each metric; all but the
-# first are PPO's.
-_SHOWN = ("games/", "episode/", "reference/", "policy/", "loss/", "value/")
+# Prefix of metrics of an agent that learns from dialogues, a chart for each metric.
+_SHOWN = "games/"
 # Of a metric that is written with its range.
 _PARTS = ("max", "mean", "min")
 # Charts of a training that are not folded.

@@ -12,7 +12,6 @@ from motif_jax.core.errors import UserError
 from motif_jax.ilql import text_run
 from motif_jax.ilql.agent.text_agent import Design
 from motif_jax.ilql.config import TextConfig
-from motif_jax.ilql.dialogues import dialogue_data
 from motif_jax.ilql.methods.implicit_q import ImplicitQSettings, Weights
 from motif_jax.ilql.methods.text_methods import RULES
 from motif_jax.lm import init_model
@@ -35,7 +34,7 @@ def config_of(method: str = "ilql", variant: str = "wordle_ilql", **values: Any)
 @pytest.mark.parametrize(
     ("method", "weights"),
     [
-        *((name, Weights(q=0.0, v=0.0, policy=4.0)) for name in ("bc", "bc_top", "dt", "ppo")),
+        *((name, Weights(q=0.0, v=0.0, policy=4.0)) for name in ("bc", "bc_top", "dt")),
         *((name, Weights(2.0, 3.0, 4.0, 5.0, 6.0)) for name in ("ilql", "sarsa", "awac", "cql", "psi", "bcq", "g")),
         # One Q of the whole utterance: there is none of other actions to lower.
         ("ilql_utterance", Weights(2.0, 3.0, 4.0)),
@@ -103,7 +102,7 @@ def test_an_agent_has_the_parts_of_its_method(method: str) -> None:
     design = text_run.objective_of(config_of(method, **values), MODEL).agent.design
 
     kinds = {"ilql_utterance": "utterance", "chai": "mean"} | dict.fromkeys(
-        ("bc", "bc_top", "dt", "ppo"), "none"
+        ("bc", "bc_top", "dt"), "none"
     )
     # CHAI's values have no trunk of their own: it is the frozen policy's.
     is_chai = method == "chai"
@@ -120,9 +119,7 @@ def test_an_agent_has_the_parts_of_its_method(method: str) -> None:
 
 @pytest.mark.parametrize("method", RULES)
 def test_items_are_of_utterances_where_q_is(method: str) -> None:
-    layout = text_run.layout_of(
-        config_of(method, accumulate=3, **{"games.decode.max_tokens": 7}), 26, MODEL
-    )
+    layout = text_run.layout_of(config_of(method, accumulate=3), 26, MODEL)
 
     assert layout.by_utterance == (method in ("ilql_utterance", "chai"))
     assert layout.pad == 26
@@ -131,13 +128,13 @@ def test_items_are_of_utterances_where_q_is(method: str) -> None:
 
 @pytest.mark.parametrize(
     ("method", "room"),
-    # A return before the dialogue, a candidate of six tokens after it, an action of seven.
-    [("ilql", 48), ("dt", 48 - 1), ("chai", 48 - 6), ("ppo", 48 - 7)],
+    # A return before the dialogue, a candidate of six tokens after it.
+    [("ilql", 48), ("dt", 48 - 1), ("chai", 48 - 6)],
 )
 def test_a_dialogue_leaves_room_for_what_the_method_adds(method: str, room: int) -> None:
-    values = {"games.decode.max_tokens": 7, "candidates.max_tokens": 6}
+    config = config_of(method, **{"candidates.max_tokens": 6})
 
-    assert text_run.room_of(config_of(method, **values), MODEL) == room
+    assert text_run.room_of(config, MODEL) == room
 
 
 def test_a_model_without_a_table_of_positions_has_any_room() -> None:
@@ -159,59 +156,18 @@ def test_longer_dialogues_than_the_model_reads_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "setting", "remedy"),
+    ("method", "positions", "setting", "remedy"),
     [
-        ("chai", "candidates.max_tokens=6", "give a smaller one"),
-        ("ppo", "network.max_length=48", "give a model with more"),
+        ("chai", 6, "candidates.max_tokens=6", "give a smaller one"),
+        ("dt", 1, "network.max_length=48", "give a model with more"),
     ],
 )
 def test_a_model_without_room_for_a_dialogue_is_refused(
-    method: str, setting: str, remedy: str
+    method: str, positions: int, setting: str, remedy: str
 ) -> None:
-    short = dataclasses.replace(MODEL, max_length=6)
-    values = {"candidates.max_tokens": 6, "games.decode.max_tokens": 7, "network.max_length": 48}
+    short = dataclasses.replace(MODEL, max_length=positions)
+    values = {"candidates.max_tokens": 6, "network.max_length": 48}
 
-    message = (
-        f"config.{setting}: leaves no room for a dialogue in the 6 positions of the model; {remedy}"
-    )
+    message = f"config.{setting}: leaves no room for a dialogue in the {positions} positions of the model; {remedy}"
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
         text_run.check_shapes(config_of(method, **values), short)
-
-
-PPO = {
-    "initial.policy": "run",
-    "chunk_steps": 1,
-    "games.episodes": 1,
-    "batch_size": 16,
-    "num_devices": 1,
-}
-
-
-@pytest.mark.parametrize(
-    "values", [{}, {"batch_size": 8}, {"initial.policy": None, "network.checkpoint": "x"}], ids=str
-)
-def test_ppo_begins_with_a_policy_that_speaks(values: dict[str, Any]) -> None:
-    text_run.check_ppo(config_of("ppo", "wordle_ppo", **{**PPO, **values}))
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"batch_size": 9}, "config.batch_size=9: must be a multiple of ppo.minibatches x accumulate x devices"),
-        ({"dropout": 0.1}, "config.dropout=0.1: must be 0: the policy that plays is the one that learns"),
-        ({"chunk_steps": 2}, "config.chunk_steps=2: must be 1: each step is played by the policy of the step before"),
-        ({"games.episodes": 0}, "config.games.episodes=0: must be above 0: evaluations are episodes"),
-        ({"data": "x"}, "config.data='x': must be None: episodes are played, not read"),
-        ({"initial.value": "x"}, "config.initial.value='x': must be None: the value starts anew"),
-        ({"initial.policy": None}, "config.initial.policy=None: must be a run of train_text that speaks already"),
-    ],
-)  # fmt: skip
-def test_a_value_that_ppo_cannot_use_is_refused(values: dict[str, Any], message: str) -> None:
-    config = config_of("ppo", "wordle_ppo", **{**PPO, **values})
-
-    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
-        text_run.check_ppo(config)
-
-
-def test_an_action_has_the_tokens_of_its_decoder() -> None:
-    assert dialogue_data.longest_action(5, None) == 5

@@ -33,7 +33,6 @@ HEADS = Heads(
         ),
         "linear": HeadConfig(3),
         "upvote": HeadConfig(1, (WIDTH, 2 * WIDTH), ("tanh", "relu")),
-        "pessimist": HeadConfig(VOCAB, (WIDTH,), constant=-4.4),
     },
 )
 # As one program: outside of one, each draw is compiled by itself while the tests are collected.
@@ -169,10 +168,6 @@ def test_fresh_layers_are_uniform_within_one_over_root_inputs(name: str, inputs:
 def test_heads_of_equal_shape_start_differently() -> None:
     leaves = flatten_dict(PARAMS, sep="/")
     assert not np.array_equal(leaves["value/hidden_0/kernel"], leaves["actions/hidden_0/kernel"])
-
-
-def test_a_constant_head_begins_with_its_constant() -> None:
-    np.testing.assert_array_equal(HEADS.apply(PARAMS, "pessimist", STATES), np.float32(-4.4))
 
 
 def test_a_target_moves_towards_the_online_parameters() -> None:

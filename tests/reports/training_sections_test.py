@@ -21,7 +21,7 @@ from tests.made_up_runs import run_data, run_page
 
 TEXT_METRICS = (
     "train/loss", "validation/loss", "train/q_mean", "train/q_max", "train/q_min", "train/v_x", "validation/perplexity",
-    "optimizer/learning_rate", "games/return", "policy/kl", "other/x", "train/gradient_norm",
+    "optimizer/learning_rate", "games/return", "other/x", "train/gradient_norm",
 )  # fmt: skip
 
 

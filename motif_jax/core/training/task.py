@@ -139,12 +139,6 @@ class Task(Protocol):
         """
         return []
 
-    def batches_for(self, state: Any, shared: Any, first: int, count: int) -> Any:
-        """As `batches`, for tasks whose data depend on the state, such as an agent's own episodes;
-        `chunk_steps` must be 1.
-        """
-        return self.batches(first, count)
-
     def batch_axes(self, batches: Any) -> Any:
         """The axis of each leaf of `batches` that is split over the devices, one for all or a tree
         prefix.

@@ -104,7 +104,7 @@ class TrainingLoop:
             # A profile counts chunks, not steps.
             self.profiler.step(step // task.chunk_steps)
             count = min(task.chunk_steps, epoch_end - chunk_start)
-            chunk = task.batches_for(self.carry.state, self.carry.shared, chunk_start, count)
+            chunk = task.batches(chunk_start, count)
             batches = jax.tree.map(lambda leaf: leaf[done_in_chunk:], chunk)  # noqa: B023
             self.carry, call_metrics = self.trainer.train_chunk(
                 self.carry, batches, self.should_continue

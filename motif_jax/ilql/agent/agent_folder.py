@@ -208,18 +208,6 @@ def options_of(about: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def options_for(task: str, folder: str | Path, key: str) -> dict[str, Any]:
-    """The task options of the agent in `folder`, the value of the config's `key`; UserError if it
-    is of another task.
-    """
-    about = describe(folder, key)
-    if about["task"] != task:
-        raise UserError(
-            f"config.{key}={folder}: was trained for the task {about['task']}; give an agent of config.task={task}"
-        )
-    return options_of(about)
-
-
 def network_of(about: Mapping[str, Any], dtype: Any = jnp.float32) -> TextAgentNetwork:
     """The network of an agent that `describe` read, without weights."""
     design = Design(**about["design"])

@@ -308,7 +308,7 @@ def _divided(
     frozen: dict[str, Any] = {}
     if "heads" in params:
         # Without a loss on values the weight decay alone would change their heads.
-        if objective.weights.trains_values or objective.rule.online:
+        if objective.weights.trains_values:
             learned["heads"] = params["heads"]
         else:
             frozen["heads"] = params["heads"]

@@ -16,7 +16,6 @@ from motif_jax.core import config as checks
 from motif_jax.core import digests, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.training.run_files import FILE_OF
-from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.agent_folder import vocabulary_digest
 from motif_jax.ilql.config import DialogueFilter, TextConfig
 from motif_jax.ilql.dialogues import cut_dialogues, files, token_columns, token_rewards
@@ -256,23 +255,10 @@ def _least_tokens(items: Sequence[TokenItem], layout: ItemLayout) -> int:
     return least
 
 
-def longest_action(max_tokens: int | None, run: str | None) -> int:
-    """The tokens of an action in play at most: `max_tokens` of games.decode, else those of the
-    initial run; UserError without either.
-    """
-    if max_tokens is None and run:
-        max_tokens = agent_folder.describe(run, "initial.policy")["settings"].get("longest_action")
-    is_valid = max_tokens is not None and max_tokens > 0
-    checks.require(is_valid, "games.decode.max_tokens", max_tokens, "tokens of an action at most")
-    assert max_tokens is not None
-    return max_tokens
-
-
 class Data(NamedTuple):
     """Dialogues of a run."""
 
-    # Of the training and the held-out part; None where the agent plays its own episodes.
-    batches: tuple[DialogueBatches, DialogueBatches] | None
+    batches: tuple[DialogueBatches, DialogueBatches]  # of the training and the held-out part
     digests: dict[str, str]  # of what the dialogues were read from, by name
     amount: str  # size of the data, for messages
     # tokens of the longest action, `</a>` included; for a stream that of a sample
@@ -291,15 +277,6 @@ def open_data(
     task = registry.make(source.task, source.options)
     tokenizer = task.tokenizer()
     vocabulary = {"vocabulary": vocabulary_digest(tokenizer)}
-    if rule_of(config.method.name).online:
-        return Data(
-            # The agent plays its own episodes, on which the files of the task have an effect.
-            batches=None,
-            digests=vocabulary | _file_digests(task.files()),
-            amount=f"{config.batch_size:,} episodes a step",
-            longest_action=longest_action(config.games.decode.max_tokens, config.initial.policy),
-            options=source.options,
-        )
     if source.path is None:
         return _stream_data(config, source, workdir, layout, vocabulary)
 

@@ -15,7 +15,6 @@ from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.agent_folder import TOKENIZER
 from motif_jax.ilql.config import InitialParameters, TextConfig
 from motif_jax.ilql.dialogues import files
-from motif_jax.ilql.methods.text_methods import rule_of
 from motif_jax.ilql.tasks import own_turns, registry
 from motif_jax.ilql.tasks.contract import TextTask
 from motif_jax.lm.text import fetch
@@ -51,16 +50,14 @@ def source_of(config: TextConfig) -> DialogueSource:
         raise UserError(
             f"config.held_out.data={config.held_out.data}: must be None without config.data: held-out dialogues come from the stream"
         )
-    # Later ones win: options of the collected data, of the agent that PPO goes on with, of the
-    # model, of the initial run, and the user's.
+    # Later ones win: options of the collected data, of the model, of the initial run, and the
+    # user's.
     user_options = registry.json_options(config.options)
     options: dict[str, Any] = {}
     # Beside files of other names, dialogues.json may be anything, such as other dialogues.
     is_collected = path is not None and path.name == files.NAME
     if path is not None and is_collected and (path.parent / _META).is_file():
         options = _collected_options(config, path.parent)
-    if rule_of(config.method.name).online and config.initial.policy:
-        options = agent_folder.options_for(config.task, config.initial.policy, "initial.policy")
     if config.task == RECORDED:
         if path is not None:
             options["data"] = str(path)

@@ -27,7 +27,6 @@ dialogue whose next utterance is the agent's then ends with the opening of its t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -146,30 +145,22 @@ class TokenItem(NamedTuple):
     utterance_terminals: np.ndarray  # int8 [U + 1], as `terminals`
 
 
-def tokenise(
-    dialogue: Dialogue,
-    tokenizer: TextTokenizer,
-    token_reward: TokenReward,
-    sampled: Sequence[np.ndarray] | None = None,
-) -> TokenItem:
+def tokenise(dialogue: Dialogue, tokenizer: TextTokenizer, token_reward: TokenReward) -> TokenItem:
     """The tokens and indices of a dialogue; an empty action has the token `</a>` alone.
 
     Args:
       token_reward: the reward of each token of an action.
-      sampled: the tokens that an agent sampled for the last actions, int32 [M] each, with `</a>` if
-        it sampled that. They replace the tokenizer's, and are then the only actions. None: all
-        actions count, in the tokenizer's tokens.
 
     Raises:
       ValueError, KeyError: the tokenizer has no tokens for a text.
     """
-    written = _write(dialogue, tokenizer, sampled)
+    written = _write(dialogue, tokenizer)
     return _index(written, dialogue.terminal, token_reward)
 
 
 class _WrittenDialogue(NamedTuple):
-    """A dialogue's tokens, and of each action that counts the position before its first token, that
-    of its last, its reward.
+    """A dialogue's tokens, and of each action the position before its first token, that of its
+    last, its reward.
     """
 
     tokens: list[int]
@@ -178,9 +169,7 @@ class _WrittenDialogue(NamedTuple):
     rewards: list[float]
 
 
-def _write(
-    dialogue: Dialogue, tokenizer: TextTokenizer, sampled: Sequence[np.ndarray] | None
-) -> _WrittenDialogue:
+def _write(dialogue: Dialogue, tokenizer: TextTokenizer) -> _WrittenDialogue:
     """The tokens of utterances and delimiters; arguments and errors as of `tokenise`."""
     delimiters = tokenizer.delimiters
     turns = turns_of(tokenizer)
@@ -189,10 +178,6 @@ def _write(
     tokens = list(_system_start_of(dialogue, tokenizer) or start_tokens)
     written = _WrittenDialogue(tokens, [], [], [])
 
-    action_count = sum(reward is not None for reward in dialogue.rewards)
-    # The agent sampled the last `len(sampled)` actions; the earlier ones come from the texts.
-    first_sampled = 0 if sampled is None else action_count - len(sampled)
-    action = 0
     for number, (text, reward) in enumerate(zip(dialogue.texts, dialogue.rewards, strict=True)):
         if number:
             follows_action = dialogue.rewards[number - 1] is not None
@@ -203,18 +188,10 @@ def _write(
 
         # The delimiter before the action, which predicts its first token.
         start = len(tokens) - 1
-        if sampled is not None and action >= first_sampled:
-            tokens += sampled[action - first_sampled].tolist()
-        else:
-            tokens += [*tokenizer.encode(text), delimiters.action_end]
-        if action >= first_sampled:
-            written.starts.append(start)
-            written.ends.append(len(tokens) - 1)
-            written.rewards.append(reward)
-        # After the end above: nothing is learned of an `</a>` that the agent did not sample.
-        if tokens[-1] != delimiters.action_end:  # the action was truncated
-            tokens.append(delimiters.action_end)
-        action += 1
+        tokens += [*tokenizer.encode(text), delimiters.action_end]
+        written.starts.append(start)
+        written.ends.append(len(tokens) - 1)
+        written.rewards.append(reward)
     if dialogue.terminal:
         tokens.append(delimiters.dialogue_end)
     elif dialogue.rewards and dialogue.rewards[-1] is None:

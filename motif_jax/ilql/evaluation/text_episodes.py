@@ -139,9 +139,6 @@ class ActionTokens:
 class AgentTextActor:
     """An agent, all episodes in one program; an episode's draws do not depend on the other
     episodes.
-
-    With `as_written` it reads its own actions as the tokens that it wrote, not as the tokenizer's
-    tokens of their texts.
     """
 
     def __init__(
@@ -151,7 +148,6 @@ class AgentTextActor:
         tokenizer: TextTokenizer,
         decoding: Decoding,
         seed: int,
-        as_written: bool = False,
     ) -> None:
         self._decoder = decoder
         self._params = jax.device_put(params)
@@ -159,7 +155,6 @@ class AgentTextActor:
         self._decoding = decoding
         self._key = jax.random.key(seeds.derive(seed, "evaluate_text", "agent") % (1 << 31))
         self._token_reward = constant(0.0)
-        self._as_written = as_written
 
     def begin(self, episodes: Sequence[int]) -> None:
         # A power of two, so that few programs are compiled.
@@ -171,7 +166,6 @@ class AgentTextActor:
         self._turns = np.zeros(len(episodes), np.int32)
         # an episode's row in the session
         self._row_of = {index: index for index in range(len(episodes))}
-        self._written: list[list[np.ndarray]] = [[] for _ in episodes]
 
     def act(self, observations: Sequence[Any], indices: Sequence[int]) -> list[TextAction]:
         indices = list(indices)
@@ -180,10 +174,9 @@ class AgentTextActor:
 
         # Rows of other episodes keep their texts.
         texts = list(self._session.texts)
-        for row, index, observation in zip(rows, indices, observations, strict=True):
-            written = self._written[index] if self._as_written else None
+        for row, observation in zip(rows, observations, strict=True):
             dialogue = observation.to_sequence()
-            item = tokenise(dialogue, self._tokenizer, self._token_reward, written)
+            item = tokenise(dialogue, self._tokenizer, self._token_reward)
             texts[row] = [*item.tokens.tolist(), *to_act(dialogue, self._tokenizer)]
         self._session.read(texts)
 
@@ -197,11 +190,7 @@ class AgentTextActor:
         self._turns[indices] += 1
         written_rows = self._session.write(_keys(self._key, episodes, turns), acts)
 
-        actions = [self._action(written_rows, row) for row in rows]
-        for index, action in zip(indices, actions, strict=True):
-            # For `as_written`: the tokenizer may make other tokens of the text.
-            self._written[index].append(action.tokens)
-        return actions
+        return [self._action(written_rows, row) for row in rows]
 
     def _action(self, written: Actions, row: int) -> TextAction:
         valid = written.valid[row]

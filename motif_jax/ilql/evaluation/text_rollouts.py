@@ -1,13 +1,11 @@
-"""Episodes that an agent of text plays during its training, for evaluations and to learn from."""
+"""Episodes that an agent of text plays in the evaluations of its training."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from motif_jax.core import seeds
@@ -17,12 +15,7 @@ from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.agent.text_agent import TextAgentNetwork
 from motif_jax.ilql.config import EvaluationGames, TextConfig, TextMethod
-from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
-from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise
-from motif_jax.ilql.dialogues.token_rewards import TokenReward
 from motif_jax.ilql.evaluation import text_episodes, text_setup
-from motif_jax.ilql.evaluation.text_episodes import PlayedText
-from motif_jax.ilql.methods.token_ppo import EpisodeBatch
 from motif_jax.ilql.tasks.contract import TextTask
 from motif_jax.lm.config import ModelConfig
 
@@ -34,17 +27,6 @@ def playable(task: TextTask) -> bool:
     except UserError:
         return False
     return not task.patient and not task.scored_by()
-
-
-def require_playable(task: TextTask, name: str) -> None:
-    """Raises UserError where an agent cannot play the task, of the config's `task` name, while it
-    is trained.
-    """
-    task.check_episodes()
-    if not playable(task):
-        raise UserError(
-            f"config.task={name}: with this method, its environment must need no server and no scorer"
-        )
 
 
 def evaluation_decoding(
@@ -91,13 +73,11 @@ def evaluation_player(
     task: TextTask,
     network: TextAgentNetwork,
     longest_action: int,
-    as_written: bool,
 ) -> Callable[[Any], dict[str, float]] | None:
     """Returns a function that plays the same `config.games.episodes` at each evaluation; None where
     nothing is played.
 
-    The function maps an agent's parameters to means over the episodes by name. With `as_written`
-    the agent reads its own actions as the tokens that it wrote.
+    The function maps an agent's parameters to means over the episodes by name.
     """
     count = config.games.episodes
     method = config.method
@@ -111,9 +91,7 @@ def evaluation_player(
     seed = seeds.derive(config.seed, "games")
 
     def play(params: Any) -> dict[str, float]:
-        actor = text_episodes.AgentTextActor(
-            decoder, params, task.tokenizer(), decoding, seed, as_written
-        )
+        actor = text_episodes.AgentTextActor(decoder, params, task.tokenizer(), decoding, seed)
         rows: list[Mapping[str, float]] = []
         for episode in text_episodes.play(task, actor, seed, range(count), count):
             row = {"return": episode.dialogue.total, "length": float(len(episode.actions))}
@@ -121,74 +99,3 @@ def evaluation_player(
         return {f"games/{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
     return play
-
-
-def rollout_player(
-    count: int,
-    seed: int,
-    task: TextTask,
-    network: TextAgentNetwork,
-    layout: ItemLayout,
-    reward: TokenReward,
-    longest: int,
-) -> Callable[[Any, int], EpisodeBatch]:
-    """Returns a function (parameters, step) that plays `count` new episodes, sampled from the
-    policy.
-
-    `reward` is paid for each token of an action, of which there are `longest` at most.
-    """
-    decoder = AgentDecoder(network)
-    # The policy alone and unfiltered, under which `PpoTraining.estimates` computes the ratio.
-    decoding = Decoding("sample", longest, advantages=False)
-    tokenizer = task.tokenizer()
-    rollout_seed = seeds.derive(seed, "rollouts")
-
-    def play(params: Any, step: int) -> EpisodeBatch:
-        actor = text_episodes.AgentTextActor(
-            decoder, params, tokenizer, decoding, rollout_seed, as_written=True
-        )
-        # New episodes in each step, the same ones after a resumption.
-        numbers = range(step * count, (step + 1) * count)
-        episodes = list(text_episodes.play(task, actor, rollout_seed, numbers, count))
-        episodes.sort(key=lambda episode: episode.index)  # they come in the order in which they end
-        return jax.tree.map(lambda leaf: leaf[None], batch_of(episodes, tokenizer, layout, reward))
-
-    return play
-
-
-def batch_of(
-    episodes: list[PlayedText], tokenizer: TextTokenizer, layout: ItemLayout, reward: TokenReward
-) -> EpisodeBatch:
-    """Episodes as a batch [B, ...], without what the layout cuts off."""
-    items: list[TokenItem] = []
-    log_probs: list[np.ndarray] = []
-    utterances: list[int] = []
-    for episode in episodes:
-        written = [action.tokens for action in episode.actions]
-        # Log-probabilities as they were drawn: PPO's behaviour policy.
-        of_actions = [action.facts.policy for action in episode.actions]
-        item = layout.cut(tokenise(episode.dialogue, tokenizer, reward, written))
-        tokens = len(item.action_indices)
-        ends = np.cumsum([len(numbers) for numbers in of_actions])
-        items.append(item)
-        log_probs.append(np.concatenate(of_actions)[:tokens])
-        # The last of them may have been cut: its tokens count, and so does it.
-        utterances.append(int(np.searchsorted(ends, tokens)) + 1 if tokens else 0)
-
-    width = _rounded(max(len(item.tokens) for item in items), layout.max_len)
-    longest = _rounded(max(1, *map(len, log_probs)), layout.max_len)
-    table = np.zeros((len(items), longest), np.float32)
-    for row, numbers in zip(table, log_probs, strict=True):
-        row[: len(numbers)] = numbers
-    return EpisodeBatch(
-        layout.batch(items, width, longest, 1), table, np.array(utterances, np.float32)
-    )
-
-
-def _rounded(length: int, limit: int | None) -> int:
-    """The padded size of so many tokens: a multiple of an eighth of the next power of two, for few
-    programs; at most `limit`.
-    """
-    step = max(8, (1 << (length - 1).bit_length()) // 8)
-    size = math.ceil(length / step) * step
-    return size if limit is None else max(length, min(size, limit))

@@ -39,7 +39,6 @@ class Rule:
     prior_reward: bool = False  # add log pi of the action to its reward
     prefix: bool = False  # the policy is conditioned on the return (decision transformer)
     proposes: bool = False  # the policy is frozen; Q is compared with Q of actions that it proposes
-    online: bool = False  # the agent plays, and is trained on its own episodes
 
     def __post_init__(self) -> None:
         # A subclass need not be a dataclass. `__init__` knows the defaults of this class alone, and
@@ -94,7 +93,6 @@ RULES: Mapping[str, Rule] = {
     "bcq": Rule(bootstrap="best", huber=True, prior_reward=True),
     "g": Rule(bootstrap="prior", huber=True),
     "chai": Rule(q="mean", proposes=True),
-    "ppo": Rule(q="none", online=True),
 }
 
 
@@ -110,8 +108,8 @@ def rule_of(name: str) -> Rule:
     checks.require(is_rule, "method.name", name, f"a subclass of {Rule.__module__}.Rule")
     entry_points.require_signature("method.name", name, loaded)
     rule: Rule = loaded()
-    allowed = "a method whose Rule has neither proposes nor online"
-    checks.require(not (rule.proposes or rule.online), "method.name", name, allowed)
+    allowed = "a method whose Rule does not propose"
+    checks.require(not rule.proposes, "method.name", name, allowed)
     _check_choices(rule, name)
     return rule
 

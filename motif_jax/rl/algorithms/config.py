@@ -24,7 +24,7 @@ class Kl:
     )
     target: float | None = positive(
         None,
-        "nats an action (free text: an utterance) to which the coefficient adapts; None: it is fixed",
+        "nats an action to which the coefficient adapts; None: it is fixed",
     )
     horizon: int = positive(
         10_000, "actions over which the coefficient changes by the relative error"

@@ -2,8 +2,7 @@
 in TRL and OpenRLHF).
 
 The reward of action a in state s is r - beta (log pi(a|s) - log pi_ref(a|s)), whose expectation
-under pi is r - beta KL(pi || pi_ref). In free text each token is paid its own term; the terms of an
-utterance's tokens add up to the utterance's.
+under pi is r - beta KL(pi || pi_ref).
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Controller:
         Args:
           coefficient: beta of this update, float32 scalar.
           kl: divergence from the reference, mean of the update's actions on all devices, float32
-            scalar, nats an action. In free text an utterance is one action.
+            scalar, nats an action.
           actions: their number, float32 scalar.
 
         Returns:

@@ -77,7 +77,6 @@ def test_an_agent_is_read_as_it_was_written(tmp_path: Path, design: Design) -> N
         assert saved.about == agent_folder.describe(folder, "agent")
         wanted = drawn(saved.network.model.config, design)(jax.random.key(0))
         jax.tree.map(np.testing.assert_array_equal, saved.params, wanted)
-    assert agent_folder.options_for("wordle", tmp_path, "agent") == {"num_words": 20}
     words = registry.make("wordle", {"num_words": 20})
     assert agent_folder.load(tmp_path, task=words).task is words
 
@@ -122,14 +121,6 @@ def test_a_description_has_the_folder_and_what_was_written(run: Path) -> None:
         "vocabulary": agent_folder.vocabulary_digest(WordleTokenizer()),
         "folder": str(run / "agent"),
     }
-
-
-def test_an_agent_of_another_task_is_refused(run: Path) -> None:
-    message = (
-        f"config.key={run}: was trained for the task wordle; give an agent of config.task=reddit"
-    )
-    with pytest.raises(UserError, match=f"^{message}$"):
-        agent_folder.options_for("reddit", run, "key")
 
 
 def test_settings_need_no_longest_action(run: Path) -> None:

@@ -109,12 +109,6 @@ def test_tokens_of_dialogues_and_the_same_from_a_disk(tmp_path):
     assert second[5:] == [[0, 5, 9], [3, 9], [6.5, 2.5], [0, 0, 0]]
     assert silent == [[27, 0, 29, 31], [3], [], [], [1], [3], [], [], [1]]
     assert dialogue_text(PLAYED[0]) == "<s>ab</s>c</a></a>d</s></eod>"
-    # The last action was cut off, the one before it is the tokenizer's and no action.
-    cut = [
-        array.tolist() for array in items.tokenise(PLAYED[1], Letters(), PAID, [np.array([7, 8])])
-    ]
-    assert cut[:4] == [[28, 3, 2, 30, 1, 29, 7, 8, 30], [5, 6, 8], [5, 6], [0.5, -1.0]]
-    assert cut[4:] == [[0] * 3, [5, 8], [7], [-0.5], [0, 0]]
     for number, (order, longest) in enumerate((([2], 0), ([2, 0], 2), ([1, 2, 0], 4), ([0, 1], 4))):
         columns = token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS
         with TokensWriter(tmp_path / str(number), 32, "letters", *columns) as writer:
