@@ -36,11 +36,6 @@ class GymOptions:
         "wrappers around the environment of gym:ID, the innermost first: module:Class or module:function, each called with the "
         "environment, with commas between",
     )
-    action_bins: int = plain_key(
-        0,
-        "values at which each continuous number of an action of gym:ID is played, evenly between its bounds; 0: it has none, or is "
-        "played as it is",
-    )
     action_mask: str = plain_key(
         "",
         "mask of the actions that a step of gym:ID allows: 'info:KEY' or 'obs:KEY'; empty: all are allowed",

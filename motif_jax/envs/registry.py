@@ -48,7 +48,7 @@ _GYM_KEYS = vars(GymOptions()).copy()
 del _GYM_KEYS["kwargs"]  # environments of the package take arguments, too
 # Keys that decide which fields and actions an environment of gymnasium has. Those at their defaults
 # are not options: the environment is the same without them.
-SHAPING = ("kwargs", "wrappers", "action_bins", "action_mask")
+SHAPING = ("kwargs", "wrappers", "action_mask")
 _PLAIN_SHAPING = SHAPING[1:]  # their values need no parser
 _KEY = "environment.name"
 # The option of every environment that replaces `EnvironmentSpec.last_text`.

@@ -43,10 +43,6 @@ class PlayedEnvironment:
     wrappers: str | None = plain_key(
         None, "wrappers around gym:ID, as in train_agent; '' for none; None: the agent's, or none"
     )
-    action_bins: int | None = plain_key(
-        None,
-        "values of each continuous number of an action of gym:ID, as in train_agent; None: the agent's, or 0, as they are",
-    )
     action_mask: str | None = plain_key(
         None,
         "mask of the actions of gym:ID, as in train_agent; '' for none; None: the agent's, or none",

@@ -1,18 +1,15 @@
 """Turns gymnasium's action spaces into the actions of an `EnvironmentSpec`, and reads masks of
 them.
 
-Numbered actions: several numbers are played together, every combination is an action. Continuous
-numbers may be played at a few values each (Tang and Agrawal 2020, "Discretizing Continuous Action
-Space for On-Policy Optimization"; Seyde et al. 2021, "Is Bang-Bang Control All You Need?"), or,
-where a space has no others, as they are.
+Numbered actions are played by their numbers; those of several numbers together, every combination
+of which is an action. Boxes of real numbers are played as they are.
 """
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gymnasium
@@ -22,12 +19,10 @@ from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.envs.gym_task import captions
 
-BINS = "environment.action_bins"
 MASK = "environment.action_mask"
 MAX_ACTIONS = 4096
-# Recordings and running episodes keep an action in 16 bits.
+# Slots and recordings keep an action in 16 bits.
 _MAX_NUMBERED = 32_768
-_LEAST_BINS = 2
 
 
 class UnsupportedActionsError(ValueError):
@@ -42,170 +37,122 @@ class ContinuousActions:
       count: 0; `size`: `EnvironmentSpec.num_actions` and `action_size`.
       names: ().
 
-    Raises UnsupportedActionsError: a number has no bounds, or there is none.
+    Raises UnsupportedActionsError: the box holds whole numbers, has no bounds, or is empty.
     """
 
     count = 0
     names: tuple[str, ...] = ()
 
-    def __init__(self, space: gymnasium.Space) -> None:
-        boxes = [part for part in _parts(space) if isinstance(part, gymnasium.spaces.Box)]
-        for box in boxes:
-            _require_bounds(box)
-        self._space = space
-        self._low = np.concatenate([box.low.ravel().astype(np.float64) for box in boxes])
-        self._high = np.concatenate([box.high.ravel().astype(np.float64) for box in boxes])
-        self.size = len(self._low)
+    def __init__(self, space: gymnasium.spaces.Box) -> None:
+        if np.dtype(space.dtype).kind != "f":
+            raise UnsupportedActionsError(
+                f"{space} has whole numbers; a wrapper that makes them a MultiDiscrete makes it playable"
+            )
+        if not space.is_bounded("both"):
+            raise UnsupportedActionsError(
+                f"{space} has no bounds; a wrapper that bounds it makes it playable"
+            )
+        self._low = space.low.astype(np.float64)
+        self._high = space.high.astype(np.float64)
+        self._dtype = space.dtype
+        self.size = self._low.size
         if self.size == 0:
             raise UnsupportedActionsError(f"{space} has no numbers")
 
-    def value(self, action: Sequence[float]) -> Any:
+    def value(self, action: Sequence[float]) -> np.ndarray:
         """What the environment is given for `action`."""
-        share = (np.asarray(action, np.float64) + 1) / 2
+        share = (np.asarray(action, np.float64).reshape(self._low.shape) + 1) / 2
         # Two products, since the distance of the bounds may overflow; their sum may be rounded
         # beyond a bound.
         numbers = np.clip((1 - share) * self._low + share * self._high, self._low, self._high)
-        return _joined(self._space, iter(numbers.tolist()))
+        return numbers.astype(self._dtype)
 
 
-def make_actions(space: gymnasium.Space, bins: int = 0) -> ContinuousActions | ActionTable:
-    """The actions of `space`: continuous where it has nothing but continuous numbers and `bins` is
-    0.
-
-    Raises UnsupportedActionsError, UserError: as `ContinuousActions` and `ActionTable`.
-    """
-    parts = _parts(space)
-    is_continuous = bool(parts) and all(_is_real(part) for part in parts)
-    return ContinuousActions(space) if is_continuous and bins == 0 else ActionTable(space, bins)
-
-
-def _is_real(space: gymnasium.Space) -> bool:
-    return isinstance(space, gymnasium.spaces.Box) and np.dtype(space.dtype).kind == "f"
-
-
-class ActionTable:
-    """What a gymnasium environment is given for each of the actions 0 .. `count` - 1.
-
-    Args:
-      space: the environment's action space.
-      bins: how many values are played of each continuous number, evenly from its lower bound to its
-          upper one; 0: the space has none.
+class NumberedActions:
+    """What a gymnasium environment is given for each of the actions 0 .. `count` - 1 of a
+    `Discrete` space.
 
     Attributes:
       count, size: `EnvironmentSpec.num_actions` and `action_size`, which is 0.
-      names: the numbers of each action, joined by commas; () for a `Discrete` space, whose numbers
-          say nothing.
+      names: (), since its numbers say nothing.
 
-    Raises:
-      UnsupportedActionsError: the space is of another kind, has no bounds, or gives more than
-          `MAX_ACTIONS` actions.
-      UserError: `bins` does not fit the space.
+    Raises UnsupportedActionsError: the space has too many actions.
+    """
+
+    size = 0
+    names: tuple[str, ...] = ()
+
+    def __init__(self, space: gymnasium.spaces.Discrete) -> None:
+        self.count = int(space.n)
+        if self.count > _MAX_NUMBERED:
+            raise UnsupportedActionsError(
+                f"{space} has {self.count:,} actions, more than {_MAX_NUMBERED:,}"
+            )
+        self._first = int(space.start)
+
+    def value(self, action: int) -> int:
+        """What the environment is given for `action`."""
+        return action + self._first
+
+
+class CombinedActions:
+    """What a gymnasium environment is given for each of the actions 0 .. `count` - 1 of a
+    `MultiDiscrete` or `MultiBinary` space, the combinations of its numbers.
+
+    Attributes:
+      count, size: `EnvironmentSpec.num_actions` and `action_size`, which is 0.
+      names: the numbers of each action, joined by commas.
+
+    Raises UnsupportedActionsError: the space has more than `MAX_ACTIONS` combinations.
     """
 
     size = 0
 
-    def __init__(self, space: gymnasium.Space, bins: int = 0) -> None:
-        is_continuous = any(isinstance(part, gymnasium.spaces.Box) for part in _parts(space))
-        if not is_continuous:
-            checks.require(bins == 0, BINS, bins, f"left at 0: {space} has no continuous numbers")
-        self.names: tuple[str, ...] = ()
-        self._first = 0
-        self._values: list[Any] | None = None
-        # The environment's own numbers are played, without a table.
-        if isinstance(space, gymnasium.spaces.Discrete):
-            self.count = int(space.n)
-            if self.count > _MAX_NUMBERED:
-                raise UnsupportedActionsError(
-                    f"{space} has {self.count:,} actions, more than {_MAX_NUMBERED:,}"
-                )
-            self._first = int(space.start)
-            return
-
-        factors = _factors(space, bins)
-        self.count = math.prod(len(values) for values in factors)
+    def __init__(
+        self, space: gymnasium.spaces.MultiDiscrete | gymnasium.spaces.MultiBinary
+    ) -> None:
+        if isinstance(space, gymnasium.spaces.MultiBinary):
+            counts = np.full(space.shape, 2)
+            starts = np.zeros(space.shape, np.int64)
+        else:
+            counts = space.nvec
+            starts = space.start
+        self.count = math.prod(counts.ravel().tolist())
         # Counted before they are made: five numbers of 100 values each have ten billion
         # combinations.
         if self.count > MAX_ACTIONS:
-            remedy = "; use fewer action_bins" if bins > _LEAST_BINS else ""
             raise UnsupportedActionsError(
-                f"{space} gives {self.count:,} actions, more than {MAX_ACTIONS:,}{remedy}"
+                f"{space} gives {self.count:,} actions, more than {MAX_ACTIONS:,}"
             )
-        combinations = list(itertools.product(*factors))
+        ranges = [range(count) for count in counts.ravel().tolist()]
+        offsets = np.array(list(itertools.product(*ranges)), np.int64)
+        self._values = (starts + offsets.reshape(-1, *counts.shape)).astype(space.dtype)
         self.names = tuple(
-            ", ".join(f"{number:.3g}" for number in numbers) for numbers in combinations
+            ", ".join(str(number) for number in numbers.ravel()) for numbers in self._values
         )
-        self._values = [_joined(space, iter(numbers)) for numbers in combinations]
 
-    def value(self, action: int) -> Any:
+    def value(self, action: int) -> np.ndarray:
         """What the environment is given for `action`: a copy, which it may change."""
-        if self._values is None:
-            return action + self._first
-        return copy.deepcopy(self._values[action])
+        return self._values[action].copy()
 
 
-def _parts(space: gymnasium.Space) -> list[gymnasium.Space]:
-    """The spaces without subspaces of which `space` is made, in its order."""
-    if isinstance(space, gymnasium.spaces.Dict):
-        return [part for child in space.spaces.values() for part in _parts(child)]
-    if isinstance(space, gymnasium.spaces.Tuple):
-        return [part for child in space.spaces for part in _parts(child)]
-    return [space]
+Actions = ContinuousActions | NumberedActions | CombinedActions
 
 
-def _factors(space: gymnasium.Space, bins: int) -> list[list[float]]:
-    """The values of each number of an action, in the order of `_joined`."""
-    factors: list[list[float]] = []
-    for part in _parts(space):
-        if isinstance(part, gymnasium.spaces.Discrete):
-            factors.append([int(part.start) + offset for offset in range(int(part.n))])
-        elif isinstance(part, gymnasium.spaces.MultiDiscrete):
-            for start, count in zip(part.start.flat, part.nvec.flat, strict=True):
-                factors.append([int(start) + offset for offset in range(int(count))])
-        elif isinstance(part, gymnasium.spaces.MultiBinary):
-            factors += [[0, 1]] * int(np.prod(part.shape))
-        elif isinstance(part, gymnasium.spaces.Box):
-            factors += _binned(part, bins)
-        else:
-            raise UnsupportedActionsError(f"a {type(part).__name__} cannot be played")
-    return factors
+def make_actions(space: gymnasium.Space) -> Actions:
+    """The actions of `space`.
 
-
-def _binned(space: gymnasium.spaces.Box, bins: int) -> list[list[float]]:
-    """`bins` values of each number of `space`, evenly from its lower bound to its upper one; fewer
-    where it has no more.
+    Raises UnsupportedActionsError: the space is of another kind, or as the three classes raise it.
     """
-    _require_bounds(space)
-    kind = "continuous" if _is_real(space) else "whole"
-    allowed = f"at least {_LEAST_BINS}, for {space} has {kind} numbers: 5 plays five values of each"
-    checks.require(bins >= _LEAST_BINS, BINS, bins, allowed)
-    factors = []
-    for low, high in zip(space.low.flat, space.high.flat, strict=True):
-        values = np.linspace(float(low), float(high), bins)
-        if not _is_real(space):
-            values = np.round(values)
-        # Of few whole numbers, or of bounds that are the same, some values would be repeated.
-        factors.append(np.unique(values.astype(space.dtype)).tolist())
-    return factors
-
-
-def _require_bounds(space: gymnasium.spaces.Box) -> None:
-    if not space.is_bounded("both"):
-        raise UnsupportedActionsError(
-            f"{space} has no bounds; a wrapper that bounds it makes it playable"
-        )
-
-
-def _joined(space: gymnasium.Space, numbers: Iterator[float]) -> Any:
-    """The action of `space` with the next of `numbers`, which are in the order of `_factors`."""
-    if isinstance(space, gymnasium.spaces.Dict):
-        return {key: _joined(part, numbers) for key, part in space.spaces.items()}
-    if isinstance(space, gymnasium.spaces.Tuple):
-        return tuple(_joined(part, numbers) for part in space.spaces)
     if isinstance(space, gymnasium.spaces.Discrete):
-        return int(next(numbers))
-    assert space.shape is not None, "Box, MultiDiscrete and MultiBinary have a shape"
-    size = math.prod(space.shape)
-    return np.array(list(itertools.islice(numbers, size)), space.dtype).reshape(space.shape)
+        return NumberedActions(space)
+    if isinstance(space, gymnasium.spaces.MultiDiscrete | gymnasium.spaces.MultiBinary):
+        return CombinedActions(space)
+    if isinstance(space, gymnasium.spaces.Box):
+        return ContinuousActions(space)
+    raise UnsupportedActionsError(
+        f"a {type(space).__name__} cannot be played; a wrapper that makes it a Discrete, a MultiDiscrete or a Box makes it playable"
+    )
 
 
 class ActionMask:
@@ -247,11 +194,9 @@ class ActionMask:
         )
 
 
-def action_names(
-    environment: gymnasium.Env, table: ContinuousActions | ActionTable
-) -> tuple[str, ...]:
-    """Names of the actions in minigrid, Atari, or a wrapper with names of this kind; else the
-    table's, which may be ().
+def action_names(environment: gymnasium.Env, space_actions: Actions) -> tuple[str, ...]:
+    """Names of the actions in minigrid, Atari, or a wrapper with names of this kind; else those of
+    `space_actions`, which may be ().
     """
     meanings = _attribute(environment, "get_action_meanings", None)
     if callable(meanings):
@@ -261,9 +206,9 @@ def action_names(
         actions = _attribute(environment, "actions", ())
         listed = list(actions) if isinstance(actions, Iterable) else []
         names = [action.name for action in listed if hasattr(action, "name")]
-    if len(names) == table.count:
+    if len(names) == space_actions.count:
         return tuple(str(name).lower() for name in names)
-    return table.names
+    return space_actions.names
 
 
 def _attribute(environment: gymnasium.Env, name: str, default: Any) -> Any:

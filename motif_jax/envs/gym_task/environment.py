@@ -67,7 +67,6 @@ def make_spec(
     modules: str = "",
     kwargs: Mapping[str, Any] | None = None,
     wrappers: str = "",
-    action_bins: int = 0,
     action_mask: str = "",
     max_episode_steps: int | None = None,
     fields: Iterable[str] = (),
@@ -79,13 +78,12 @@ def make_spec(
         name: 'gym:ID'.
         text, text_bytes: see `captions.make`, and the size of its field.
         modules, kwargs, wrappers: see `making.GymMaker`; `kwargs` are what JSON can hold.
-        action_bins: see `make_actions`.
         action_mask: see `ActionMask`; '' for none.
         max_episode_steps: truncates episodes before the environment's own limit.
         fields: `FRAME` adds the rendered picture.
     """
     maker = making.maker(name, modules, kwargs, wrappers)
-    return _spec_of(maker, _Reading(text, text_bytes, action_bins, action_mask, tuple(fields)))
+    return _spec_of(maker, _Reading(text, text_bytes, action_mask, tuple(fields)))
 
 
 class GymTask:
@@ -116,7 +114,7 @@ class GymTask:
         self._parts = len(space.spaces) if isinstance(space, gymnasium.spaces.Tuple) else None
         self.spoke = False  # whether any step had a text, even an empty one
         self._limit = math.inf if limit is None else limit
-        self._actions = make_actions(self._env.action_space, options.get("action_bins", 0))
+        self._actions = make_actions(self._env.action_space)
         mask = options.get("action_mask")
         self._mask = ActionMask(mask, self._actions.count) if mask else None
         self._forget()
@@ -235,13 +233,10 @@ def _measure(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Reading:
-    """What is read of an environment's steps, and how its actions are numbered; the options of
-    `make_spec`.
-    """
+    """What is read of an environment's steps; the options of `make_spec`."""
 
     text: str
     text_bytes: int
-    action_bins: int
     action_mask: str
     fields: tuple[str, ...]
 
@@ -271,7 +266,7 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
     text = reading.text
     frames = FRAME in reading.fields
     try:
-        actions = make_actions(env.action_space, reading.action_bins)
+        actions = make_actions(env.action_space)
     except UnsupportedActionsError as error:
         raise UserError(f"config.{_KEY}={name}: its actions cannot be played: {error}") from None
     try:

@@ -1,6 +1,4 @@
-"""Actions of gymnasium's spaces as numbers, and masks of them: `config.environment.action_bins` and
-`action_mask`.
-"""
+"""Actions of gymnasium's spaces as numbers, and masks of them: `config.environment.action_mask`."""
 
 from __future__ import annotations
 
@@ -14,7 +12,6 @@ from motif_jax.envs import determinism, registry
 from motif_jax.envs.gym_task.actions import (
     MAX_ACTIONS,
     ActionMask,
-    ActionTable,
     UnsupportedActionsError,
     action_names,
     make_actions,
@@ -34,117 +31,78 @@ def options_of(name: str, **section: object) -> dict[str, object]:
 
 
 def test_a_discrete_action_begins_at_the_spaces_start() -> None:
-    table = ActionTable(spaces.Discrete(3, start=-1))
+    actions = make_actions(spaces.Discrete(3, start=-1))
 
-    assert [table.value(action) for action in range(table.count)] == [-1, 0, 1]
-    assert table.names == ()
-
-
-def test_continuous_numbers_take_even_values_from_bound_to_bound() -> None:
-    table = ActionTable(spaces.Box(np.float32([-2.0]), np.float32([1.0]), dtype=np.float32), bins=4)
-
-    values = [table.value(action) for action in range(table.count)]
-
-    np.testing.assert_array_equal(np.concatenate(values), [-2, -1, 0, 1])
-    assert values[0].dtype == np.float32
-    assert table.names == ("-2", "-1", "0", "1")
+    assert [actions.value(action) for action in range(actions.count)] == [-1, 0, 1]
+    assert actions.names == ()
 
 
 def test_each_combination_of_several_numbers_is_an_action() -> None:
-    table = ActionTable(BOX, bins=3)
+    actions = make_actions(spaces.MultiDiscrete([3, 2], start=[-1, 5]))
 
-    values = [tuple(table.value(action).tolist()) for action in range(table.count)]
+    values = [tuple(actions.value(action).tolist()) for action in range(actions.count)]
 
-    assert table.count == 9
-    assert len(set(values)) == 9
-    assert values[:4] == [(-1, -1), (-1, 0), (-1, 1), (0, -1)]
-    assert table.names[1] == "-1, 0"
+    assert values == [(-1, 5), (-1, 6), (0, 5), (0, 6), (1, 5), (1, 6)]
+    assert actions.names[:2] == ("-1, 5", "-1, 6")
 
 
 @pytest.mark.parametrize(
-    ("space", "bins", "count"),
+    ("space", "count"),
     [
-        (spaces.MultiDiscrete([2, 3], start=[5, 0]), 0, 6),
-        (spaces.MultiDiscrete([[2, 3], [1, 2]]), 0, 12),
-        (spaces.MultiBinary(3), 0, 8),
-        (spaces.Tuple((spaces.Discrete(2), spaces.MultiBinary((2, 1)))), 0, 8),
-        (spaces.Dict(dial=BOX, lever=spaces.Discrete(3, start=1)), 2, 12),
-        (spaces.Box(0, 2, (2,), np.int64), 9, 9),
-        (spaces.Box(np.float32([2, 0]), np.float32([2, 1])), 3, 3),
-        (spaces.Box(1, 1 + 2e-7, (1,), np.float32), 5, 3),
+        (spaces.MultiDiscrete([2, 3], start=[5, 0]), 6),
+        (spaces.MultiDiscrete([[2, 3], [1, 2]]), 12),
+        (spaces.MultiBinary(3), 8),
+        (spaces.MultiBinary((2, 1)), 4),
     ],
 )
-def test_every_action_is_in_its_space_and_none_twice(
-    space: spaces.Space, bins: int, count: int
-) -> None:
-    table = ActionTable(space, bins)
+def test_every_action_is_in_its_space_and_none_twice(space: spaces.Space, count: int) -> None:
+    actions = make_actions(space)
 
-    values = [table.value(action) for action in range(table.count)]
+    values = [actions.value(action) for action in range(actions.count)]
 
-    assert table.count == count
+    assert actions.count == count
     assert all(space.contains(value) for value in values)
     assert len({str(value) for value in values}) == count
 
 
 def test_an_environment_that_overwrites_its_action_changes_no_later_action() -> None:
-    table = ActionTable(BOX, bins=2)
+    actions = make_actions(spaces.MultiBinary(2))
 
-    table.value(3)[:] = 7
+    actions.value(3)[:] = 0
 
-    np.testing.assert_array_equal(table.value(3), [1, 1])
+    np.testing.assert_array_equal(actions.value(3), [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (spaces.Box(0, 2, (2,), np.int64), "has whole numbers; a wrapper that makes them"),
+        (spaces.Box(-np.inf, np.inf, (1,), np.float32), "has no bounds; a wrapper that bounds it"),
+        (spaces.Dict(dial=BOX), "a Dict cannot be played; a wrapper that makes it"),
+    ],
+    ids=str,
+)
+def test_spaces_that_cannot_be_played_are_refused(space: spaces.Space, message: str) -> None:
+    with pytest.raises(UnsupportedActionsError, match=message):
+        make_actions(space)
 
 
 def test_as_many_actions_as_are_allowed_can_be_played() -> None:
-    assert ActionTable(spaces.MultiBinary(12)).count == MAX_ACTIONS
-
-
-@pytest.mark.parametrize(
-    ("space", "bins", "allowed"),
-    [
-        (BOX, 0, "at least 2, for Box.* has continuous numbers"),
-        (spaces.Box(0, 2, (2,), np.int64), 0, "at least 2, for Box.* has whole numbers"),
-        (BOX, 1, "at least 2, for Box"),
-        (spaces.Discrete(4), 3, "left at 0"),
-        (spaces.MultiDiscrete([2, 2]), 3, "left at 0"),
-    ],
-)
-def test_bins_that_do_not_fit_the_space_are_refused(
-    space: spaces.Space, bins: int, allowed: str
-) -> None:
-    with pytest.raises(
-        UserError, match=rf"config.environment.action_bins={bins}: must be {allowed}"
-    ):
-        ActionTable(space, bins)
+    assert make_actions(spaces.MultiBinary(12)).count == MAX_ACTIONS
 
 
 def test_real_numbers_are_spread_over_the_bounds_of_their_space() -> None:
-    space = spaces.Dict(
-        turn=spaces.Box(-2, 6, (2,), np.float32), lift=spaces.Box(0, 1, (), np.float64)
-    )
+    space = spaces.Box(np.float32([[-2], [0]]), np.float32([[6], [1]]))
     actions = make_actions(space)
 
-    lowest = actions.value([-1.0, -1.0, -1.0])
-    between = actions.value([0.0, 0.0, 0.5])
+    lowest = actions.value([-1.0, -1.0])
+    between = actions.value([0.0, 0.5])
 
-    assert (actions.count, actions.size) == (0, 3)
+    assert (actions.count, actions.size) == (0, 2)
     assert space.contains(lowest)
     assert space.contains(between)
-    np.testing.assert_array_equal(lowest["turn"], [-2, -2])
-    np.testing.assert_allclose([*between["turn"], between["lift"]], [2, 2, 0.75], atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "space",
-    [
-        BOX,
-        spaces.Tuple((BOX, spaces.Discrete(2))),
-        spaces.Box(0, 2, (2,), np.int64),
-        spaces.Discrete(3),
-    ],
-)
-def test_bins_and_numbered_actions_make_a_table(space: spaces.Space) -> None:
-    bins = 0 if isinstance(space, spaces.Discrete) else 2
-    assert isinstance(make_actions(space, bins), ActionTable)
+    np.testing.assert_array_equal(lowest, [[-2], [0]])
+    np.testing.assert_allclose(between, [[2], [0.75]], atol=1e-6)
 
 
 @pytest.mark.parametrize(("low", "high"), [(-0.1, 0.3), (-1.7e308, 1.7e308), (2.0, 2.0)])
@@ -158,11 +116,6 @@ def test_the_bounds_are_reached_and_never_passed(low: float, high: float) -> Non
         assert space.contains(actions.value([float(number)]))
 
 
-def test_a_number_without_bounds_is_refused() -> None:
-    with pytest.raises(UnsupportedActionsError, match="has no bounds; a wrapper that bounds it"):
-        make_actions(spaces.Box(-np.inf, np.inf, (1,), np.float32))
-
-
 def test_real_numbers_have_no_mask() -> None:
     options = options_of("gym:Pendulum-v1", action_mask="info:allowed")
     with pytest.raises(
@@ -171,24 +124,13 @@ def test_real_numbers_have_no_mask() -> None:
         started(**options)
 
 
-def test_a_continuous_environment_is_played_by_its_bins() -> None:
-    environment, out = started(**options_of("gym:MountainCarContinuous-v0", action_bins=3))
-    left, rest, right = range(3)
-
-    rewards = [environment.step(action, out)[0] for action in (left, rest, right)]
-
-    # A step costs a tenth of the squared force.
-    np.testing.assert_allclose(rewards, [-0.1, 0, -0.1], atol=1e-6)
-    assert environment.spec.action_names == ("-1", "0", "1")
-
-
 @pytest.mark.parametrize("actions", [None, 5, [0, 1], "ab"])
 def test_an_attribute_actions_without_names_is_no_list_of_names(actions: object) -> None:
     environment = gymnasium.make("CartPole-v1")
     environment.unwrapped.actions = actions
     environment.unwrapped.get_action_meanings = "none"
 
-    names = action_names(environment, make_actions(environment.action_space, 0))
+    names = action_names(environment, make_actions(environment.action_space))
 
     assert names == ()
 
