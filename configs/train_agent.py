@@ -6,7 +6,7 @@
 Only the task's reward: add --config.reward.intrinsic_coefficient=0 and leave reward.dir out. Only
 the intrinsic reward: --config.reward.extrinsic_coefficient=0. Stopped at any moment and started
 again with the same command it resumes from its last checkpoint, which is at most
-`save_every_seconds` old.
+`save_every_seconds` old, and begins new games.
 
 Out come checkpoints/ (Orbax: the newest `keep_checkpoints` and the one with the best mean return),
 metrics.jsonl, tensorboard/, episodes.jsonl (one line per finished game), and where asked for

@@ -74,7 +74,6 @@ _BASE = {
         "envs_per_worker": 32,
         "groups_per_worker": 1,
         "warmup_steps": 0,
-        "rebuild": True,
     },
     "save_every_steps": 12_800,
     "stats_episodes": 300,

@@ -77,9 +77,7 @@ class LabelLog(LineWriter):
     """
 
     def __init__(self, path: Path) -> None:
-        # Labels after a checkpoint that the run has not come to again, with the byte at which each
-        # one's line ends; and the byte up to which it has.
-        self._later: list[tuple[Label, int]] = []
+        # The byte after which the labels lie that `rewind` returned, until others are written.
         self._position: int | None = None
         try:
             super().__init__(path)
@@ -90,41 +88,33 @@ class LabelLog(LineWriter):
         """Writes labels; only `sync` waits for the disk. Raises UserError: the file cannot be
         written.
 
-        Those that stand next among the labels that `rewind` returned stay as they are. The first
-        other one takes the place of the rest.
+        The first take the place of those that `rewind` returned.
         """
         new = list(labels)
-        # A serial run comes to its later labels one by one, and finds the same lines.
-        while new and self._later and new[0] == self._later[0][0]:
-            _, self._position = self._later.pop(0)
-            del new[0]
         if not new:
             return
         if self._position is not None:
             self.cut(self._position)
-            self._later = []
             self._position = None
         self.append(map(_encode, new), wait=False)
 
     def length(self) -> int:
-        """Bytes of the file, without the labels that the run has not come to again."""
+        """Bytes of the file, without the labels that `rewind` returned."""
         return super().length() if self._position is None else self._position
 
     def rewind(self, length: int) -> list[Label]:
         """Returns the labels after a checkpoint, at which the log had `length` bytes.
 
-        They have been paid for, and stay in the file until `add` comes to them or writes others: a
-        run that ends before finds them again.
+        They have been paid for, and stay in the file until `add` writes labels: a run that ends
+        before finds them again.
         """
-        self._later = []
+        later = []
         self._position = length
         with open(self.path, "rb") as file:
             file.seek(length)
-            end = length
             for line in file:
-                end += len(line)
                 record = decode_line(line)
                 # A line that a kill has torn is left out.
                 if record is not None:
-                    self._later.append((_decode(record[1]), end))
-        return [label for label, _ in self._later]
+                    later.append(_decode(record[1]))
+        return later

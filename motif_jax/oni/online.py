@@ -109,7 +109,7 @@ class OnlineReward(RewardKind):
             # A run without a checkpoint begins again, with the labels that its first try has got.
             self._later = self._log.rewind(0)
             self.source.mark_answered(self._later)
-            self._count_later()
+            self.source.count_paid(self._later)
         self.source.start(self.stopped)
 
     def close(self) -> None:
@@ -246,7 +246,7 @@ class OnlineReward(RewardKind):
         """
         # Before the answers are taken: an answer that comes meanwhile still counts as in flight.
         self.asking = self.source.in_flight()
-        arrived = self._arrived(update_index)
+        arrived = self._arrived()
         self.answered = len(arrived)
         changes = self.apply_labels([self._dated(label, update_index) for label in arrived])
         has_advanced = self.advance(len(changes))
@@ -258,30 +258,14 @@ class OnlineReward(RewardKind):
         self.learning.add_labels(changes)
         self._log.add(changes)
 
-    def _count_later(self) -> None:
-        """Counts the cost of the labels from after the checkpoint; a serial run counts each with
-        its batch.
-        """
-        if not self.run.config.serial:
-            self.source.count_paid(self._later)
+    def _arrived(self) -> list[Label]:
+        """The labels that count from the next batch on.
 
-    def _arrived(self, update_index: int) -> list[Label]:
-        """The labels that count from this batch on.
-
-        A resumed run has labels from after its checkpoint. A serial run takes them at their own
-        batches, and asks nothing up to the last of these, which have been answered: so it ends with
-        the bits of the undisturbed one. Another run takes them at once.
+        A resumed run has labels from after its checkpoint, and takes them at once.
         """
-        if not self._later:
-            return self.source.poll()
-        if not self.run.config.serial:
-            later = self._later
-            self._later = []
-            return [*later, *self.source.poll()]
-        due = [label for label in self._later if label.update_index <= update_index]
-        self._later = [label for label in self._later if label.update_index > update_index]
-        self.source.count_paid(due)
-        return due
+        later = self._later
+        self._later = []
+        return [*later, *self.source.poll()]
 
     def _dated(self, label: Label, update_index: int) -> Label:
         """A label with the batch that it first counts in, and with the first step of its texts."""
@@ -346,7 +330,7 @@ class OnlineReward(RewardKind):
         if book["own"] is not None:
             self.restore_own(state["own"], book["own"])
         self.source.restore(book["source"], self._later)
-        self._count_later()
+        self.source.count_paid(self._later)
         self._restored = True
 
     def metrics(self) -> dict[str, float]:

@@ -39,8 +39,8 @@ Around the loop:
     training_devices.py         which devices learn, act and pay texts
     choices.py                  names networks, algorithms, rewards and additions of all methods,
                                 imported when they are chosen
-    run_writer.py               the run's folder: checkpoints (agent_checkpoints.py, play_state.py),
-                                metrics, episodes (episode_log.py), what was paid (paid_texts.py)
+    run_writer.py               the run's folder: checkpoints (agent_checkpoints.py), metrics,
+                                episodes (episode_log.py), what was paid (paid_texts.py)
     episode_recorder.py         records every Nth game
     clock.py                    when to save and to log
     guard.py                    what follows an update that is not finite

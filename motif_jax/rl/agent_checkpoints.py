@@ -1,8 +1,8 @@
 """Reads and writes an agent's checkpoint.
 
 Its items: `params` (the network's), `learner` (the rest of the training state), `reward` of a
-reward that changes, `play` of a run that remembers its games (`play_state`), and `progress`
-(counters and episode statistics, JSON).
+reward that changes, and `progress` (counters and episode statistics, JSON). Running games are in
+none: a resumed run begins new ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ MODEL = "model"  # name of a digest: the weights that a language model started f
 REWARD = "reward"
 _PARAMS = "params"
 _LEARNER = "learner"
-_PLAY = "play"
 _PROGRESS = "progress"
 
 
@@ -74,12 +73,6 @@ class Snapshot:
         """The items of these names; the values of `shapes` are as for `Checkpoints.restore`."""
         self._untaken -= set(shapes)
         return self._checkpoints.restore(self.step, shapes)
-
-    def take_play(self) -> dict[str, Any] | None:
-        """The arrays of `play_state`; None in the checkpoint of a run that did not
-        remember its games.
-        """
-        return self.take({_PLAY: ANY})[_PLAY] if _PLAY in self._untaken else None
 
     def require_all_taken(self) -> None:
         """Raises UserError where an item was not taken."""

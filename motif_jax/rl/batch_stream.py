@@ -123,9 +123,6 @@ class BatchStream:
             if self._is_full():
                 batch = system.batcher.next()
                 self._batches += 1
-                # On policy all groups have filled a slot by now, and wait before the next one.
-                if not system.config.serial:
-                    system.note_play()
                 return put(batch, system.parallel)
             if self._patience is not None:
                 self._patience.check()

@@ -106,20 +106,6 @@ class Batcher:
         self._parts: deque[_Part] = deque()
         self._waiting_columns = 0  # of all `_parts`
 
-    def state(self) -> dict[str, Any]:
-        """JSON-able: the slots that wait, and the sums of running episodes' intrinsic returns."""
-        parts = [[*part.finished, part.start, part.stop] for part in self._parts]
-        return {"parts": parts, **({} if self._lookup is None else self._lookup.state())}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores the output of `state`."""
-        self._parts = deque()
-        for source, slot, start, stop in state["parts"]:
-            self._parts.append(_Part(Finished(source, slot), start, stop))
-        self._waiting_columns = sum(part.stop - part.start for part in self._parts)
-        if self._lookup is not None:
-            self._lookup.restore(state)
-
     @property
     def paid_texts(self) -> PaidTexts | None:
         """What texts were paid; None where no text has a reward of its own."""

@@ -130,10 +130,6 @@ class Actors:
     start_timeout_seconds: float = positive(
         120.0, "a process that takes longer than this to start is replaced"
     )
-    # In serial runs nothing dies, and they are always remembered.
-    rebuild: bool = plain_key(
-        False, "games whose process died are replayed from seed and actions, in memory"
-    )
     max_failures: int = positive(
         3, "deaths of a process without a rollout between them until the run ends"
     )
@@ -163,9 +159,7 @@ class AgentConfig:
     max_waiting_batches: int = positive(
         1, "batches that wait for the learner until actors wait: policy lag"
     )
-    # A run that is continued from a checkpoint plays its games on, from seeds and actions, and ends
-    # as one that was never stopped (compat.seed_noop: it begins new games, which nobody can play
-    # again). On a GPU: docs/clusters.md, Precision.
+    # On a GPU: docs/clusters.md, Precision.
     serial: bool = plain_key(
         False, "everything in one thread and in order: slow, and two runs are equal bit for bit"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
@@ -14,9 +14,6 @@ from motif_jax.core.files import json_line, read_json_lines, regular_file, repla
 from motif_jax.rl.reward_lookup import IntrinsicReturn
 
 FILE_NAME = "episodes.jsonl"
-# Entry of the progress, for a run that resumes in the middle of episodes: reports without a return,
-# and returns without a report.
-HALVES = "episode_halves"
 _ENOUGH_EPISODES = 100
 _NOT_AVERAGED = frozenset({"step", "env", "episode", "seed", "end", "truncated"})
 
@@ -25,8 +22,8 @@ class EpisodeLog(ExitStack):
     """Joins the actors' report of an episode with the intrinsic return that the batcher sums up.
 
     Each host joins the episodes of its actors; every host receives all episodes, and the one with a
-    `workdir` writes them. Lines after the checkpoint of `progress` are dropped: these episodes are
-    played again, or only half of their facts had arrived.
+    `workdir` writes them. Lines after the checkpoint of `progress` are dropped: its steps are taken
+    again.
 
     Args:
       window: number of newest episodes that means are over.
@@ -45,19 +42,14 @@ class EpisodeLog(ExitStack):
     ) -> None:
         super().__init__()
         # (environment, episode) -> report or return of episodes that lack the other.
-        halves = progress.get(HALVES, {"reports": [], "returns": []})
-        self._reports = {_key(report): dict(report) for report in halves["reports"]}
-        self._returns = {}
-        for env, episode, value, *rest in halves["returns"]:
-            # Checkpoints of earlier versions have no steps: these returns do not count as whole.
-            steps = rest[0] if rest else 0
-            self._returns[env, episode] = IntrinsicReturn(env, episode, value, steps)
+        self._reports: dict[tuple[int, int], dict[str, Any]] = {}
+        self._returns: dict[tuple[int, int], float] = {}
         self._with_intrinsic = with_intrinsic
 
         self._file: IO[str] | None = None
         if workdir is not None:
             step = progress.get("env_steps", -1)
-            self._file = self.enter_context(_open(workdir / FILE_NAME, step, set(self._reports)))
+            self._file = self.enter_context(_open(workdir / FILE_NAME, step))
 
         averaged = {"return", "length", *fields} - _NOT_AVERAGED
         if with_intrinsic:
@@ -77,7 +69,7 @@ class EpisodeLog(ExitStack):
         the episodes that are complete.
         """
         for intrinsic in returns:
-            self._returns[intrinsic.env, intrinsic.episode] = intrinsic
+            self._returns[intrinsic.env, intrinsic.episode] = intrinsic.value
         for report in reports:
             self._reports[_key(report)] = {"step": step, **report}
         complete = [
@@ -89,7 +81,7 @@ class EpisodeLog(ExitStack):
         # before the first slot) are dropped by the same rule.
         rows += [self._finish(key) for key in list(self._reports) if self._is_past(key)]
         self._returns = {
-            key: intrinsic for key, intrinsic in self._returns.items() if not self._is_past(key)
+            key: value for key, value in self._returns.items() if not self._is_past(key)
         }
         return rows
 
@@ -140,20 +132,9 @@ class EpisodeLog(ExitStack):
         """The newest episodes, for the progress."""
         return list(self._newest)
 
-    def waiting(self) -> dict[str, Any]:
-        """The incomplete episodes, for the progress (`HALVES`)."""
-        returns = [list(intrinsic) for intrinsic in self._returns.values()]
-        return {"reports": list(self._reports.values()), "returns": returns}
-
     def _finish(self, key: tuple[int, int]) -> dict[str, Any]:
         report = self._reports.pop(key)
-        intrinsic = self._returns.pop(key, None)
-        # A rebuilt episode goes on after a rollout that was lost with its actor: the sum of its
-        # other steps is no return.
-        value = None
-        if intrinsic is not None and intrinsic.steps == report.get("length", intrinsic.steps):
-            value = intrinsic.value
-        row = {**report, "intrinsic_return": value}
+        row = {**report, "intrinsic_return": self._returns.pop(key, None)}
         self._mark_done(row)
         return row
 
@@ -168,15 +149,12 @@ def _key(row: Mapping[str, Any]) -> tuple[int, int]:
     return int(row["env"]), int(row["episode"])
 
 
-def _open(path: Path, step: int, waiting: Collection[tuple[int, int]]) -> IO[str]:
-    """Opens the file for appending, without the lines after `step` and those of the episodes that
-    still wait for a half.
-    """
+def _open(path: Path, step: int) -> IO[str]:
+    """Opens the file for appending, without the lines after `step`."""
     if path.exists():
         # Row by row: a long run has millions.
         rows = read_json_lines(path, ["step", "env", "episode"])
-        # An episode that waits is written again, with the step of its report before the checkpoint.
-        valid = (row for row in rows if row["step"] <= step and _key(row) not in waiting)
+        valid = (row for row in rows if row["step"] <= step)
         with replaced_file(path) as part, open(part, "x", encoding="utf-8") as file:
             file.writelines(map(json_line, valid))
     return open(path, "a", encoding="utf-8", opener=regular_file)

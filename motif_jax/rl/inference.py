@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -31,16 +31,6 @@ from motif_jax.rl.publishing import Placement, Publisher
 from motif_jax.rl.slot_rows import SlotRows
 
 READY_SECONDS = 0.2  # that a call waits for groups
-
-
-def _put(tree: Any, leaves: Mapping[str, Any], device: Placement) -> Any:
-    """`tree` with its non-empty leaves replaced by copies of `leaves`, in their order."""
-    stored = iter(leaves[name] for name in sorted(leaves))
-    # `device_put` may share a numpy array's memory, which a program that updates it in place would
-    # write to.
-    return jax.tree.map(
-        lambda x: jax.device_put(jnp.array(next(stored)), device) if x.size else x, tree
-    )
 
 
 class _Running(NamedTuple):
@@ -142,21 +132,6 @@ class Inference:
         for field in call.observation.values():
             field[...] = 0
         return self._cropped(bucket, program, padding)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The state for a checkpoint: JSON-able data, and arrays."""
-        plain = {"counter": self.counter, "held": [list(ready) for ready in self._held]}
-        # Copies: the next call updates the arrays in place.
-        table, slot_states = jax.tree.map(jnp.copy, (self._state.table, self._state.slot_states))
-        return plain, {"table": table, "states": slot_states}
-
-    def restore(self, plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Restores the output of `state`."""
-        self.counter = plain["counter"]
-        self._held = [Ready(*ready) for ready in plain["held"]]
-        table = _put(self._state.table, arrays["table"], self._device)
-        slot_states = _put(self._state.slot_states, arrays["states"], self._device)
-        self._state = ActingState(table, slot_states, self._counter_on_device())
 
     def _counter_on_device(self) -> jax.Array:
         return jax.device_put(jnp.array(self.counter & MAX_COUNTER, jnp.int32), self._device)

@@ -4,8 +4,8 @@ end in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,25 +19,18 @@ from motif_jax.rl.paid_texts import PaidTexts
 
 
 class IntrinsicReturn(NamedTuple):
-    """An episode's intrinsic return, discounted by count, without coefficient.
-
-    Attributes:
-      steps: the steps that it is the sum of: fewer than the episode's where rollouts were lost with
-          an actor, and the episode was rebuilt.
-    """
+    """An episode's intrinsic return, discounted by count, without coefficient."""
 
     env: int
     episode: int
     value: float
-    steps: int
 
 
 class _RunningSum(NamedTuple):
-    """What an environment's running episode has earned so far, and in how many steps."""
+    """What an environment's running episode has earned so far."""
 
     episode: int
     total: float
-    steps: int
 
 
 class Columns(NamedTuple):
@@ -81,14 +74,6 @@ class RewardLookup:
         self._update_index = updates  # of the next batch
         self.returns = ReturnSums(exponent)
         self.paid_texts = PaidTexts()
-
-    def state(self) -> dict[str, Any]:
-        """What running episodes have so far, JSON-able."""
-        return {"returns": self.returns.state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores the output of `state`."""
-        self.returns.restore(state["returns"])
 
     def pay(
         self, observation: Mapping[str, np.ndarray], columns: Columns
@@ -169,18 +154,6 @@ class ReturnSums:
         self._exponent = count_exponent
         self._sums: dict[int, _RunningSum] = {}  # by environment
 
-    def state(self) -> list[list[float]]:
-        """The sums of running episodes, JSON-able: [environment, episode, sum, steps]."""
-        return [[env, *running] for env, running in self._sums.items()]
-
-    def restore(self, state: Sequence[Sequence[float]]) -> None:
-        """Restores the output of `state`."""
-        self._sums = {}
-        for env, episode, total, *rest in state:
-            # Checkpoints of earlier versions have no steps: these episodes' returns are not whole.
-            steps = int(rest[0]) if rest else 0
-            self._sums[int(env)] = _RunningSum(int(episode), total, steps)
-
     def add(
         self,
         batch: TrajectoryBatch,
@@ -230,17 +203,16 @@ class ReturnSums:
                     episode[:, column],
                 )
             elif first_rows[column] < len(earned):
-                steps = len(earned) - int(first_rows[column])
-                self._sums[env] = self._joined(env, numbers[column], column_sums[column], steps)
+                self._sums[env] = self._joined(env, numbers[column], column_sums[column])
         return finished
 
-    def _joined(self, env: int, episode: int, earned: float, steps: int) -> _RunningSum:
-        """The sum of an environment's episode with what `steps` more steps have earned."""
+    def _joined(self, env: int, episode: int, earned: float) -> _RunningSum:
+        """The sum of an environment's episode with what further steps have earned."""
         before = self._sums.get(env)
         # An environment whose actor died continues with another episode: drop the old sum.
         if before is None or before.episode != episode:
-            before = _RunningSum(episode, 0.0, 0)
-        return _RunningSum(episode, before.total + earned, before.steps + steps)
+            before = _RunningSum(episode, 0.0)
+        return _RunningSum(episode, before.total + earned)
 
     def _add_ended(
         self, env: int, earned: np.ndarray, ended: np.ndarray, last: np.ndarray, episode: np.ndarray
@@ -258,7 +230,7 @@ class ReturnSums:
             if start >= stop:
                 continue
             earned_here = float(earned[start:stop].sum())
-            running = self._joined(env, int(episode[start]), earned_here, stop - start)
+            running = self._joined(env, int(episode[start]), earned_here)
             if end is None:
                 self._sums[env] = running
             else:

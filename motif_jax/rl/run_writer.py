@@ -28,7 +28,7 @@ from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.clock import Clock
 from motif_jax.rl.config import AgentConfig
-from motif_jax.rl.episode_log import HALVES, EpisodeLog
+from motif_jax.rl.episode_log import EpisodeLog
 from motif_jax.rl.episode_recorder import EpisodeRecorder
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Averages
@@ -168,17 +168,7 @@ class RunWriter(ExitStack):
         clock = self._clock
         # Without another checkpoint a resumed run plays these episodes again.
         reports = self._reports(clock.steps) if clock.steps > clock.saved_steps else []
-        # The returns of episodes that resume in the middle come later.
-        will_resume = (
-            self._system.resumes_episodes and clock.steps < self._config.train_for_env_steps
-        )
-        join = self._episodes.join if will_resume else self._episodes.join_rest
-        if will_resume:
-            # A resumed run reports these again.
-            reports = [
-                row for row in reports if not self._system.was_running(row["env"], row["episode"])
-            ]
-        self._keep(join(clock.steps, reports, stream.rest()))
+        self._keep(self._episodes.join_rest(clock.steps, reports, stream.rest()))
         self.show()
         if clock.steps > clock.logged_steps:
             self.log(stream.waiting())
@@ -225,7 +215,6 @@ class RunWriter(ExitStack):
             **of_all_hosts([host["system"] for host in everyone]),
             "actors/restarts": float(sum(host["restarts"] for host in everyone)),
             "actors/dropped_slots": float(sum(host["dropped_slots"] for host in everyone)),
-            "actors/rebuilt_environments": float(sum(host["rebuilt"] for host in everyone)),
             "time/seconds": self._clock.seconds(),
             "time/updates": float(system.learner.version),
             "throughput/env_steps_per_second": steps_per_second,
@@ -286,11 +275,8 @@ class RunWriter(ExitStack):
         }
         # Without a mean a checkpoint cannot be the best: few episodes may be lucky ones.
         metrics = self._episodes.means() if self._episodes.has_enough_episodes() else {}
-        items, play_progress = self._system.items()
-        if play_progress:
-            progress |= {**play_progress, HALVES: self._episodes.waiting()}
         agent_checkpoints.save(
-            self._checkpoints, clock.steps, items, progress, metrics, asynchronous
+            self._checkpoints, clock.steps, self._system.items(), progress, metrics, asynchronous
         )
         clock.saved()
 
@@ -308,7 +294,6 @@ class RunWriter(ExitStack):
             "draws": max(source.inference.counter for source in sources),
             "restarts": sum(source.actors.restarts for source in sources),
             "dropped_slots": sum(source.actors.dropped_slots for source in sources),
-            "rebuilt": sum(source.actors.rebuilt for source in sources),
         }
         everyone = self._hosts.gather(of_this_host)
         self._unwritten = []

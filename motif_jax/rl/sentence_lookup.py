@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -36,22 +35,6 @@ class SentenceLookup(RewardLookup):
         self._sentence_exponent = float(exponent)
         # Environment -> its running episode, and the visits in it.
         self._visits: dict[int, tuple[int, Visits]] = {}
-
-    def state(self) -> dict[str, Any]:
-        visits = []
-        for env, (episode, counts) in self._visits.items():
-            # Bytes of any encoding, as JSON holds them.
-            visits.append(
-                [env, episode, {text.decode("latin-1"): count for text, count in counts.items()}]
-            )
-        return {**super().state(), "visits": visits}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        super().restore(state)
-        self._visits = {}
-        for env, episode, counts in state.get("visits", []):
-            visits = {text.encode("latin-1"): count for text, count in counts.items()}
-            self._visits[env] = (episode, visits)
 
     def _values(
         self,

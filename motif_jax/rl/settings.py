@@ -162,8 +162,6 @@ def actors_configs(config: AgentConfig, count: int) -> list[ActorsConfig]:
     """
     actors = config.actors
     workers = actors.workers // count
-    # Games without seeds cannot be replayed.
-    remembers = (config.serial or actors.rebuild) and not config.compat.seed_noop
     first = ActorsConfig(
         env=config.environment.name,
         options=training_options(config),
@@ -180,7 +178,6 @@ def actors_configs(config: AgentConfig, count: int) -> list[ActorsConfig]:
         start_timeout_seconds=actors.start_timeout_seconds,
         max_failures=actors.max_failures,
         start_method=actors.start_method,
-        remembered=config.environment.max_episode_steps if remembers else 0,
     )
 
     cores = actor_cores(actors)
@@ -260,14 +257,6 @@ def check(config: AgentConfig) -> AgentConfig:
     return config
 
 
-# How a training does without games that are played again.
-_NEW_GAMES = "--config.serial=False --config.actors.rebuild=False begins new games instead"
-
-
-def _require_determinism(config: AgentConfig, use: str) -> None:
-    determinism.require(config.environment.name, environment_options(config), use)
-
-
 def _check_environment(config: AgentConfig) -> None:
     """Raises UserError for games that do not exist, that `record_every` could not replay, or that
     are too many for this machine.
@@ -281,19 +270,9 @@ def _check_environment(config: AgentConfig) -> None:
         checks.require(
             can_replay, "record_every", config.record_every, f"0 with compat.{switch}: {reason}"
         )
-    can_rebuild = not (config.actors.rebuild and config.compat.seed_noop)
-    reason = "False with compat.seed_noop: games without seeds cannot be played again"
-    checks.require(can_rebuild, "actors.rebuild", config.actors.rebuild, reason)
     if config.record_every:
-        _require_determinism(config, f"config.record_every={config.record_every}")
-    elif config.serial and not config.compat.seed_noop:
-        _require_determinism(
-            config, f"A run that continues a stopped one (config.serial=True; {_NEW_GAMES})"
-        )
-    elif config.actors.rebuild:
-        _require_determinism(
-            config, f"An actor that is replaced (config.actors.rebuild=True; {_NEW_GAMES})"
-        )
+        use = f"config.record_every={config.record_every}"
+        determinism.require(config.environment.name, environment_options(config), use)
     if not config.serial:
         capacity.require_workers(
             "actors.workers", config.actors.workers, config.actors.envs_per_worker

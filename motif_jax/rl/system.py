@@ -20,7 +20,6 @@ from motif_jax.core.training import schedules
 from motif_jax.rl import (
     agent_checkpoints,
     agent_networks,
-    play_state,
     reward_choice,
     reward_kinds,
     settings,
@@ -82,7 +81,7 @@ class System:
         self.has_lookup = self.reward is not None and self.reward.in_step is None
 
         algorithm = algorithm_of(config)
-        state, saved_play = self._make_state(algorithm, snapshot)
+        state = self._make_state(algorithm, snapshot)
         self._state_fields = algorithm.state_fields(state)
         self.parallel = agent_networks.make_parallel(
             config, training_devices.all_learner_devices(config.devices)
@@ -101,12 +100,6 @@ class System:
         self.finished_slots = [[0] * source.actors.config.groups for source in self.sources]
         self.batcher = self._make_batcher(listener)
         self._thread_cores: ThreadCores | None = None
-        # The newest output of `play_state.of`, and the number of episodes that each environment had
-        # ended then.
-        self._play_state: tuple[dict[str, Any], dict[str, Any]] | None = None
-        self._completed_episodes: list[int] = []
-        if snapshot is not None and saved_play is not None and self._remembers:
-            self._restore_play(snapshot.progress[play_state.ITEM], saved_play)
 
     def _load_reward(self, workdir: Path | None) -> RewardKind | None:
         config = self.config
@@ -132,21 +125,14 @@ class System:
             spec, self.sources, settings.columns(config), self.meters, lookup, listener, crop
         )
 
-    def _make_state(
-        self, algorithm: Algorithm, snapshot: Snapshot | None
-    ) -> tuple[Any, dict[str, Any] | None]:
-        """The training state, new or from `snapshot`, whose item of the reward is restored.
-
-        Returns:
-          The state, and the snapshot's arrays of `play_state`, None where it has none.
-        """
+    def _make_state(self, algorithm: Algorithm, snapshot: Snapshot | None) -> Any:
+        """The training state, new or from `snapshot`, whose item of the reward is restored."""
 
         def make() -> Any:
             key = settings.random_key(self.config.seed, "learner")
             state = algorithm.make_state(self.network, self.optimizer, key)
             return algorithm.with_training_parts(state, self.network, plan_of(self.config))
 
-        saved_play = None
         if snapshot is None:
             state = make()
         else:
@@ -160,11 +146,10 @@ class System:
             if self.reward is not None and self.reward.keeps_state:
                 item = agent_checkpoints.REWARD
                 self.reward.restore(snapshot.take({item: ANY})[item])
-            saved_play = snapshot.take_play()
             snapshot.require_all_taken()
         if self.reward is not None and self.reward.in_step is not None:
             state = state._replace(reward_params=self.reward.params)
-        return state, saved_play
+        return state
 
     def _make_learner(
         self, algorithm: Algorithm, state: Any, actor_devices: Sequence[Placement]
@@ -202,11 +187,6 @@ class System:
             return {**state.params, **state.frozen}
         return state.params
 
-    def _restore_play(self, plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Continues the running episodes of a checkpoint, see `play_state.of`."""
-        for finished in play_state.restore(plain, arrays, self.sources, self.batcher):
-            self.finished.put(finished)
-
     def _make_sources(
         self, devices: Sequence[Placement], progress: Mapping[str, Any]
     ) -> list[ActorSource]:
@@ -234,58 +214,16 @@ class System:
         self.finished_slots[source][self.sources[source].actors.group_of(slot)] += 1
         self.finished.put(Finished(source, slot))
 
-    def note_play(self) -> None:
-        """Takes down the running episodes for the next checkpoint, between two updates, where
-        episodes are remembered.
-        """
-        if not self._remembers:
-            return
-        # A queue can only be read by emptying it.
-        waiting = [self.finished.get() for _ in range(self.finished.qsize())]
-        for finished in waiting:
-            self.finished.put(finished)
-        self._play_state = play_state.of(self.sources, self.batcher, waiting)
-        self._completed_episodes = [
-            number for source in self.sources for number in source.actors.completed_episodes()
-        ]
-
     def next_episode(self) -> list[int]:
         """The number of the episode that each environment of this host starts next."""
         return [number for source in self.sources for number in source.actors.next_episode()]
 
-    def was_running(self, env: int, episode: int) -> bool:
-        """Whether an episode that has ended was running when the play was taken down: a resumed run
-        plays its end again.
-        """
-        # A serial run takes its play down as it saves: no episode ends in between.
-        if self.config.serial or self._play_state is None:
-            return False
-        return episode >= self._completed_episodes[env]
-
-    @property
-    def _remembers(self) -> bool:
-        remembered = all(source.actors.config.remembered for source in self.sources)
-        return remembered and settings.takes_turns(self.config) and self.config.hosts.count == 1
-
-    @property
-    def resumes_episodes(self) -> bool:
-        """Whether a run that resumes from the next checkpoint continues in the middle of
-        episodes.
-        """
-        return self._remembers and (self.config.serial or self._play_state is not None)
-
-    def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The checkpoint's items of all parts, and their entries of its progress."""
+    def items(self) -> dict[str, Any]:
+        """The checkpoint's items of all parts."""
         items = agent_checkpoints.items_of_learner(self.learner.state, self._state_fields.constant)
         if self.reward is not None and self.reward.keeps_state:
             items[agent_checkpoints.REWARD] = self.reward.state()
-        # A serial run stands still at any time; one on policy was noted as its batch filled.
-        if self.config.serial:
-            self.note_play()
-        if self._play_state is None:
-            return items, {}
-        plain, arrays = self._play_state
-        return {**items, play_state.ITEM: arrays}, {play_state.ITEM: plain}
+        return items
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
         """Starts the actors while inference and the reward compile. Raises StoppedError: `stopped`

@@ -117,8 +117,7 @@ DICE = {"environment.name": "gym:Diceseed-v0", "environment.text": "info:text"}
     ("stage", "variant", "changes"),
     [
         (visualize, "visualize:smoke", {"policy": "random"}),
-        (train_agent, "train_agent:gym", {"actors.rebuild": True}),
-        (train_agent, "train_agent:gym", {"serial": True}),
+        (train_agent, "train_agent:gym", {"record_every": 2}),
     ],
 )
 def test_what_plays_games_again_needs_such_a_function(tmp_path, stage, variant, changes):

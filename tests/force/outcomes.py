@@ -64,14 +64,6 @@ def params(*patterns: str) -> Compared:
     return Compared(f"parameters, {more.words}" if patterns else "parameters", outcome)
 
 
-def combined(*compared: Compared) -> Compared:
-    """All of them."""
-    return Compared(
-        ", ".join(part.words for part in compared),
-        lambda workdir, trial: [part.of(workdir, trial) for part in compared],
-    )
-
-
 def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 

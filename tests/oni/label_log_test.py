@@ -31,25 +31,3 @@ def test_labels_after_the_checkpoint_stay_until_a_run_takes_them(tmp_path: Path)
         log.add([*log.rewind(length), DOOR])
         assert log.length() == path.stat().st_size
     assert list(read_log(path)) == [KILL, WALL, DOOR]
-
-
-def test_labels_that_a_run_repeats_stay_unchanged(tmp_path: Path) -> None:
-    """Also where it is killed between them."""
-    path = tmp_path / "labels.jsonl"
-    with LabelLog(path) as log:
-        log.add([KILL])
-        length = log.length()
-        log.add([WALL, DOOR])
-    content = path.read_bytes()
-
-    with LabelLog(path) as log:
-        log.rewind(length)
-        log.add([])
-        log.add([WALL])
-        assert length < log.length() < len(content)
-        assert path.read_bytes() == content
-    with LabelLog(path) as log:
-        assert log.rewind(length) == [WALL, DOOR]
-        log.add([WALL])
-        log.add([DOOR._replace(update_index=7)])
-    assert list(read_log(path)) == [KILL, WALL, DOOR._replace(update_index=7)]

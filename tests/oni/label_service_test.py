@@ -7,14 +7,12 @@ from concurrent.futures import Future
 from operator import itemgetter
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
 from motif_jax import schema
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
-from motif_jax.envs import registry
 from motif_jax.motif.annotation.annotator import Annotator, Answer, Question, make_annotator
 from motif_jax.motif.annotation.replies import ServerError
 from motif_jax.oni import label_config, label_service
@@ -22,14 +20,11 @@ from motif_jax.oni.config import OnlineAnnotator, Queue
 from motif_jax.oni.label_queue import Label
 from motif_jax.oni.label_service import LabelService
 from motif_jax.rl.config import agent_config
-from motif_jax.rl.intrinsic import BatchMessages, RunSetup
-from motif_jax.rl.reward_kinds import load_intrinsic
 from motif_jax.schema import section_keys
 from tests import made_up_judge
 from tests.end_to_end.annotate_datasets import conversations
 from tests.processes import wait_until
 from tests.reward_fixtures import annotation_config
-from tests.rl.oni_runs import oni_config
 
 KILL = ("You kill the newt!",)
 WALL = ("It's a wall.",)
@@ -313,60 +308,3 @@ def test_answers_that_wait_at_a_checkpoint_are_counted_once(make):
 
     figures = resumed.metrics()
     assert (figures["annotator/questions"], figures["annotator/tokens"]) == (1, 12)
-
-
-class OneAtATime(Counting):
-    """Answers one question of each batch, so that others wait."""
-
-    questions_at_once = 1
-
-
-def test_a_resumed_serial_run_asks_no_question_earlier_than_before(tmp_path):
-    """A reward whose questions queue up pays the same batches as the undisturbed one, and spends
-    the same, however often it is killed.
-    """
-    texts = np.stack(
-        [
-            np.frombuffer(text.encode().ljust(256, b"\0"), np.uint8)
-            for text in ("ka", "kb", "kc", "kd", "ke")
-        ]
-    )
-    counts = np.ones(5, np.int64)
-
-    def begin(name):
-        values = {
-            "annotator__kind": f"{__name__}:OneAtATime",
-            "annotator__store_dir": str(tmp_path / f"{name}_store"),
-        }
-        config = agent_config(oni_config("retrieval", serial=True, **values))
-        return load_intrinsic(
-            config.reward, registry.spec("Recall-v0"), run=RunSetup(config, tmp_path / name)
-        )
-
-    def pay(reward, number):
-        return reward.pay(
-            BatchMessages(texts, counts, steps=48, update_index=number)
-        ).values.tolist()
-
-    undisturbed = begin("undisturbed")
-    undisturbed.start()
-    payments = [pay(undisturbed, number) for number in range(8)]
-    undisturbed.close()
-    assert payments[2] != payments[4]
-
-    states = {}
-    # Resumed from a checkpoint before one batch, and killed before another; the last two are of
-    # runs that resumed themselves.
-    for first, last in ((0, 4), (1, 4), (2, 5), (2, 8)):
-        reward = begin("killed")
-        if first:
-            reward.restore(states[first])
-        reward.start()
-        for number in range(first, last):
-            states[number] = reward.state()
-            assert pay(reward, number) == payments[number], (first, number)
-        reward.close()
-    questions = [
-        source.metrics()["annotator/questions"] for source in (undisturbed.source, reward.source)
-    ]
-    assert questions == [5, 5]

@@ -59,8 +59,8 @@ def answers_after_two_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     oni_runs.answer(monkeypatch, delay=2)
 
 
-def make_reward(folder: Path, value: str = "label", serial: bool = False) -> Any:
-    config = agent_config(oni_config("retrieval", reward__value=value, serial=serial))
+def make_reward(folder: Path, value: str = "label") -> Any:
+    config = agent_config(oni_config("retrieval", reward__value=value))
     return rewards.load_intrinsic(
         config.reward, registry.spec("Recall-v0"), run=RunSetup(config, folder)
     )
@@ -214,48 +214,6 @@ def test_labels_after_the_checkpoint_count_from_the_first_batch(tmp_path: Path) 
     resumed.close()
     assert payments == [[1.0], [1.0]]
     assert [label.items for label in read_log(tmp_path / FILE)] == [(YES,)]
-
-
-def test_a_resumed_serial_run_pays_as_the_undisturbed_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With labels at the batches that they first paid, however often it is killed."""
-    texts = [
-        [YES],
-        [YES, NO],
-        ["cue 4"],
-        [YES, "cue 4"],
-        ["cue 6"],
-        [YES, NO, "cue 4", "cue 6"],
-    ] * 2
-    reward = make_reward(tmp_path / "whole", serial=True)
-    reward.start()
-    undisturbed = [
-        reward.pay(batch(number, row)).values.tolist() for number, row in enumerate(texts)
-    ]
-    reward.close()
-
-    oni_runs.answer(monkeypatch, delay=2)  # with an answer store of its own
-    payments = []
-    reward = make_reward(tmp_path / "killed", serial=True)
-    reward.start()
-    for number, row in enumerate(texts):
-        if number == 3:
-            state = reward.state()
-        if number in (6, 9):
-            # Killed, after batches that count again.
-            reward.close()
-            reward = make_reward(tmp_path / "killed", serial=True)
-            reward.restore(state)
-            reward.start()
-            for again in range(3, number):
-                assert reward.pay(batch(again, texts[again])).values.tolist() == undisturbed[again]
-        payments.append(reward.pay(batch(number, row)).values.tolist())
-    reward.close()
-
-    assert payments == undisturbed
-    logs = [list(read_log(tmp_path / folder / FILE)) for folder in ("whole", "killed")]
-    assert logs[0] == logs[1]
 
 
 def test_a_run_without_a_checkpoint_keeps_its_first_trys_labels(tmp_path: Path) -> None:

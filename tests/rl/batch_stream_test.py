@@ -57,9 +57,6 @@ class Parts:
             self.finished.put(slot)
         return served
 
-    def note_play(self) -> None:
-        self.calls.append("noted")
-
     def add(self, slot: int) -> None:
         self.slots_in_batcher += 1
 
@@ -69,9 +66,7 @@ class Parts:
     def next(self) -> Batch:
         self.slots_in_batcher -= 2
         self.batches += 1
-        return Batch(
-            column([1], [0], [0]), self.batches, [IntrinsicReturn(0, self.batches, 0.5, 1)]
-        )
+        return Batch(column([1], [0], [0]), self.batches, [IntrinsicReturn(0, self.batches, 0.5)])
 
 
 def test_a_full_batch_needs_no_acting() -> None:
@@ -132,9 +127,9 @@ def test_on_policy_groups_continue_after_the_next_batch() -> None:
 
     assert batch is not None
     assert batch.num_bytes > 0
-    assert parts.calls == ["finished", FIRST_GROUP_WAITS, SECOND_GROUP_WAITS, "noted"]
+    assert parts.calls == ["finished", FIRST_GROUP_WAITS, SECOND_GROUP_WAITS]
     assert stream.get() is None
-    assert parts.calls[4:] == ["finished", NOBODY_WAITS, NOBODY_WAITS]
+    assert parts.calls[3:] == ["finished", NOBODY_WAITS, NOBODY_WAITS]
 
 
 System = tuple[Parts, BatchStream]
@@ -211,7 +206,7 @@ def test_the_rest_of_a_stream_is_its_batches_returns(ahead: System) -> None:
     stream.get()
     stream.assemble()
 
-    assert stream.rest() == [IntrinsicReturn(0, 2, 0.5, 1), IntrinsicReturn(0, 3, 0.5, 1)]
+    assert stream.rest() == [IntrinsicReturn(0, 2, 0.5), IntrinsicReturn(0, 3, 0.5)]
     assert stream.waiting() == 0
 
 

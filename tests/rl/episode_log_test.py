@@ -28,7 +28,7 @@ def test_reports_and_intrinsic_returns_meet_in_either_order(tmp_path: Path) -> N
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
         add(log, 10, [report(0, 0)], [])
         assert len(log.state()) == 0
-        add(log, 20, [], [IntrinsicReturn(0, 0, 2.5, 4), IntrinsicReturn(1, 0, 0.5, 4)])
+        add(log, 20, [], [IntrinsicReturn(0, 0, 2.5), IntrinsicReturn(1, 0, 0.5)])
         add(log, 30, [report(1, 0, 3.0)], [])
         assert log.means() == {
             "episode/return": 2.0,
@@ -41,10 +41,9 @@ def test_reports_and_intrinsic_returns_meet_in_either_order(tmp_path: Path) -> N
 
 def test_episodes_that_wait_at_the_end_are_written(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
-        add(log, 10, [report(0, 0), report(1, 0)], [IntrinsicReturn(1, 0, 0.5, 4)])
+        add(log, 10, [report(0, 0), report(1, 0)], [IntrinsicReturn(1, 0, 0.5)])
         assert log.state() == [{"step": 10, **report(1, 0), "intrinsic_return": 0.5}]
-        assert log.waiting() == {"reports": [{"step": 10, **report(0, 0)}], "returns": []}
-        log.write(log.join_rest(30, [report(2, 0), report(2, 1)], [IntrinsicReturn(0, 0, 2.5, 4)]))
+        log.write(log.join_rest(30, [report(2, 0), report(2, 1)], [IntrinsicReturn(0, 0, 2.5)]))
         assert log.join_rest(40, [], []) == []
     assert lines(tmp_path, "step", "env", "episode") == [
         (10, 1, 0, 0.5), (10, 0, 0, 2.5), (30, 2, 0, None), (30, 2, 1, None)
@@ -106,20 +105,10 @@ def test_an_episode_of_a_lost_rollout_lacks_intrinsic_return(tmp_path: Path) -> 
             log,
             10,
             [report(4, 1), report(3, 1)],
-            [IntrinsicReturn(4, 1, 1.0, 4), IntrinsicReturn(3, 1, 0.5, 4)],
+            [IntrinsicReturn(4, 1, 1.0), IntrinsicReturn(3, 1, 0.5)],
         )
         state = log.state()
     with EpisodeLog(tmp_path, 10, True, {"env_steps": 10, "episodes": state}) as log:
         add(log, 20, [report(3, 0)], [])
     rows = lines(tmp_path, "env", "episode")
     assert rows == [(4, 1, 1.0), (3, 1, 0.5), (4, 0, None), (3, 0, None)]
-
-
-def test_a_rebuilt_episode_with_lost_steps_lacks_its_intrinsic_return(tmp_path: Path) -> None:
-    """It was rebuilt, and some of its four steps are in no batch."""
-    with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
-        add(log, 5, [], [IntrinsicReturn(0, 0, 2.5, 3), IntrinsicReturn(0, 1, 2.5, 4)])
-        state = {"env_steps": 5, "episode_halves": json.loads(json.dumps(log.waiting()))}
-    with EpisodeLog(tmp_path, 10, True, state) as log:
-        add(log, 10, [report(0, 0), report(0, 1)], [])
-    assert lines(tmp_path, "env", "episode") == [(0, 0, None), (0, 1, 2.5)]

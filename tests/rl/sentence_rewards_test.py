@@ -5,7 +5,6 @@ films.
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
 import numpy as np
@@ -130,18 +129,6 @@ def test_visits_continue_in_an_environments_next_batch_and_column() -> None:
 
     assert first.tolist() == [[6, 3]]
     assert second.tolist() == [[2, 6]]
-
-
-def test_a_resumed_training_goes_on_with_its_visits() -> None:
-    lookup = sentence_lookup()
-    pay(lookup, [["Déjà vu.  " + WAKE], [""]])
-    resumed = sentence_lookup()
-    resumed.restore(json.loads(json.dumps(lookup.state())))
-
-    intrinsic, _, _ = pay(resumed, [[WAKE], [""]])
-
-    assert intrinsic.tolist() == [[3]]
-    assert resumed.state() == {"returns": [], "visits": [[0, 0, {WAKE: 2}]]}
 
 
 def test_messages_of_one_sentence_are_paid_as_by_message() -> None:

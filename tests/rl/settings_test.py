@@ -113,25 +113,6 @@ def test_actors_of_hosts_and_devices_play_games_of_their_own() -> None:
     assert first.seed == second.seed == config.seed
 
 
-@pytest.mark.usefixtures("eight_cores")
-@pytest.mark.parametrize(
-    ("changes", "remembered"),
-    [
-        ({}, 0),
-        ({"serial": True}, 5000),
-        ({"actors__rebuild": True}, 5000),
-        # Games without seeds cannot be replayed.
-        ({"serial": True, "compat__seed_noop": True}, 0),
-    ],
-)
-def test_actors_remember_actions_of_games_that_are_played_again(
-    changes: dict[str, Any], remembered: int
-) -> None:
-    (actors,) = settings.actors_configs(settings.resolved(recall_training(**changes)), 1)
-
-    assert actors.remembered == remembered
-
-
 @pytest.mark.parametrize("published", [False, True])
 def test_timeouts_as_terminals_reset_in_the_same_step(published: bool) -> None:
     config = settings.resolved(recall_training(serial=True, compat__timeout_as_terminal=published))

@@ -105,26 +105,6 @@ def test_a_finished_run_has_nothing_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_run_of_outside_parts_equals_an_undisturbed_one(tmp_path: Path) -> None:
-    undisturbed = train(tmp_path / "undisturbed", outside_config(train_for_env_steps=200))
-    train(tmp_path / "resumed", outside_config(train_for_env_steps=130))
-
-    resumed = train(tmp_path / "resumed", outside_config(train_for_env_steps=200))
-
-    assert undisturbed.system is not None
-    assert resumed.system is not None
-    states = [run.system.learner.state for run in (undisturbed, resumed)]
-    jax.tree.map(np.testing.assert_array_equal, *jax.device_get(states))
-    # An episode that ran at the first end has no intrinsic return: its return was to come after.
-    numbers = [
-        [(row["env"], row["episode"], row["return"]) for row in episodes(tmp_path / name)]
-        for name in ("undisturbed", "resumed")
-    ]
-    assert sorted(numbers[0]) == sorted(numbers[1])
-    assert steps_of(tmp_path / "resumed")[-1] == steps_of(tmp_path / "undisturbed")[-1]
-
-
-@pytest.mark.slow
 def test_the_learner_sees_the_rows_of_actors_and_inference(tmp_path: Path) -> None:
     """While parameters stand still, each action has the probability with which it was drawn, memory
     and delay included.

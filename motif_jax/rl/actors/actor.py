@@ -63,9 +63,6 @@ class ActorOrders:
 
     Attributes:
       generation: how many processes have played the group before.
-      resumes: whether remembered episodes continue.
-      forget: whether remembered episodes are dropped, since rebuilding them has killed another
-          process.
       variables: environment variables. A forkserver would pass on those of the time at which it
           started.
       temporary: folder of temporary files.
@@ -79,8 +76,6 @@ class ActorOrders:
     layout: SlotLayout
     group: int
     generation: int
-    resumes: bool
-    forget: bool
     variables: Mapping[str, str]
     temporary: str
     memory: Descriptor
@@ -165,8 +160,6 @@ def _play(orders: ActorOrders, lifeline: int) -> None:
     slots = Slots(orders.layout, orders.memory.number)
     games = SlotGroup(config, slots, group, functools.partial(_report, orders, EPISODE))
     games.abandoned = functools.partial(parent_is_gone, lifeline)
-    if orders.forget:
-        games.forget()
 
     # A replacement neither waits nor plays random steps: the other groups are out of step with it
     # already.
@@ -177,8 +170,6 @@ def _play(orders: ActorOrders, lifeline: int) -> None:
         raise ParentGoneError
     _report(orders, UP, None)
 
-    # After a resume of the run, or in place of a process that died.
-    resumes = bool(config.remembered) and (orders.resumes or not is_first)
     commands = orders.commands.number
     records = orders.records.number
     while len(command := os.read(commands, COMMAND.size)) == COMMAND.size:
@@ -187,8 +178,6 @@ def _play(orders: ActorOrders, lifeline: int) -> None:
             continue  # meant for an earlier process
         if row != RESET_ROW:
             games.step(slot, row)
-        elif resumes:
-            games.resume(slot)
         else:
             games.reset(slot, warmup_steps)
         with _parent_reads():

@@ -5,7 +5,6 @@ slots.
 from __future__ import annotations
 
 import struct
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -52,8 +51,7 @@ class SlotGroup:
     `same_step_autoreset` there are no such rows: the row after the end is the next episode's first,
     and a truncation counts as a termination.
 
-    A warm-up and a rebuilding raise ParentGoneError once `abandoned` returns True: nobody reads the
-    rows any more.
+    A warm-up raises ParentGoneError once `abandoned` returns True: nobody reads the rows any more.
     """
 
     def __init__(
@@ -73,17 +71,11 @@ class SlotGroup:
         self._columns = range(count)
         self._envs = range(first_env, first_env + count)
 
-        # The running episodes. Where games are remembered, their actions and flags are in shared
-        # memory, for a replacement of this process.
+        # The running episodes.
         self._episode = np.full(count, -1, np.int32)
         self._next_episode = slots.next_episode[group]
         self._is_partial = [False] * count  # begun with random steps: not reported
         self._ended: list[int] = []  # columns whose newest row is a final observation
-        self._running = False
-        self._history = None if slots.history is None else slots.history[group]
-        if self._history is not None:
-            self._played = slots.played[group]
-            self._warmed_up = slots.warmed_up[group]
 
         self._views: dict[tuple[int, int], _Views] = {}
         self._pack_rewards = struct.Struct(f"={count}f").pack_into
@@ -112,65 +104,13 @@ class SlotGroup:
         for column in self._columns:
             self._begin(column)
         self._ended = []
-        self._running = True
         if warmup_steps > 0:
             self._warm_up(warmup_steps)
-        self._write_start(slot, first=1)
-
-    def resume(self, slot: int) -> None:
-        """Resumes the remembered episodes, rebuilt where they do not run, and writes row 0 of
-        `slot`.
-        """
-        if not self._running:
-            self.rebuild()
-        self._write_start(slot, first=self._played == 0)
-
-    def _write_start(self, slot: int, first: Any) -> None:
         self._environments.observe(self._at(slot, 0).observation)
         slots = self._slots
-        slots.first[slot, 0] = first
-        slots.last[slot, 0] = [column in self._ended for column in self._columns]
+        slots.first[slot, 0] = 1
+        slots.last[slot, 0] = 0
         slots.episode[slot, 0] = self._episode
-
-    def rebuild(self) -> None:
-        """Replays the remembered episodes; environments without one begin one."""
-        assert self._history is not None
-        self._ended = []
-        self._running = True
-        # Copied, since beginning an episode resets the count.
-        played = [max(int(count), 0) for count in self._played]
-        actions = [self._history[column, : played[column]].tolist() for column in self._columns]
-        for column in self._columns:
-            if self._played[column] < 0:
-                self._begin(column)
-                continue
-            episode = int(self._next_episode[column]) - 1
-            self._episode[column] = episode
-            self._is_partial[column] = bool(self._warmed_up[column])
-            self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
-
-        for step in range(max(played)):
-            self._check_reader()
-            columns = [column for column in self._columns if step < len(actions[column])]
-            _, ends = self._environments.step(_actions_at(actions, step), columns)
-            for column, end in enumerate(ends):
-                if not end:
-                    continue
-                if step + 1 >= len(actions[column]):
-                    self._ended.append(column)
-                    continue
-                line = (
-                    f"environment {self._envs[column]} is not rebuilt: its episode {self._episode[column]} did not "
-                    "replay as before; it begins the next episode"
-                )
-                print(line, file=sys.stderr, flush=True)
-                actions[column] = []
-                self._begin(column)
-
-    def forget(self) -> None:
-        """Makes environments begin new episodes instead of being rebuilt."""
-        if self._history is not None:
-            self._played[...] = -1
 
     def step(self, slot: int, row: int) -> None:
         """Plays the actions at `row` and writes row `row` + 1."""
@@ -189,8 +129,6 @@ class SlotGroup:
 
         actions = action.tolist()
         rewards, ends = self._environments.step(actions, columns)
-        if self._history is not None:
-            self._remember(actions, columns)
         self._pack_rewards(reward, 0, *rewards)
         if any(ends):
             self._end(slot, row + 1, ends)
@@ -237,23 +175,10 @@ class SlotGroup:
 
     def _begin(self, column: int) -> None:
         episode = int(self._next_episode[column])
-        if self._history is not None:
-            self._played[column] = 0
-            self._warmed_up[column] = 0
         self._episode[column] = episode
         self._next_episode[column] = episode + 1
         self._is_partial[column] = False
         self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
-
-    def _remember(self, actions: Sequence[Action], columns: Any) -> None:
-        """Stores an action after it was played, so that a step that kills the process is not
-        replayed.
-        """
-        assert self._history is not None
-        for column in columns:
-            count = self._played[column]
-            self._history[column, count] = actions[column]
-            self._played[column] = count + 1
 
     def _warm_up(self, limit: int) -> None:
         """Plays a random number of random actions in each environment, at most `limit`."""
@@ -268,22 +193,16 @@ class SlotGroup:
                 actions.append(rng.integers(0, environment_spec.num_actions, count).tolist())
 
         for step in range(max(map(len, actions))):
-            self._check_reader()
+            # An actor reads its pipe only between rows, and a warm-up may take long.
+            if self.abandoned():
+                raise ParentGoneError
             columns = [column for column in self._columns if step < len(actions[column])]
             allowed = self._allowed(_actions_at(actions, step))
             _, ends = self._environments.step(allowed, columns)
-            if self._history is not None:
-                self._remember(allowed, columns)
-                self._warmed_up[columns] = 1
             for column in columns:
                 self._is_partial[column] = True
                 if ends[column]:
                     self._begin(column)
-
-    def _check_reader(self) -> None:
-        # An actor reads its pipe only between rows, and replays may take long.
-        if self.abandoned():
-            raise ParentGoneError
 
     def _allowed(self, drawn: list[Action]) -> list[Action]:
         """The drawn actions [envs], in which actions that a state does not allow are replaced."""

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import StoppedError, never
 from motif_jax.rl.actors.group import SlotGroup
 from motif_jax.rl.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts, SlotSink
@@ -16,8 +12,6 @@ from motif_jax.rl.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollout
 
 class InlineActors(Rollouts):
     """Plays all groups of `config` in this thread, each command at once."""
-
-    resumes_in_slot = True
 
     def __init__(
         self,
@@ -35,34 +29,7 @@ class InlineActors(Rollouts):
             if stopped():
                 raise StoppedError
             self._groups.append(SlotGroup(self.config, self.slots, group, self._episodes.append))
-            if not self._resumes:
-                self._restart(group)
-                continue
-            # A group that waits without a full slot had not begun a game.
-            had_begun = group not in self._waiting or self._waiting[group] is not None
-            if had_begun:
-                self._groups[group].rebuild()
-                self.rebuilt += self.config.envs_per_group
-
-    def state(self) -> dict[str, Any]:
-        """See `Rollouts.state`; includes the records that no `ready` has returned."""
-        return {**super().state(), "records": self._records}
-
-    def restore(self, state: Mapping[str, Any], block: np.ndarray) -> None:
-        """See `Rollouts.restore`: every group continues in the middle of its slot.
-
-        Raises UserError: the state is that of processes, which do not stop in the middle of a slot.
-        """
-        if "records" not in state:
-            raise UserError(
-                "config.serial=True: must be False as when the run started (or choose another --workdir): its games ran in processes"
-            )
-        super().restore(state, block)
-        # Unlike processes, groups go on within their slots.
-        self._free = [deque(slots) for slots in state["free"]]
-        self._active = list(state["active"])
-        self._waiting = dict(state["waiting"])
-        self._records = [(group, slot, row) for group, slot, row in state["records"]]
+            self._restart(group)
 
     def ready(self, timeout: float) -> list[Ready]:
         self.restarted_groups.clear()

@@ -210,18 +210,12 @@ class ActorPool(Rollouts):
     def _launch(self, group: int) -> None:
         process = self.processes[group]
         generation = self._generation[group]
-        # If the remembered games kill the process again, new ones begin.
-        forget = process.failures > 1
-        if self.config.remembered and not forget and (generation or self._resumes):
-            self.rebuilt += self.config.envs_per_group
         process.start(
             self.clock,
             config=self.config,
             layout=self.slots.layout,
             group=group,
             generation=generation,
-            resumes=self._resumes,
-            forget=forget,
             memory=Descriptor(self.slots.descriptor),
             records=Descriptor(self._records_in),
         )

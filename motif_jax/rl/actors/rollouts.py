@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-
 from motif_jax.core.interruption import never
 from motif_jax.envs import registry
 from motif_jax.rl.actors.slots import SlotLayout, Slots
@@ -44,9 +42,6 @@ class ActorsConfig:
           of its group.
       start_method: 'exec' starts each process by itself; 'fork' and 'auto' fork them from one,
           which is faster.
-      remembered: length up to which an episode's actions are remembered, to rebuild environments
-          from seeds and actions after the death of a process or a resume. 0: they begin new
-          episodes.
       cores: core of each worker's processes; None: cores that no other run has claimed; empty: as
           the system chooses.
     """
@@ -68,7 +63,6 @@ class ActorsConfig:
     max_failures: int = 3
     start_method: str = "auto"
     cores: Sequence[int] | None = None
-    remembered: int = 0
 
     @property
     def groups(self) -> int:
@@ -81,7 +75,7 @@ class ActorsConfig:
     def layout(self) -> SlotLayout:
         spec = registry.spec(self.env, **self.options)
         sizes = (self.groups, self.slots_per_group, self.rollout, self.envs_per_group)
-        return SlotLayout.of(spec, *sizes, self.remembered)
+        return SlotLayout.of(spec, *sizes)
 
 
 class Ready(NamedTuple):
@@ -105,16 +99,11 @@ class Rollouts(abc.ABC):
 
     Attributes:
       on_finished: receives a full slot, which comes back by `release`.
-      resumes_in_slot: whether groups continue in the middle of their slots after `restore`; else
-          each begins a slot.
       restarted_groups: groups that start again with the newest `ready`; entries of these groups
           from earlier calls are void.
       dropped_slots: number of unfinished slots that were lost with their process.
       restarts: number of processes that replaced others.
-      rebuilt: number of environments whose episode was rebuilt.
     """
-
-    resumes_in_slot = False
 
     def __init__(
         self,
@@ -139,28 +128,10 @@ class Rollouts(abc.ABC):
         # Group that waits for a free slot -> its last, full slot; None for a group that starts
         # again.
         self._waiting: dict[int, int | None] = {}
-        self._resumes = False  # whether `restore` was called: remembered episodes continue
 
         self.restarted_groups: set[int] = set()
         self.dropped_slots = 0
         self.restarts = 0
-        self.rebuilt = 0
-
-    def state(self) -> dict[str, Any]:
-        """The groups' state, JSON-able, while none plays; `slots.dump` has the rest."""
-        return {
-            "layout": str(self.config.layout()),
-            "free": [list(slots) for slots in self._free],
-            "active": self._active,
-            # Pairs, since JSON's keys are strings.
-            "waiting": list(self._waiting.items()),
-        }
-
-    def restore(self, state: Mapping[str, Any], block: np.ndarray) -> None:
-        """Restores, before `start`, the output of `state` and `slots.dump` for the same layout."""
-        # A process resumes in a new slot: of the block it needs the remembered actions and numbers.
-        self.slots.load(block)
-        self._resumes = True
 
     def group_of(self, slot: int) -> int:
         return slot // self.config.slots_per_group
@@ -172,22 +143,6 @@ class Rollouts(abc.ABC):
     def next_episode(self) -> list[int]:
         """The number of the episode that each environment starts next."""
         return self.slots.next_episode.ravel().tolist()
-
-    def completed_episodes(self) -> list[int]:
-        """The number of episodes that each environment has ended, while no group is inside of a
-        slot.
-        """
-        # A group's newest row is row 0 of the slot that it begins, or row T of the one it filled.
-        at_end = np.zeros(self.slots.next_episode.shape, bool)
-        for group in range(self.config.groups):
-            slot = self._active[group]
-            row = 0
-            if slot is None:
-                slot = self._waiting.get(group)
-                row = self.config.rollout
-            if slot is not None:
-                at_end[group] = self.slots.last[slot, row]
-        return (self.slots.next_episode - 1 + at_end).ravel().tolist()
 
     def release(self, slot: int) -> None:
         """Takes a finished slot back, once everything in it has been copied."""

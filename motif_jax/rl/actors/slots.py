@@ -23,9 +23,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 # fills memory before it is written to; as float32 it is -2.87e-16, as int32 -1515870811
 MAGIC = 0xA5
 _ALIGNMENT = 64  # bytes, of every array
-# Arrays with a row for each group, not for each slot; all but the first only where games are
-# remembered.
-_GROUP_ARRAYS = ("next_episode", "history", "played", "warmed_up")
+NEXT_EPISODE = "next_episode"  # an array with a row for each group, not for each slot
 
 # Written by the actors at every row ('reward' ... 'truncated' belong to the action at that row).
 ACTOR_FIELDS = {
@@ -72,20 +70,13 @@ class SlotLayout:
 
     @classmethod
     def of(
-        cls,
-        spec: EnvironmentSpec,
-        groups: int,
-        per_group: int,
-        rollout: int,
-        envs: int,
-        remembered: int = 0,
+        cls, spec: EnvironmentSpec, groups: int, per_group: int, rollout: int, envs: int
     ) -> SlotLayout:
-        """Lays out slots with `spec`'s observation fields, and room for `remembered` actions of
-        each running episode.
+        """Lays out slots with `spec`'s observation fields.
 
         Raises UserError: an observation field has the name of a field of the slots.
         """
-        clashing = set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, *_GROUP_ARRAYS}
+        clashing = set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, NEXT_EPISODE}
         if clashing:
             raise UserError(
                 f"config.environment.name: its observation has fields named {', '.join(sorted(clashing))}, as parts of a trajectory are: "
@@ -99,12 +90,7 @@ class SlotLayout:
         for name, dtype in (ACTOR_FIELDS | INFERENCE_FIELDS).items():
             shapes[name] = (leading, dtype)
         shapes[ACTION] = ((*leading, *spec.action.shape), spec.action.dtype)
-        shapes["next_episode"] = ((groups, envs), "int32")
-        if remembered:
-            dtype = spec.action.dtype if spec.action_size else "int16"
-            shapes["history"] = ((groups, envs, remembered, *spec.action.shape), dtype)
-            shapes["played"] = ((groups, envs), "int32")
-            shapes["warmed_up"] = ((groups, envs), "uint8")
+        shapes[NEXT_EPISODE] = ((groups, envs), "int32")
 
         arrays = {}
         offset = 0
@@ -118,31 +104,19 @@ class SlotLayout:
     def num_slots(self) -> int:
         return self.groups * self.slots_per_group
 
-    @property
-    def history_size(self) -> int:
-        """Bytes of the block that hold the actions of running episodes."""
-        if "history" not in self.arrays:
-            return 0
-        _, shape, dtype = self.arrays["history"]
-        return math.prod(shape) * np.dtype(dtype).itemsize
-
 
 class Slots:
     """The arrays of a block of shared memory: [slots, T + 1, envs, ...] unless another shape is
     named.
 
     Attributes:
-      arrays: field -> array, without the arrays of groups.
+      arrays: field -> array, without `next_episode`.
       observation: field -> array, of the environment's fields alone.
       first, last, episode, reward, terminated, truncated: see `ACTOR_FIELDS` and `TrajectoryBatch`;
         `episode` is the number of the environment's episode that the row belongs to.
       action, behaviour_log_prob, behaviour_value, parameter_version: see `INFERENCE_FIELDS` and
         `TrajectoryBatch`.
       next_episode: int32 [groups, envs], number of the episode that each environment starts next.
-      history: int16 [groups, envs, remembered] or float32 [groups, envs, remembered, n], the
-        actions of each environment's running episode; None where games are not remembered.
-      played: int32 [groups, envs], the number of these actions; below 0 where no episode was begun.
-      warmed_up: uint8 [groups, envs], whether the episode began with random steps.
       descriptor: file descriptor of the block, to be inherited by workers.
     """
 
@@ -157,9 +131,6 @@ class Slots:
     behaviour_value: np.ndarray
     parameter_version: np.ndarray
     next_episode: np.ndarray
-    history: np.ndarray | None = None
-    played: np.ndarray
-    warmed_up: np.ndarray
 
     def __init__(self, layout: SlotLayout, descriptor: int) -> None:
         self.layout = layout
@@ -177,8 +148,7 @@ class Slots:
                 self.observation[name] = array
             else:
                 setattr(self, name, array)
-        for name in _GROUP_ARRAYS:
-            self.arrays.pop(name, None)
+        del self.arrays[NEXT_EPISODE]
 
     @classmethod
     def create(cls, layout: SlotLayout) -> Slots:
@@ -191,14 +161,6 @@ class Slots:
         slots = cls(layout, descriptor)
         np.frombuffer(slots._memory, dtype=np.uint8)[:] = MAGIC
         return slots
-
-    def dump(self) -> np.ndarray:
-        """A copy of the whole block, uint8 [size]."""
-        return np.frombuffer(self._memory, dtype=np.uint8).copy()
-
-    def load(self, block: np.ndarray) -> None:
-        """Fills the block with the output of `dump` for the same layout."""
-        np.frombuffer(self._memory, dtype=np.uint8)[:] = block
 
     def carry(self, full: int, next_slot: int) -> None:
         """Copies row T of slot `full` to row 0 of slot `next_slot`."""
@@ -224,13 +186,6 @@ def require_memory(layouts: Sequence[SlotLayout]) -> None:
     if available is None or size <= available:
         return
     keys = "config.actors.workers, config.actors.envs_per_worker or config.actors.slots_per_group"
-    history = sum(layout.history_size for layout in layouts)
-    # The history is the larger part, and fewer slots would not help.
-    if 2 * history > size:
-        keys = (
-            "config.environment.max_episode_steps, since the actions of running episodes are remembered, or "
-            "config.actors.workers or config.actors.envs_per_worker"
-        )
     raise UserError(
         f"trajectory slots need {size / 2**20:,.0f} MiB of memory and {available / 2**20:,.0f} MiB are left: lower {keys}"
     )

@@ -23,14 +23,17 @@ import pytest
 from motif_jax.core import tempdirs
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import system_error
+from motif_jax.core.parent_death import ParentGoneError
 from motif_jax.envs.recall import Recall
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rl.actors import actor_process
 from motif_jax.rl.actors import pool as pool_module
+from motif_jax.rl.actors.group import SlotGroup
 from motif_jax.rl.actors.pool import ActorPool
-from motif_jax.rl.actors.rollouts import ActorsConfig
+from motif_jax.rl.actors.rollouts import ActorsConfig, Ready
+from motif_jax.rl.actors.slots import Slots
 from tests.processes import still_there, wait_until
-from tests.rl.actors.pool_test import config, play, playing
+from tests.rl.actors.pool_test import act, config, play, playing
 from tests.rl.actors.pool_time import PoolTime
 
 
@@ -88,6 +91,35 @@ def test_a_killed_process_is_replaced_and_its_unfinished_slot_dropped() -> None:
         played = [(e["env"], e["episode"]) for e in episodes + pool.episodes() if e["env"] < 3]
         assert len(set(played)) == len(played)
     assert not still_there({victim, *after})
+
+
+def test_a_process_that_dies_with_full_slots_drops_none() -> None:
+    full: list[int] = []
+    settings = config(workers=1, groups_per_worker=1, slots_per_group=2)
+    with ActorPool(settings, on_finished=full.append) as pool:
+        pool.start()
+        while len(full) < 2:
+            act(pool, pool.ready(0.2))
+        os.kill(pool.pids()[0], signal.SIGKILL)
+        while not pool.restarts:
+            assert pool.ready(0.2) == []
+        pool.release(full[0])
+        wait_until(lambda: pool.ready(0.2) == [Ready(0, full[0], 0)], "a new process begins")
+        assert pool.dropped_slots == 0
+
+
+def test_a_warm_up_ends_when_nobody_reads_the_rows() -> None:
+    settings = config()
+    slots = Slots.create(settings.layout())
+    slots.next_episode[...] = 0
+    games = SlotGroup(settings, slots, 0, lambda episode: None)
+    games.abandoned = lambda: True
+
+    with pytest.raises(ParentGoneError):
+        games.reset(0, 10**6)
+
+    games.close()
+    slots.close()
 
 
 def assert_renewed(pool: ActorPool, before: set[int], server: int) -> None:
