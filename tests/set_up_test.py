@@ -4,7 +4,6 @@ take.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -77,36 +76,6 @@ def test_vllm_is_installed_anew_when_a_list_changes(clone: Path, name: str) -> N
     assert installations() == once
     (launch / name).write_text("torch==1\nother==1\n")
     assert installations() == 2 * once
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="apt is for root")
-def test_a_browser_is_announced_before_apt_installs_it(tmp_path: Path) -> None:
-    for name in ("bash", "dirname", "id"):
-        (tmp_path / name).symlink_to(str(shutil.which(name)))
-    program(tmp_path / "apt-get", f"/bin/cp {tmp_path}/output {tmp_path}/output_before_apt; exit 0")
-    script = REPOSITORY / "launch" / "setup_browser.sh"
-    with open(tmp_path / "output", "w") as output:
-        subprocess.run(
-            [str(shutil.which("bash")), str(script)],
-            env={"PATH": str(tmp_path)},
-            stdout=output,
-            check=True,
-        )
-    assert "by apt" in (tmp_path / "output_before_apt").read_text()
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="apt is for root")
-def test_the_error_of_apt_is_shown(tmp_path: Path) -> None:
-    for name in ("bash", "dirname", "id"):
-        (tmp_path / name).symlink_to(str(shutil.which(name)))
-    program(tmp_path / "apt-get", "echo 'E: no network' >&2; exit 100")
-    done = subprocess.run(
-        [str(shutil.which("bash")), str(REPOSITORY / "launch" / "setup_browser.sh")],
-        env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-    assert done.returncode == 1
-    assert done.stderr.startswith("E: no network\nerror: apt-get could not install chromium")
 
 
 @pytest.mark.parametrize("can_download", [True, False])

@@ -106,11 +106,3 @@ def test_a_second_ctrl_c_interrupts_at_once() -> None:
 
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_a_quiet_request_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    with Interruption(quiet=True) as stop:
-        os.kill(os.getpid(), signal.SIGHUP)
-
-    assert stop.requested
-    assert capfd.readouterr().err == ""

@@ -10,17 +10,6 @@ from motif_jax.core.profiling import Profiler
 from tests.processes import free_port
 
 
-def test_a_profile_after_the_end_of_a_run_is_reported(tmp_path, capfd):
-    profiler = Profiler(tmp_path, start=100)
-    for number in range(5):
-        profiler.step(number)
-    profiler.close()
-    printed = capfd.readouterr().err
-    assert "config.profile.start=100" in printed
-    assert "after 5 updates" in printed
-    assert not list(tmp_path.iterdir())
-
-
 class RecordedTrace:
     """In place of jax.profiler: what happens, in order."""
 

@@ -97,20 +97,6 @@ def test_an_environment_of_another_python_is_refused(tmp_path: Path) -> None:
     assert folder.exists()
 
 
-def test_the_reason_why_no_environment_is_made_is_shown(tmp_path: Path) -> None:
-    text = 'case $* in *venv*) echo "venv: no space left"; exit 1 ;; *pip*) exit 1 ;; esac'
-    python = executable(tmp_path / "bin" / "python", text)
-    executable(tmp_path / "other" / "virtualenv", "exit 1")
-    path = f"{tmp_path}/other:/usr/bin:/bin"
-
-    done = script(
-        'make_environment "$1"', tmp_path / "venv", MOTIF_JAX_PYTHON=str(python), PATH=path
-    )
-
-    assert done.returncode == 2
-    assert done.stderr.startswith("venv: no space left\nerror: no Python environment could be made")
-
-
 def test_the_tests_environment_serves_the_quickstart_too(tmp_path: Path) -> None:
     executable(tmp_path / "venv" / "bin" / "python", f'echo "$*" >> {tmp_path}/started')
 

@@ -189,14 +189,6 @@ def test_prompts_are_plain_text_by_default(chatml: Path) -> None:
     assert remark == "prompts: plain text, as they are (config.network.chat=never)"
 
 
-def test_a_training_says_that_prompts_are_turns(chatml: Path) -> None:
-    agent = trained(chatml)
-
-    assert agent_networks.class_of(agent).remark(agent) == (
-        "prompts: turns by the model's own chat template (config.network.chat=never: plain text)"
-    )
-
-
 @pytest.mark.parametrize(
     "values",
     [{"compat.glam_separate_tokens": True}, {"network.policy": "actions"}],

@@ -193,25 +193,6 @@ def test_a_page_shows_the_first_games(games: Path) -> None:
     assert page.count("<h2>Game ") == SMALL["show"]
 
 
-def test_a_command_prints_where_its_files_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "300")
-    workdir = tmp_path / "run"
-
-    evaluate(
-        workdir, task="tests.toy_text:Task", policy="half", options='{"length": 2}', episodes=2
-    )
-
-    # The terminal breaks long lines.
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "half on tests.toy_text:Task" in printed
-    assert (
-        f"written: {workdir}/evaluation.json, episodes.parquet, dialogues.parquet, table.md"
-        in printed
-    )
-
-
 # It dies when it writes its 41st episode.
 KILLED = """
 import os, signal, sys

@@ -80,10 +80,6 @@ def test_an_agent_keeps_the_rates_of_dropout_of_its_checkpoint(
     assert agent_folder.load(after).network.model.config.dropout == checkpoint.dropout
 
 
-def test_the_first_line_of_a_run_says_which_turns(printed_run: tuple[Path, str]) -> None:
-    assert "; turns: the model's own, by its chat template" in printed_run[1]
-
-
 def test_an_agent_of_a_chat_model_speaks_and_ranks(run: Path) -> None:
     agent = text_agents.load(run)
 

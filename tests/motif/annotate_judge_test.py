@@ -32,28 +32,6 @@ def model(tmp_path):
     return {"annotator": "model", "model.model": str(folder), "answer.minimum_mass": 0.0}
 
 
-@pytest.mark.parametrize(
-    ("environment", "lexicon", "warns"),
-    [
-        ("gym:Cellar-v0", "", True),
-        ("MiniGrid-DoorKey-6x6-v0", "", True),
-        ("gym:Cellar-v0", "minigrid.yaml", False),
-        ("gym:NetHackScore-v0", "", False),
-        ("MiniHack-Room-5x5-v0", "", False),
-    ],
-)
-def test_rules_of_nethack_warn_for_another_game(
-    base_values, tmp_path, capsys, environment, lexicon, warns
-):
-    about = {"config": {"environment": {"name": environment}}}
-    (tmp_path / "dataset" / "dataset.json").write_text(json.dumps(about))
-
-    run_stage("annotate", tmp_path / "run", "", **base_values, **{"lexicon.file": lexicon})
-
-    key = f"the dataset is of {environment}: give questions or rules of that game by config.lexicon"
-    assert (key in capsys.readouterr().out) == warns
-
-
 def judged(run) -> dict:
     return json.loads((run / "summary.json").read_text())["merged"]
 

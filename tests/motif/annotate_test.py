@@ -86,15 +86,6 @@ def test_the_last_shard_writes_the_labels(options, summary_of, capsys) -> None:
     assert (merged["pairs"], merged["questions"]) == (9, DISTINCT)
 
 
-def test_a_shard_without_questions_names_the_first_missing_shards(summary_of, capsys) -> None:
-    summary = summary_of(num_shards=11, shard_index=1)
-
-    assert (summary["questions"], summary["finished"]) == (0, True)
-    assert (
-        "n: waiting for 10 of 11 shards (0, 2, 3, 4, 5, 6, 7, 8, ...)\n" in capsys.readouterr().out
-    )
-
-
 def test_the_summary_has_the_labels_in_the_judges_order(options, summary_of, capsys) -> None:
     summary = summary_of()
 

@@ -121,17 +121,6 @@ def test_two_rewards_are_correlated_by_ranks_of_common_messages(explanation: Exp
     assert explain_reward.summary_of(explanation)["rank_correlation"] == pytest.approx(0.5)
 
 
-def test_a_text_s_line_says_what_each_reward_pays(
-    explanation: Explanation, capsys: pytest.CaptureFixture[str]
-) -> None:
-    explain_reward.print_texts(explanation)
-
-    assert capsys.readouterr().out.splitlines() == [
-        "'t'  a: normalised +0.500, pays 0.000; b: normalised +4.000, pays 0.000; never in the dataset: a guess",
-        "'u'  a: normalised +nan, pays 0.000; b: normalised +1.000, pays 0.000; 7 times in the dataset",
-    ]
-
-
 def test_texts_are_counted_by_the_messages_of_the_dataset() -> None:
     rows = np.array([[1, 2], [3, 4], [5, 6]], np.uint8)
 

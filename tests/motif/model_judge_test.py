@@ -234,31 +234,6 @@ def test_no_special_token_stands_after_a_prompt(config, tmp_path) -> None:
     assert shares[0] == shares[1]
 
 
-@pytest.mark.parametrize(
-    ("template", "turns_by", "words"),
-    [
-        (
-            made_up_judge.CHATML,
-            "chat template",
-            "prompts: turns by the model's own chat template\n",
-        ),
-        (
-            None,
-            "plain text",
-            "prompts: plain text, an empty line between turns (the model has no chat template)\n",
-        ),
-    ],
-)
-def test_it_says_how_prompts_are_written(
-    config, tmp_path, capsys, template, turns_by, words
-) -> None:
-    model = made_up_judge.write(tmp_path / "made-up", template=template)
-    annotator = make_annotator(config(**{"model.model": str(model)}))
-    annotator.start()
-    assert capsys.readouterr().out == words
-    assert annotator.summary()["prompts"] == turns_by
-
-
 def test_a_base_model_reads_plain_text(config, tmp_path) -> None:
     base = made_up_judge.write(tmp_path / "base", template=None)
     annotator = make_annotator(config(**{"model.model": str(base)}))

@@ -136,19 +136,6 @@ def test_the_summary_has_shares_with_intervals_and_messages_against(
     }
 
 
-def test_both_agreements_are_printed_with_their_messages(
-    config: ConfigDict, tmp_path: Path, capsys
-) -> None:
-    check_reward.run(config, tmp_path / "check")
-
-    agreement = "reward and annotator agree on 50.0% (9.5% to 90.5%) of the 2 "
-    assert capsys.readouterr().out.splitlines() == [
-        f"{agreement}labelled messages seen at least 5 times; not on 'often'",
-        f"{agreement}messages that were never labelled; not on 'c'; 1 of 3 were not answered: give the command again, with a greater "
-        "config.wait_seconds",
-    ]
-
-
 def test_questions_without_an_answer_are_counted(
     config: ConfigDict, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:

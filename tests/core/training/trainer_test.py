@@ -5,7 +5,6 @@ guards, early stop.
 from __future__ import annotations
 
 import json
-import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -58,16 +57,6 @@ def test_a_run_evaluates_before_the_first_and_after_each_epoch(finished_run: Pat
     assert [row["step"] for row in rows] == [0, 3, 6, 7]
     assert [row["epoch"] for row in rows] == [0, 1, 2, 3]
     assert [row["validation/loss"] for row in rows] == [100, 85, 34, 9]
-
-
-@pytest.mark.usefixtures("file_checkpoints")
-def test_each_evaluation_prints_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    train(tmp_path, Subtractor())
-
-    lines = re.findall("^at .*$", capsys.readouterr().err, re.MULTILINE)
-    assert lines == ["at 0", "at 3", "at 6", "at 7"]
 
 
 def test_means_of_an_evaluation_are_of_the_steps_before_it(finished_run: Path) -> None:

@@ -45,33 +45,6 @@ def test_cut_dialogues_are_counted(layout: ItemLayout, counts: CutDialogues) -> 
     assert cut_dialogues.count(items(*ALL), layout) == counts
 
 
-def test_line_names_the_count_and_the_limit(capfd: pytest.CaptureFixture[str]) -> None:
-    counts = CutDialogues(60, unused=58, shortened=0, silent=0)
-    cut_dialogues.say(TextConfig(max_len=16), plan(), counts, "training data")
-    words = (
-        "58 of 60 dialogues are cut before their first action and teach nothing: config.max_len=16"
-    )
-    assert capfd.readouterr().err == f"note: training data: {words}\n"
-
-
-def test_the_line_names_the_models_positions_without_a_set_limit(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    cut_dialogues.say(
-        TextConfig(), plan(), CutDialogues(3, unused=0, shortened=2, silent=1), "training data"
-    )
-    lines = capfd.readouterr().err
-    assert "2 of 3 dialogues are cut and lose later actions: the model's 16 positions" in lines
-    assert "1 of 3 dialogues have no action and teach nothing" in lines
-
-
-def test_whole_dialogues_give_no_line(capfd: pytest.CaptureFixture[str]) -> None:
-    cut_dialogues.say(
-        TextConfig(), plan(), cut_dialogues.count(items(SHORT), plan()), "training data"
-    )
-    assert capfd.readouterr().err == ""
-
-
 def test_dataset_of_tokens_is_counted_as_its_items_are(tmp_path: Path) -> None:
     parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(ALL * 4)], {})
     config = TextConfig(data=str(tmp_path), held_out=HeldOutDialogues(share=0.2))
@@ -88,21 +61,3 @@ def test_dataset_of_tokens_is_counted_as_its_items_are(tmp_path: Path) -> None:
     ]
     assert isinstance(split["train"], TokensDataset)
     assert sum(counts).tolist() == [20, 4, 8, 4]
-
-
-def test_training_says_how_many_dialogues_are_cut(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of([SHORT, *[LONG_STATE] * 19])], {})
-    config = TextConfig(
-        data=str(tmp_path),
-        task="dialogues",
-        max_len=16,
-        batch_size=1,
-        held_out=HeldOutDialogues(share=0.2),
-    )
-    source: Any = dialogue_data.DialogueSource(
-        "tests.toy_text:Task", {"length": 3}, tmp_path / "dialogues.parquet", None
-    )
-    dialogue_data.open_data(config, source, tmp_path, plan(), lambda: False)
-    assert "dialogues are cut before their first action and teach nothing" in capfd.readouterr().err

@@ -248,22 +248,3 @@ def test_a_training_ranks_no_samples_of_a_policy_alone() -> None:
 
     with pytest.raises(UserError, match=r"^config\.games\.decode\.kind=rerank: must be another"):
         text_rollouts.check(games, TextMethod(name="bc"), TASK, network_of(9, Design(q="none")))
-
-
-@pytest.mark.parametrize(
-    ("design", "target", "task", "is_said"),
-    [
-        (Design(q="none", prefix=True), -5.7, TOY, True),
-        (Design(q="none", prefix=True), -5.7, "visdial", False),
-        (Design(q="none", prefix=True), 0.0, TOY, False),
-        (Design(q="none"), -5.7, TOY, False),
-    ],
-)
-def test_the_return_of_another_task_is_said(
-    design: Design, target: float, task: str, is_said: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    decoding = Decoding(max_tokens=3, target_return=target)
-    text_setup.print_target_return(network_of(9, design), decoding, task, "games.decode")
-    printed = capsys.readouterr().out
-    assert printed.startswith("config.games.decode.target_return=-5.7: ") == is_said
-    assert bool(printed) == is_said

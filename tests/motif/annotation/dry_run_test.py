@@ -58,11 +58,6 @@ def test_a_dry_run_counts_what_is_to_be_asked(tmp_path, capsys):
     assert "cost" not in printed
 
 
-def test_a_dry_run_says_where_tokens_are_estimated_or_none(tmp_path, capsys):
-    assert "(about 300 tokens)" in dry_run(tmp_path, capsys, Preview("?", 300, exact=False))
-    assert "(no language model, no tokens)" in dry_run(tmp_path, capsys, Preview("?"))
-
-
 def test_a_dry_run_multiplies_tokens_by_prices(tmp_path, capsys):
     """501 questions with 1,200 tokens at 2 and 40 at 8 for a million."""
     prices = Prices(2.0, 2.0, 8.0)

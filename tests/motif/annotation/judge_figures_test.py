@@ -110,45 +110,6 @@ def test_unknown_pairs_are_not_ranked() -> None:
     assert judge_figures.describe_order([]) == "no two captions have a verdict"
 
 
-FINE = {
-    "answers": 100,
-    "decided": 90,
-    "first_share": 0.5,
-    "tie_share": 0.1,
-    "unknown_share": 0.0,
-    "mass": 0.9,
-}
-
-
-@pytest.mark.parametrize(
-    ("changes", "consistent", "words"),
-    [
-        ({}, None, "No position bias"),
-        ({"first_share": 1.0}, None, "always answers first: these labels are of no use"),
-        ({"first_share": 0.01}, None, "always answers second"),
-        ({"first_share": 0.29}, None, "prefers the message shown second (71%)"),
-        (
-            {"first_share": 0.7, "decided": 20},
-            None,
-            "says first in 70% of 20 decided answers, too few",
-        ),
-        ({"first_share": 0.75, "decided": 20}, None, "prefers the message shown first (75%)"),
-        ({"first_share": 1.0}, 0.0, "only the averages of both orders"),
-        ({"first_share": 0.75}, 0.4, "40% of the pairs have the same winner"),
-        ({}, 0.9, "Both orders agree"),
-        ({}, math.nan, "No pair was answered in both orders"),
-        ({"first_share": 1.0}, math.nan, "No pair was answered in both orders"),
-        ({"mass": 0.1}, None, "10% of the probability"),
-        ({"tie_share": 0.99}, None, "Nearly every answer is a tie"),
-        ({"unknown_share": 0.8}, None, "have no verdict"),
-        ({"decided": 3}, None, "3 decided answers are too few"),
-        ({"answers": 0}, None, "No question was answered"),
-    ],
-)
-def test_one_sentence_says_whether_labels_are_of_use(changes, consistent, words) -> None:
-    assert words in judge_figures.advice(FINE | changes, consistent)
-
-
 def test_consistency_needs_both_orders() -> None:
     pairs = [("a", "b"), ("c", "d"), ("e", "e")]
     hasher = QuestionHasher({})

@@ -98,26 +98,6 @@ def test_right_answers_are_a_share_of_all_questions() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("right", "sentence"),
-    [
-        (0.9, "Its labels are of use, in one order too."),
-        (
-            0.89,
-            "Its labels are of some use, 89% are right: a larger model would be right more often.",
-        ),
-        (
-            0.7,
-            "Its labels are of some use, 70% are right: a larger model would be right more often.",
-        ),
-        (0.69, "Its labels are of no use, 69% are right: take a larger model, or another prompt."),
-    ],
-)
-def test_nine_of_ten_is_useful_and_seven_is_partly_useful(right: float, sentence: str) -> None:
-    probe_figures = {"right_both_orders": right, "first_share": 0.5, "unknown_share": 0.0}
-    assert judge_probes.verdict(probe_figures) == sentence
-
-
 def test_a_judge_without_verdicts_has_no_shares() -> None:
     mute = judge_probes.probe_figures(PAIRS, [StoredAnswer(UNKNOWN)] * 4)
 

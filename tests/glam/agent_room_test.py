@@ -1,6 +1,4 @@
-"""Networks that read prompts are refused in one line where section, prompts and actions do not
-fit.
-"""
+"""The prompt and the actions of a language agent fit the positions of its model."""
 
 from __future__ import annotations
 
@@ -10,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.spec import ArraySpec
 from motif_jax.glam import agent
 from motif_jax.rl import agent_networks
 from tests.glam.agent_test import LEVEL, settings
 from tests.lm import talkers
-from tests.refusals import refuses
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +34,7 @@ def agent_of(talker: Path, shape: tuple[int, ...], tokens: int = 160) -> Any:
 
 def test_prompts_and_actions_must_fit_the_model(talker: Path) -> None:
     assert agent_of(talker, (6, 17), 239).candidates is None
-    with refuses(
-        "config.network.prompt_tokens=160: prompt and action must fit the 256 positions of the model"
-    ):
+    with pytest.raises(UserError, match="must fit the 256 positions"):
         agent_of(talker, (6, 97))
 
 
