@@ -86,18 +86,6 @@ def test_a_slow_unit_has_a_line_every_ten_seconds(clock: Clock) -> None:
     ]
 
 
-def test_the_last_line_is_printed_once(clock: Clock) -> None:
-    stream = io.StringIO()
-    with Progress(100, "pairs", "annotate", stream=stream) as progress:
-        clock.now += 20
-        progress.update(100, loss=0.5)
-        clock.now += 1
-    with Progress(0, "pairs", "none", stream=stream):
-        pass
-    first = "annotate  100 / 100 pairs  100 %  5 pairs/s  took 20 s  loss 0.5"
-    assert stream.getvalue() == f"{first}\nnone  0 / 0 pairs    took 0 s\n"
-
-
 def test_on_a_terminal_a_line_is_written_over(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,12 +49,6 @@ def test_killed_again_and_again(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in undisturbed.glob("dialogues.*")} == written
 
 
-@pytest.mark.extra
-def test_a_task_that_ends_its_processes_is_named(tmp_path):
-    fatal = ("--config.task=tests.toy_text:Fatal", "--config.policy=half")
-    assert "3 processes died while they drew part" in collect(tmp_path, "smoke", *fatal, code=2)
-
-
 def test_games_that_were_not_collected_here_stay(tmp_path):
     (tmp_path / "dialogues.parquet").write_text("")
     with pytest.raises(UserError, match="not collected here"):

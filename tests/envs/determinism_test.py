@@ -80,12 +80,6 @@ def test_a_function_of_its_seed_passes():
     determinism.require("NetHackScore-v1", {}, "config.policy=agents")
 
 
-def test_an_environment_that_fails_while_it_is_tried_is_named():
-    line = r"name=gym:Dicelost-v0 cannot be played: RuntimeError: the dice are lost$"
-    with pytest.raises(UserError, match=line):
-        determinism.require("gym:Dicelost-v0", {"text": "info:text"}, "config.policy=agents")
-
-
 def test_a_recording_of_a_users_environment_blames_no_game():
     environment = registry.make("gym:Dice-v0")
     recording = record(environment, "gym:Dice-v0", {}, 1, np.zeros(2, int))

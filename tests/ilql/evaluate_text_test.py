@@ -47,7 +47,7 @@ def evaluate(workdir: Path, **values: Any) -> Path:
     return run_config(config_of(**values), workdir)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_plain_decoder_plays_as_a_policy_without_values(tmp_path: Path) -> None:
     model = tmp_path / "model"
     backend = Tokenizer(

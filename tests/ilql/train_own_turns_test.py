@@ -119,15 +119,6 @@ def test_other_tasks_have_no_turns_of_a_model(tmp_path: Path) -> None:
         train_text.check(config, tmp_path)
 
 
-def test_the_option_of_turns_is_refused_beside_the_key(
-    values: Mapping[str, Any], tmp_path: Path
-) -> None:
-    config = load_config("train_text", "bc", {**values, "options": '{"turns": "new"}'})
-
-    with pytest.raises(UserError, match=r"config\.options: must be without turns"):
-        train_text.check(config, tmp_path)
-
-
 def test_an_export_reads_its_template_as_training_did(run: Path, tmp_path: Path) -> None:
     model = run_stage("export_text_agent", tmp_path, "", agent=str(run)) / "model"
 

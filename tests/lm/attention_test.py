@@ -21,6 +21,7 @@ from motif_jax.lm.attention import (
 from motif_jax.lm.layer_positions import Rotary
 from motif_jax.lm.layers import KeyValues
 from motif_jax.lm.model import Cache
+from tests.sets import extra
 
 KEPT = 10 * 100 ** (-1 / 3) / (2 * np.pi) - 0.2
 
@@ -155,7 +156,7 @@ def by_numpy(query: jax.Array, segments: list[Keys], scale: float) -> np.ndarray
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("key_heads", "tokens"), [(1, 4), (2, 4), (4, 4), (2, 150)])
+@pytest.mark.parametrize(("key_heads", "tokens"), [extra(1, 4), (2, 4), extra(4, 4), (2, 150)])
 def test_a_head_has_one_softmax_over_shared_and_private_keys(key_heads: int, tokens: int) -> None:
     query, segments = arrays(key_heads, tokens)
 
@@ -165,8 +166,9 @@ def test_a_head_has_one_softmax_over_shared_and_private_keys(key_heads: int, tok
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("platform", ["cpu", "gpu"])
-@pytest.mark.parametrize("tokens", [3, 40])
+@pytest.mark.parametrize(
+    ("platform", "tokens"), [("cpu", 3), extra("cpu", 40), extra("gpu", 3), ("gpu", 40)]
+)
 @pytest.mark.parametrize("shared_axes", ["B", "H", "NS", "BNHS"])
 @pytest.mark.parametrize("branch_axes", ["", "BN", "HS", "BNHS"])
 def test_biases_of_any_axes_are_added_to_the_scores(

@@ -114,6 +114,7 @@ def test_the_gradient_is_equal_in_the_parameters_layout(
     assert_same_gradient(dataclasses.replace(model, remat=remat), {"model": params})
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("name", SEVERAL)
 def test_scores_are_the_same(loaded: Callable[[str], Any], name: str) -> None:
     model, params = loaded(name)
@@ -125,6 +126,7 @@ def test_scores_are_the_same(loaded: Callable[[str], Any], name: str) -> None:
     assert_close(looped, expected)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("name", SEVERAL)
 def test_the_greedy_text_is_the_same(loaded: Callable[[str], Any], name: str) -> None:
     model, params = loaded(name)
@@ -140,6 +142,7 @@ def test_the_greedy_text_is_the_same(loaded: Callable[[str], Any], name: str) ->
     np.testing.assert_array_equal(looped, expected)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("name", [extra("t5"), "gpt2"])
 def test_the_beams_are_the_same(loaded: Callable[[str], Any], name: str) -> None:
     model, params = loaded(name)
@@ -153,6 +156,7 @@ def test_the_beams_are_the_same(loaded: Callable[[str], Any], name: str) -> None
     assert_close(looped.scores, expected.scores)
 
 
+@pytest.mark.extra
 def test_segments_drop_the_same_prompts(loaded: Callable[[str], Any]) -> None:
     model, params = loaded("gpt2")
     prompts = np.asarray(TOKENS), np.asarray(VALID)
@@ -171,6 +175,7 @@ def test_segments_drop_the_same_prompts(loaded: Callable[[str], Any]) -> None:
     np.testing.assert_array_equal(looped.tokens, expected.tokens)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("name", [extra("t5"), "llama"])
 def test_low_rank_additions_to_some_layers_have_the_same_gradient(
     loaded: Callable[[str], Any], name: str
@@ -181,6 +186,7 @@ def test_low_rank_additions_to_some_layers_have_the_same_gradient(
     assert_same_gradient(model, {"additions": additions}, {"model": params}, spec=SPEC)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize(
     ("name", "blocks"),
     [("gpt2", "one"), extra("gpt2", "all"), extra("t5", "one"), extra("t5", "all")],
@@ -197,6 +203,7 @@ def test_a_quantised_base_has_the_same_gradient(
     )
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize(
     ("name", "remat"),
     [extra("t5", False), extra("t5", True), ("gpt2", False), extra("roberta", False)],
@@ -211,6 +218,7 @@ def test_dropout_drops_the_same(loaded: Callable[[str], Any], name: str, remat: 
     assert_same_gradient(dropping, {"model": params}, dropout=True)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("joint", [False, extra(True)])
 def test_trunks_give_the_same(loaded: Callable[[str], Any], joint: bool) -> None:
     model, params = loaded("gpt2")

@@ -56,7 +56,7 @@ def test_the_programs_length_does_not_depend_on_the_layers() -> None:
     assert lines(24) <= 1.1 * lines(2)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_more_layers_compile_no_more_programs(caplog: pytest.LogCaptureFixture) -> None:
     def programs(layers: int) -> int:
         jax.clear_caches()

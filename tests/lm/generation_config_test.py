@@ -50,7 +50,7 @@ def test_text_ends_at_an_end_token_of_the_list(folder: Path) -> None:
     assert len(shorter) < len(text)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_text_without_an_end_token_runs_to_its_limit(folder: Path) -> None:
     model = language.load(folder)
     tokens = model.tokenizer.encode(model.generate(["go to"], 8)[0], special=False)[0]

@@ -93,7 +93,7 @@ def test_the_judge_is_fit_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [unfit_for_a_gpu(text) for text in texts] == [[], [], []]
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_language_agents_acting_is_fit_for_a_gpu() -> None:
     config, agent = update_agent()
     params = jax.eval_shape(agent.init, jax.random.key(0))
@@ -104,7 +104,7 @@ def test_a_language_agents_acting_is_fit_for_a_gpu() -> None:
     assert unfit_for_a_gpu(text) == []
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_ppo_update_of_t5_is_fit_for_a_gpu() -> None:
     config, agent = update_agent()
     update, make_state = language_update.update_of(config, agent)
@@ -114,7 +114,7 @@ def test_a_ppo_update_of_t5_is_fit_for_a_gpu() -> None:
     assert unfit_for_a_gpu(text_of(update, state, data)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_gradient_of_t5_is_fit_for_a_gpu() -> None:
     model, _ = bfloat16_model("t5_gated")
     # Trainings have them in float32.
@@ -128,7 +128,7 @@ def test_a_gradient_of_t5_is_fit_for_a_gpu() -> None:
     assert unfit_for_a_gpu(text_of(jax.grad(loss), params)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_trunks_of_one_program_are_fit_for_a_gpu() -> None:
     model, params = bfloat16_model("gpt2")
     embeddings = jax.ShapeDtypeStruct((3, 3, 2, 2, model.config.width), jnp.bfloat16)

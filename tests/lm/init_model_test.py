@@ -103,7 +103,7 @@ def test_the_first_half_of_the_heads_attends_to_equal_tokens(
     assert (weight_on_itself[HEADS // 2 :] < 0.1).all()
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 # Head -> the token that it attends to most from token 6: the previous one, 5, or the next one, 7.
 @pytest.mark.parametrize(
     ("side", "targets"), [("encoder", {2: 5, 3: 7}), ("decoder", {2: 5, 3: 5})]
@@ -126,7 +126,7 @@ def test_the_other_heads_attend_to_neighbours(
     assert weights[:, :2].max() < 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_comparing_heads_change_only_biases_and_half_the_heads_keys(comparing: Comparing) -> None:
     fresh = flatten_dict(jax.device_get(comparing.fresh), sep="/")
     params = flatten_dict(comparing.params, sep="/")

@@ -146,7 +146,7 @@ def test_a_score_does_not_depend_on_the_other_candidates() -> None:
     np.testing.assert_allclose(joint[4], alone[0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_look_has_the_tokens_that_are_scored() -> None:
     model = model_of("llama")
 
@@ -177,7 +177,7 @@ def test_an_empty_prompt_has_the_beginning_token_alone() -> None:
     assert joint[0].starts == [0, 0]
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_each_prompt_needs_room_for_its_own_candidates() -> None:
     model = model_of("llama")
     room = model.model.config.max_length

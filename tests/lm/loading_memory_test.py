@@ -62,12 +62,12 @@ def peak(path: Path) -> float:
     return peak_bytes / sum(leaf.nbytes for leaf in leaves)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_safetensors_are_loaded_in_little_more_than_their_size(checkpoint: Path) -> None:
     assert peak(checkpoint) < MAX_RATIO
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.parametrize("dtype", ["F32", "Q8_0"])
 def test_gguf_file_is_loaded_in_little_more_than_its_size(
     tmp_path: Path, checkpoint: Path, dtype: str

@@ -89,7 +89,7 @@ def test_packs_that_run_together_do_not_see_each_other(model) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_each_of_many_prompts_is_answered_once(model) -> None:
     draws = np.random.default_rng(5)
     # Some begin as SHARED does, some do not.
@@ -108,7 +108,7 @@ def test_each_of_many_prompts_is_answered_once(model) -> None:
         np.testing.assert_allclose(log_probs[index], expected, atol=2e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_nothing_needs_to_be_shared(model) -> None:
     log_probs, _ = joint_log_probs(NextToken(*model, GROUPS), ROWS[:1])
     np.testing.assert_allclose(log_probs[0], alone(*model, ROWS[0]), atol=2e-5)

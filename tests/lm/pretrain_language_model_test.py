@@ -88,6 +88,7 @@ def test_every_architecture_and_objective_learns(name: str, text: Path, tmp_path
     assert np.isfinite(language.load(run / "model").states(["the red key"])[0]).all()
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("base", [extra("float32"), "nf4"])
 def test_additions_alone_are_learned_and_merged(
     trained: Path, text: Path, tmp_path: Path, base: str

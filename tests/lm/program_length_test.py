@@ -98,12 +98,12 @@ def ilql_lines(layers: int) -> int:
     return lines(step.program, step.carry, step.rows)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_an_update_of_t5_does_not_grow_with_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert update_lines(T5_LAYERS, monkeypatch) <= MAX_RATIO * update_lines(2, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.parametrize("function", [scores, text])
 def test_scores_and_texts_do_not_grow_with_layers(function: Any) -> None:
     assert model_lines(T5_LAYERS, function) <= MAX_RATIO * model_lines(2, function)

@@ -59,7 +59,7 @@ def for_cuda(program: Any, *arguments: Any) -> str:
     return text
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @published
 def test_scoring_and_writing_are_lowered_for_gpus(name: str) -> None:
     length = SIZES[name][2]

@@ -40,6 +40,7 @@ def test_segments_write_what_one_loop_writes(loaded: Any, name: str) -> None:
     np.testing.assert_allclose(written.log_probs, expected.log_probs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.extra
 def test_prompts_whose_texts_have_ended_are_dropped_between_segments(
     loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
         assert len(part) < len(full)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_beam_ends_at_a_token_that_bytes_name_otherwise(model: language.TextModel) -> None:
     """Beams that go on behind a stop are the same text once it is cut off."""
     assert model.tokenizer.find(" the") is None

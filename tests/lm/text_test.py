@@ -86,7 +86,7 @@ def test_scores_do_not_depend_on_what_is_scored_beside(model: language.TextModel
     np.testing.assert_allclose(model.states(TEXT[3:4])[0], states[3], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_texts_are_written_from_a_seed(worded: Path, model: language.TextModel) -> None:
     greedy = model.generate(TEXT, max_new_tokens=5)
     assert greedy == [model.generate([text], max_new_tokens=5)[0] for text in TEXT]
@@ -97,7 +97,7 @@ def test_texts_are_written_from_a_seed(worded: Path, model: language.TextModel) 
     assert one != other
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
     prompts = ["go to", "turn", "go"]
     texts = [" the red ball", " left", " forward"]
@@ -118,8 +118,13 @@ def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
     [
         lambda model: model.score(["go"], ACTIONS),
         lambda model: model.generate(["go"], 3),
-        lambda model: model.generate(["go"], 3, sampling=Sampling(), count=2),
-        lambda model: model.generate(["go"], 3, search=True, count=2),
+        pytest.param(
+            lambda model: model.generate(["go"], 3, sampling=Sampling(), count=2),
+            marks=pytest.mark.extra,
+        ),
+        pytest.param(
+            lambda model: model.generate(["go"], 3, search=True, count=2), marks=pytest.mark.extra
+        ),
         lambda model: model.token_log_probs(["go"], [" left"]),
     ],
     ids=["score", "greedy", "draws", "beams", "tokens"],

@@ -49,7 +49,7 @@ def model() -> Callable[[str, str], language.TextModel]:
     ("family", "architecture"),
     [
         ("byte-level byte pairs", "gpt2"),
-        ("unigram", "t5"),
+        extra("unigram", "t5"),
         *(extra(family, "gpt2") for family in OTHER_FAMILIES),
     ],
 )

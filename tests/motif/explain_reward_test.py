@@ -40,6 +40,7 @@ def test_an_ensemble_goes_through_a_file_unchanged(trained, tmp_path):
     assert imported.members == expected.trained.members
 
 
+@pytest.mark.extra
 def test_a_refused_export_leaves_its_folder_to_any_other_command(trained, tmp_path):
     config = load_config("export_reward", "", {"reward.dir": str(trained), "reward.step": 9})
     exports.check(config, tmp_path / "out")

@@ -119,7 +119,7 @@ def test_episode_that_kills_every_process_is_left_out(tmp_path, capfd):
     assert capfd.readouterr().err.count("EngineError: the player had no more") == MAX_DEATHS
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_deaths_in_the_first_episode_end_a_fresh_collection(tmp_path, capfd):
     jobs = [job(0, ReplayedActions(np.zeros(3, int)))]
     with pytest.raises(UserError, match="die before they have played one episode"):

@@ -300,18 +300,6 @@ def test_message_prefixes_have_hashes_of_their_own() -> None:
     ]
 
 
-def test_an_encoder_names_the_fields_that_an_environment_lacks() -> None:
-    pictures = "window_chars, window_colors, blstats, message"
-    for encoder, fields in (
-        ("nethack", pictures),
-        ("tiles_underfoot", pictures),
-        ("film", "image, instruction"),
-    ):
-        lacking = f"config.network.encoder='{encoder}' needs the fields {fields}, which the environment does not show"
-        with pytest.raises(UserError, match=f"^{lacking}: use 'auto' or 'flat'$"):
-            agent.make_agent_network(GameNetwork(encoder=encoder), agents.FLAT_SPEC)
-
-
 def test_a_network_reads_a_gymnasium_tasks_caption_only_when_asked() -> None:
     spec = registry.spec("gym:CartPole-v1", text="tests.gym_toys:praise")
     plain = registry.spec("gym:CartPole-v1")

@@ -127,11 +127,6 @@ def test_a_file_pays_what_its_run_pays(run: PayingRun, files: Files) -> None:
             np.testing.assert_array_equal(from_file.intrinsic(TEXTS, quantile), expected)
 
 
-def test_the_card_of_a_file_says_that_the_agent_played(files: Files) -> None:
-    for path in files.values():
-        assert "learned while the agent played" in path.with_name(exports.CARD).read_text()
-
-
 def test_a_training_with_a_file_pays_what_its_run_pays(run: PayingRun, files: Files) -> None:
     for step, path in files.items():
         from_run = rewards.load(run.folder, step)

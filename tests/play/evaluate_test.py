@@ -2,24 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from motif_jax.core import run_folder
 from motif_jax.core.progress import format_number
 from motif_jax.play import evaluation_files, fixed_shares
 from tests.reward_fixtures import load_config, run_config, run_stage
-
-
-@pytest.mark.slow
-def test_the_table_says_of_a_reward_what_applies_to_it(tmp_path):
-    trained = load_config("train_agent", "recall")
-    trained.reward.update({"intrinsic_coefficient": 0.1, "kind": "bag_of_words"})
-    run_folder.describe(tmp_path / "agent", run_folder.as_plain(trained))
-    values = {"agent.dir": str(tmp_path / "agent"), "workers": 1}
-    workdir = run_stage("evaluate", tmp_path / "evaluation", **values)
-    note = (workdir / "table.md").read_text().splitlines()[-1]
-    assert "intrinsic reward: likeness to the goal, hashed letters, " in note
-    assert note.endswith(", count exponent 3")
-    assert "quantile" not in note
-    assert "evaluation None" not in note
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_save_npy
 from motif_jax.core.interruption import EXIT_CODE
 from motif_jax.envs import registry
@@ -278,26 +277,3 @@ def test_pairs_of_agents_hold_the_games_of_their_actions(played_by_agents):
         dataset.data["blstats"][..., 0], np.repeat(first[..., None], 10, -1)
     )
     np.testing.assert_array_equal(dataset.info["score"], first)
-
-
-NO_GAME = "config.length=10: none of {} games was that long; give a smaller one, or other players, with another --workdir"
-SILENT = {"environment.name": "tests.toys:Silent", "length": 1, "drop_equal_captions": True}
-NO_CAPTIONS = (
-    "config.drop_equal_captions=True: leaves out every pair, since all 105 sub-sequences have equal captions; give False, or an environment "
-    "or players that show more, with another --workdir"
-)
-
-
-@pytest.mark.parametrize(
-    ("limit", "number", "changes", "line"),
-    [("MAX_EMPTY_GAMES", 2, {}, NO_GAME), ("MAX_EQUAL_SEQUENCES", 100, SILENT, NO_CAPTIONS)],
-)
-def test_games_that_give_no_pair_are_refused_in_one_line(
-    tmp_path, monkeypatch, limit, number, changes, line
-):
-    monkeypatch.setattr(collection, limit, number)
-    # The same command plays one more game and refuses again.
-    for games in (2, 3):
-        with pytest.raises(UserError) as error:
-            collect.run(small(**{**BRIEF, "seed": 1, **changes}), tmp_path / "dataset")
-        assert str(error.value) == line.format(games)

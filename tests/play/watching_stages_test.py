@@ -37,26 +37,6 @@ def evaluate_config(**changes):
     return load_config("evaluate", "smoke", {**values, **changes})
 
 
-def test_a_kept_episode_is_printed_with_its_numbers_and_messages(tmp_path, stream):
-    run(visualize, visualize_config(episodes=1), tmp_path)
-
-    recording = Recording.load(tmp_path / "episode-00000.json")
-    printed = stream.getvalue()
-    success = recording.info["success"]
-    assert (
-        f"episode 0: random on Recall-v0, seed {recording.seed}: return {success:g}, length 6, success {success:g}\n"
-        in printed
-    )
-    assert f"written: {tmp_path}/episode-00000.html\n" in printed
-    # Four blank steps, and the observation after the answer; "which cue?" is the third.
-    table = [line.strip("│ ") for line in printed.splitlines() if line.startswith("│")]
-    assert table[0].startswith("(no message)")
-    assert table[0].endswith("5")
-    assert table[1].startswith("the cue is ")
-    assert table[1].endswith("1")
-    assert len(table) == 2
-
-
 def test_kept_episodes_can_be_played_again(tmp_path, stream):
     run(visualize, visualize_config(), tmp_path)
 

@@ -62,7 +62,7 @@ def with_ppo(config: ConfigDict) -> ConfigDict:
     return config
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.parametrize("algorithm", [extra("appo"), "ppo"])
 def test_an_agent_learns_where_to_aim(tmp_path: Path, algorithm: str) -> None:
     config = continuous_config(train_for_env_steps=12_000)
@@ -103,7 +103,7 @@ def test_recorded_games_play_again_from_their_numbers(run: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["agent", "random"])
+@pytest.mark.parametrize("policy", [extra("agent"), "random"])
 def test_evaluated_games_are_filmed_again(run: Path, tmp_path: Path, policy: str) -> None:
     folder = tmp_path / "evaluation"
     values = {
@@ -127,7 +127,7 @@ def test_evaluated_games_are_filmed_again(run: Path, tmp_path: Path, policy: str
     assert len(list((tmp_path / "films").glob("episode-*.html"))) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_watched_game_names_its_numbers(run: Path, tmp_path: Path) -> None:
     run_stage(
         visualize,
@@ -146,7 +146,7 @@ def test_a_watched_game_names_its_numbers(run: Path, tmp_path: Path) -> None:
     assert f"{first:.2f}, {second:.2f}" in page
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_agents_and_random_players_are_collected(run: Path, tmp_path: Path) -> None:
     for players in ({"policy": "agents", "agents": str(run)}, {"policy": "random"}):
         folder = tmp_path / players["policy"]

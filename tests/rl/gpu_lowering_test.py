@@ -122,12 +122,12 @@ def test_an_update_is_fit_for_a_gpu(update: Update) -> None:
     assert unfit_for_a_gpu(update.text) == []
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_an_update_takes_over_the_memory_of_its_state(update: Update) -> None:
     assert_updated_in_place(update.text, update.state, len(jax.tree.leaves(update.batch)))
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_convolutions_of_an_update_are_in_the_networks_dtype(update: Update) -> None:
     convolutions = products(update.text, "convolution")
 
@@ -136,7 +136,7 @@ def test_convolutions_of_an_update_are_in_the_networks_dtype(update: Update) -> 
     assert all(kind.endswith(f"x{SHORT[update.dtype]}") for types in convolutions for kind in types)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_gpu_convolves_squares_of_pixels(update: Update) -> None:
     """The table that stands for the first convolution on a CPU is a matter of gathers."""
     picture, _, _ = products(update.text, "convolution")[0]
@@ -145,7 +145,7 @@ def test_a_gpu_convolves_squares_of_pixels(update: Update) -> None:
     assert picture == f"{ROWS}x18x18x48x{SHORT[update.dtype]}"
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_the_heads_alone_are_exact_in_an_update(update: Update) -> None:
     dots = products(update.text, "dot_general")
     exact = [
@@ -159,7 +159,7 @@ def test_the_heads_alone_are_exact_in_an_update(update: Update) -> None:
     assert len(exact) == (0 if update.dtype == "float32" else 6)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_gradients_are_not_summed_up_in_bfloat16_over_a_rollout(update: Update) -> None:
     shapes = {"x".join(map(str, leaf.shape)) for leaf in jax.tree.leaves(update.state.params)}
 
@@ -183,7 +183,7 @@ def rewarded_update(gpu: None) -> Update:
     return Update(lowered(program, state, batch), state, batch, "bfloat16")
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_rewarded_update_is_fit_for_a_gpu(rewarded_update: Update) -> None:
     assert unfit_for_a_gpu(rewarded_update.text) == []
     # It convolves for the reward, too.
@@ -191,7 +191,7 @@ def test_a_rewarded_update_is_fit_for_a_gpu(rewarded_update: Update) -> None:
     assert len(products(rewarded_update.text, "convolution")) > 3 + 5 + 6
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_rewarded_update_takes_over_the_memory_of_its_state(rewarded_update: Update) -> None:
     num_batch = len(jax.tree.leaves(rewarded_update.batch))
 

@@ -29,7 +29,7 @@ settings.check(agent_config(resources.config("train_agent", "gym")))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_it_is_allowed_on_a_machine_of_many_cores() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CHECK.format(cores=16)], capture_output=True, text=True

@@ -32,6 +32,7 @@ from motif_jax.rewards import BatchMessages, RunSetup, load_intrinsic
 from motif_jax.rl.config import agent_config
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
+from tests.sets import extra
 
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 2, text_field="message")
 SMALL = {"reward__encoder": "lt_cnn_small", "reward__training__batch_size": 8}
@@ -75,7 +76,7 @@ def unlearning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", ["auto", "1"])
+@pytest.mark.parametrize("device", [extra("auto"), "1"])
 def test_the_classifier_pays_by_threshold(
     tmp_path: Path, annotator: oni_runs.Annotator, device: str
 ) -> None:

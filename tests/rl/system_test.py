@@ -66,7 +66,7 @@ def test_frozen_parameters_are_once_on_each_acting_device(tmp_path: Path, acting
                 assert all(one is other for one, other in pairs)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_threads_leave_the_actors_cores_after_the_first_update(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

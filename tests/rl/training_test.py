@@ -53,7 +53,7 @@ def outside_config(**changes: Any) -> ConfigDict:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_run_of_outside_parts_logs_each_update(tmp_path: Path) -> None:
     run = train(tmp_path, outside_config(train_for_env_steps=130))
 
@@ -66,7 +66,7 @@ def test_a_run_of_outside_parts_logs_each_update(tmp_path: Path) -> None:
     assert {"loss/total", "rare_texts/texts", "episode/return"} <= rows[-1].keys()
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_the_progress_counts_what_was_learned(tmp_path: Path) -> None:
     run = train(tmp_path, outside_config(train_for_env_steps=200))
 
@@ -83,7 +83,7 @@ def test_the_progress_counts_what_was_learned(tmp_path: Path) -> None:
     assert len(progress["next_episode"]) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_checkpoints_are_saved_whenever_so_many_steps_have_passed(tmp_path: Path) -> None:
     train(tmp_path, outside_config(train_for_env_steps=200))
 

@@ -30,11 +30,5 @@ def test_peak_of_a_device_by_its_name(
     assert peak_flops(MadeUpDevice(kind), dtype, precision) == expected
 
 
-def test_memory_in_use_is_shown_in_gigabytes() -> None:
-    device = MadeUpDevice(stats={"bytes_in_use": 12_340_000_000, "bytes_limit": 79_900_000_000})
-
-    assert memory.in_use(device) == "12.3 GB of 80"
-
-
 def test_a_device_that_reports_no_memory_shows_none() -> None:
     assert memory.in_use(MadeUpDevice(stats=None)) is None

@@ -242,19 +242,6 @@ def test_seeds_fit_the_generators_of_old_environments():
     assert environment.step(0, out) == (1.0, RUNNING)
 
 
-def test_a_seed_that_an_environment_rejects_is_refused_early():
-    class Small(ThreeSteps):
-        def reset(self, *, seed=None, options=None):
-            if seed is not None and seed >= 1 << 16:
-                raise ValueError("seed is too large")
-            return super().reset(seed=seed)
-
-    gymnasium.registry.pop("Small-v0", None)
-    gymnasium.register("Small-v0", entry_point=Small)
-    with pytest.raises(UserError, match="cannot be played: ValueError: seed is too large"):
-        registry.check("gym:Small-v0")
-
-
 @pytest.mark.parametrize(
     ("ends", "end"), [("terminated", TERMINATED), ("truncated", TRUNCATED), ("both", TERMINATED)]
 )

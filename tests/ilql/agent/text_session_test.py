@@ -113,7 +113,7 @@ def test_greedy_actions_turn_by_turn_are_those_without_a_cache(design: Design) -
             texts = [texts[2], texts[0], texts[1]]
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_one_beam_is_greedy_and_more_find_likelier_actions() -> None:
     decoder, params = made(Design())
     texts = [[11, 1, 2, 13], [12], [11, 3, 13]]
@@ -133,7 +133,7 @@ def test_one_beam_is_greedy_and_more_find_likelier_actions() -> None:
     assert (scores["many"] >= scores["greedy"] - 1e-5).all()
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.parametrize(
     "design", [Design(q="utterance"), *extra(Design(), Design(q="mean", v=False))]
 )

@@ -236,7 +236,7 @@ def test_dropout_stays_out_of_targets_and_weights(residual: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("part", "trunk"), [("v", "values"), ("q", "values"), ("policy", "policy")]
+    ("part", "trunk"), [extra("v", "values"), ("q", "values"), ("policy", "policy")]
 )
 def test_a_detached_part_learns_and_its_trunk_does_not(part: str, trunk: str) -> None:
     """The policy's last layer is the table of embeddings, which goes on learning."""
@@ -260,7 +260,7 @@ def test_a_detached_part_learns_and_its_trunk_does_not(part: str, trunk: str) ->
     assert is_learned(detached[group][name])
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_low_rank_additions_equal_their_merged_weights() -> None:
     plain = objective_of("bc")
     batch = batch_of()
@@ -312,7 +312,7 @@ ALL_TERMS = {"q": 0.7, "v": 0.6, "policy": 0.9, "conservative": 0.1, "margin": 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["ilql", "g"])
+@pytest.mark.parametrize("method", ["ilql", extra("g")])
 def test_chunks_of_positions_do_not_change_the_loss(method: str) -> None:
     at_once = objective_of(method, settings={"beta": 1.5}, weights=ALL_TERMS)
     learned, frozen, part = parameters(at_once, batch_of())
@@ -340,7 +340,7 @@ def test_the_loss_is_the_weighted_sum_of_its_terms() -> None:
     np.testing.assert_allclose(terms.loss, total, rtol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_spreads_are_of_the_actions_that_count() -> None:
     objective = objective_of("ilql", settings={"beta": 1.5})
     learned, frozen, part = parameters(objective, batch_of())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 
@@ -177,13 +176,6 @@ def test_texts_of_games_and_models_are_shown_as_texts() -> None:
     assert "<script>alert" not in html
 
 
-def test_a_page_of_many_pairs_says_which_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers_page, "MAX_PAIRS", 1)
-    html = page(answered())
-    assert len(rows(html, "judged")) == 1
-    assert "those after row 1 are left out" in html
-
-
 def test_one_order_has_no_chart_of_both() -> None:
     assert "Both orders of a pair" in page(answered())
     assert "Both orders of a pair" not in page(answered("once"))
@@ -199,12 +191,3 @@ def test_a_judge_without_answers_has_no_shares() -> None:
     assert "nan" not in re.sub(
         "<style.*?</style>|<script.*?</script>|<svg.*?</svg>", "", html, flags=re.DOTALL
     )
-
-
-def test_without_matplotlib_the_page_says_that_it_has_no_charts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    html = page(answered())
-    assert "no charts: matplotlib is not installed" in html
-    assert len(rows(html, "judged")) == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -356,23 +355,3 @@ def test_a_reward_that_reads_more_than_messages_is_refused() -> None:
     ):
         model.require_message_only()
     assert PLAIN.architecture.message_only
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"stage": "collect"}, "holds a run of collect: give one of train_reward"),
-        ({"stage": "train_reward"}, r"config.json is damaged \(KeyError\('compat'\)\)"),
-        (
-            {"stage": "train_agent", "reward": {"kind": "none"}},
-            "holds a run of train_agent: give one of train_reward",
-        ),
-    ],
-)
-def test_a_folder_that_holds_no_reward_is_refused(
-    tmp_path: Path, config: dict[str, Any], message: str
-) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(config))
-
-    with pytest.raises(UserError, match=f"^{tmp_path}.*{message}"):
-        module.read_architecture(tmp_path)

@@ -22,6 +22,7 @@ from motif_jax.rl.actors.rollouts import ActorsConfig, Ready, Rollouts
 from motif_jax.rl.actors.slots import CARRIED_FIELDS, MAGIC, SlotLayout
 from tests.play.stand_ins import StopsAfter
 from tests.processes import still_there
+from tests.sets import extra
 
 ROLLOUT = 5
 
@@ -106,7 +107,7 @@ WRAPPED = {
 @pytest.mark.parametrize(
     ("start_method", "game"),
     [("fork", {}), pytest.param("exec", {}, marks=pytest.mark.slow), pytest.param("fork", GYM, marks=pytest.mark.slow),
-     pytest.param("exec", WRAPPED, marks=pytest.mark.slow)],
+     extra("exec", WRAPPED)],
 )  # fmt: skip
 def test_processes_and_the_serial_mode_write_the_same_rows(
     start_method: str, game: dict[str, Any]

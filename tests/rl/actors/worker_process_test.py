@@ -15,6 +15,7 @@ from motif_jax.envs.spec import EngineError
 from motif_jax.rl.actors import worker_process
 from motif_jax.rl.actors.worker_process import WorkerProcess, note_progress, run_jobs
 from tests.processes import unread, wait_until
+from tests.sets import extra
 
 
 class Toy:
@@ -83,7 +84,9 @@ class Slow:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("reports", "answer", "num_deaths"), [(True, "done", 0), (False, None, 3)])
+@pytest.mark.parametrize(
+    ("reports", "answer", "num_deaths"), [(True, "done", 0), extra(False, None, 3)]
+)
 def test_a_long_job_that_reports_steps_is_no_hang(
     monkeypatch: pytest.MonkeyPatch, reports: bool, answer: str | None, num_deaths: int
 ) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from motif_jax.rl.algorithms import minibatches, ppo
+from tests.sets import extra
 
 ROLLOUTS = 24
 EPOCHS = 5
@@ -46,7 +47,7 @@ def test_minibatches_differ_from_block_to_block_and_epoch_to_epoch() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [2, 4, 8])
+@pytest.mark.parametrize("devices", [extra(2), 4, extra(8)])
 def test_minibatches_do_not_depend_on_the_number_of_devices(devices: int) -> None:
     np.testing.assert_array_equal(drawn(devices), drawn(1))
 

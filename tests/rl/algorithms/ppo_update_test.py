@@ -28,6 +28,7 @@ from tests.rl.algorithms.linear_updates import (
     config,
     start,
 )
+from tests.sets import extra
 
 # One step of learning from all rows of a batch.
 WHOLE = Ppo(minibatch_size=24, microbatch_size=24, epochs=1, broadcast_rows=4)
@@ -109,7 +110,7 @@ def test_a_terminated_episode_ignores_its_last_observations_value() -> None:
     assert norms[1] == pytest.approx(norms[0], rel=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_losses_fall_over_updates_of_one_batch() -> None:
     state, update = start(config(dataclasses.replace(WHOLE, clip_value=1e3)))
     rollouts = batch(3)
@@ -133,7 +134,7 @@ def test_advantages_are_described_before_they_are_normalised() -> None:
 TWICE = dataclasses.replace(WHOLE, minibatch_size=12, microbatch_size=12, epochs=2)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_distant_limit_takes_all_minibatches() -> None:
     state, _ = start(config(TWICE))
     without, _ = updated(TWICE)
@@ -162,7 +163,7 @@ def played_by(state: Any, rollouts: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("length", [3, 6])
+@pytest.mark.parametrize("length", [3, extra(6)])
 def test_sequences_begin_with_the_states_that_they_were_played_from(length: int) -> None:
     """Before the first step of learning the policy is the one that played, however rollouts are
     cut.
@@ -175,7 +176,7 @@ def test_sequences_begin_with_the_states_that_they_were_played_from(length: int)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("length", [3, 6])
+@pytest.mark.parametrize("length", [3, extra(6)])
 def test_the_gradient_runs_back_through_a_sequence(length: int) -> None:
     settings = dataclasses.replace(
         WHOLE, recurrence=length, microbatch_size=12, normalise_advantage=False

@@ -18,6 +18,7 @@ from motif_jax.rl.algorithms import trajectory
 from motif_jax.rl.algorithms.config import Appo, Ppo
 from tests.reward_fixtures import load_config
 from tests.rl.algorithms.linear_updates import ROLLOUTS, STEPS, batch, change, config, start
+from tests.sets import extra
 
 ALGORITHMS = {
     "appo": Appo(max_policy_lag=100),
@@ -129,7 +130,7 @@ def test_the_reward_is_the_weighted_sum_of_both(algorithm: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pays_last_text", [True, False])
+@pytest.mark.parametrize("pays_last_text", [True, extra(False)])
 @by_algorithm
 def test_rewards_inside_the_step_are_as_in_the_batch(algorithm: Any, pays_last_text: bool) -> None:
     """The final observation of an episode is paid, too, where the environment's last text is."""

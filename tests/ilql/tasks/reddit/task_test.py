@@ -108,12 +108,6 @@ def test_a_cutoff_counts_all_comments_until_they_have_scores(options):
     assert task.count("recorded") == 4
 
 
-def test_texts_without_a_score_are_named_once(options):
-    assert Reddit({**options, "scores": ""}).texts_to_score("recorded") == tuple(SCORES)
-    assert Reddit(options).texts_to_score("recorded") == ()
-    assert Reddit({**options, "scores": ""}).texts_to_score("games") == ()
-
-
 def test_files_of_the_task_have_the_models_weights(tmp_path, options):
     (tmp_path / "model").mkdir()
     for name in ("model/a.safetensors", "b.safetensors", "c.txt"):

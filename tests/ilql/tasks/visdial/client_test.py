@@ -191,15 +191,3 @@ def test_waits_between_attempts_double_up_to_ten_seconds(faulty, monkeypatch, op
 
     assert slept == waits
     assert asker.failures == len(faulty.heard) == len(waits) + 1
-
-
-def test_a_failing_request_is_one_line_with_a_remedy(faulty):
-    faulty.script[:] = [HTML]
-
-    with pytest.raises(UserError) as error:
-        client(faulty, attempts=2).value([], "c", FEATURES)
-
-    assert str(error.value) == (
-        f"{faulty.address}/fetch_reward_rank failed 2 times, the last time with no answer of the protocol (no JSON: Expecting "
-        "value: line 1 column 1 (char 0)): start the server again, then give the same command to continue"
-    )
