@@ -69,6 +69,7 @@ def test_a_chat_models_agent_has_its_turns_and_tokens(run: Path) -> None:
     )
 
 
+@pytest.mark.extra
 def test_an_agent_keeps_the_rates_of_dropout_of_its_checkpoint(
     values: Mapping[str, Any], run: Path, tmp_path: Path
 ) -> None:
@@ -169,6 +170,7 @@ def test_a_system_message_is_read_back_as_such(run: Path, tmp_path: Path) -> Non
         assert again.tolist() == item.tokens.tolist()
 
 
+@pytest.mark.extra
 def test_an_export_plays_in_a_dialogue_files_environment(run: Path, tmp_path: Path) -> None:
     """Its task has no tokenizer, and its training data are gone."""
     model = run_stage("export_text_agent", tmp_path / "export", "", agent=str(run)) / "model"

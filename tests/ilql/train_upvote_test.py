@@ -67,7 +67,7 @@ def test_friendly_comments_are_liked_and_the_task_pays_by_that(run: Path) -> Non
     assert zero.rewards(["What an ugly, stupid soup."]) == [0.0]
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_scorer_keeps_the_rates_of_dropout_of_its_checkpoint(run: Path, tmp_path: Path) -> None:
     values = {"network.checkpoint": str(run / "model"), "dropout": 0.25, "max_steps": 2}
 

@@ -151,7 +151,7 @@ def test_a_run_goes_on_in_no_other_environment(lake, key, value):
         run_folder.check_identity(lake, config, ("environment",))
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_games_of_a_wrapped_environment_are_filmed_again(tmp_path):
     vault = {
         "environment.name": "gym:ToyVault-v0",

@@ -84,6 +84,7 @@ def test_a_retrained_agent_is_not_the_one_of_the_start(runs, tmp_path):
     open_setup(evaluate_config(policy=agent), PinnedVersions(100, begun.reward.section.step))
 
 
+@pytest.mark.extra
 def test_two_rewards_in_one_folder_have_different_digests(runs, tmp_path):
     file = tmp_path / "reward.safetensors"
     rewards_digests = []
@@ -98,6 +99,7 @@ def test_two_rewards_in_one_folder_have_different_digests(runs, tmp_path):
     assert rewards.digest(AgentReward()) is None
 
 
+@pytest.mark.extra
 def test_a_folder_named_like_a_policy_is_a_folder(runs, tmp_path, monkeypatch):
     folder = agent_run(tmp_path / "agent", runs / "text")
     monkeypatch.chdir(tmp_path)

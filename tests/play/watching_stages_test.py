@@ -209,6 +209,7 @@ def test_films_of_a_retrained_reward_are_made_again(replayed, monkeypatch):
     assert len(seeds) == 3
 
 
+@pytest.mark.extra
 def test_an_agent_reads_its_fields_only_in_its_game(tmp_path):
     """The instruction, which recordings leave out; an agent of another game is refused."""
     recorded = tmp_path / "kept"

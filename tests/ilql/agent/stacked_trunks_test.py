@@ -32,7 +32,7 @@ def run(stacked: StackedModels, embeddings: jax.Array, trees: list[Any]) -> Deco
     return text.extend(stacked, params, None, TOKENS[:2, None, :1], jnp.ones((2, 1, 1), bool))
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_stacked_trunks_give_what_they_give_one_after_the_other(loaded: Any) -> None:
     model, params = loaded("gpt2")
     trees = [jax.tree.map(lambda x, s=scale: x * s, params) for scale in (1.0, 1.2, 0.8)]  # type: ignore[misc]
