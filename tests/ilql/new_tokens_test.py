@@ -104,6 +104,7 @@ def test_a_killed_run_ends_with_the_same_rows(
     assert same_bits(run, tmp_path / "killed")
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("new_rows", ["end_of_text", "mean"])
 def test_new_rows_begin_where_the_config_says(
     values: Mapping[str, Any], frozen_run_of: Callable[[str], Path], new_rows: str
@@ -121,6 +122,7 @@ def test_new_rows_begin_where_the_config_says(
         )
 
 
+@pytest.mark.extra
 def test_exported_tables_have_the_learned_rows(run: Path, tmp_path: Path) -> None:
     model = run_stage("export_text_agent", tmp_path, "", agent=str(run)) / "model"
 

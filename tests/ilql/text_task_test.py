@@ -75,7 +75,7 @@ def test_a_loss_is_averaged_over_actions_or_micro_batches() -> None:
         np.testing.assert_allclose(step(micro)["loss"][0], loss, rtol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.parametrize("average", ["batch", "micro_batch"])
 def test_micro_batches_give_held_out_means_in_less_memory(average: str) -> None:
     objective = objective_of("ilql")

@@ -85,7 +85,7 @@ def test_the_policy_that_learns_is_the_one_that_played(tmp_path: Path) -> None:
         assert row["policy/ratio_max"] == pytest.approx(1, abs=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_recorded_games_play_again_from_their_numbers(run: Path) -> None:
     paths = sorted((run / "recordings").glob("*.json"))
     assert len(paths) > 3

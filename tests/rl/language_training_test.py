@@ -72,7 +72,7 @@ def test_a_split_model_learns_what_a_whole_one_does(tmp_path: Path) -> None:
         assert rows[1][name] == pytest.approx(rows[0][name], rel=1e-3), name
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_additions_are_learned_and_stored_without_the_base(tmp_path: Path) -> None:
     """Processes in two groups are stepped in turns: every step is by the policy that learns from
     it.

@@ -92,7 +92,7 @@ def test_checkpoints_are_saved_whenever_so_many_steps_have_passed(tmp_path: Path
     assert steps_of(tmp_path) == sorted({*passed, rows[-1]})
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_finished_run_has_nothing_to_do(tmp_path: Path) -> None:
     config = outside_config(train_for_env_steps=130)
     train(tmp_path, config)

@@ -96,7 +96,7 @@ def test_keep_sets_this_process_and_the_environment_of_others(
     }
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_second_start_says_how_much_the_cache_saved(tmp_path: Path) -> None:
     code = """
 import sys

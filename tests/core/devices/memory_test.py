@@ -29,6 +29,7 @@ print(faults, before - psutil.Process().memory_info().rss)
 """
 
 
+@pytest.mark.extra
 @pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc", reason="says something about glibc's heap alone"
 )

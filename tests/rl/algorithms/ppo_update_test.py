@@ -73,7 +73,7 @@ def test_parts_of_a_minibatch_add_up_to_it(compat: Compat) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_the_published_broadcast_changes_the_value_loss_alone() -> None:
     _, mended = updated(WHOLE)
     _, published = updated(WHOLE, compat=Compat(glam_value_broadcast=True))
@@ -261,7 +261,7 @@ def test_the_penalty_lowers_rewards_by_each_actions_divergence() -> None:
     np.testing.assert_allclose(change(state, after), change(state, alone), rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_the_penaltys_coefficient_moves_towards_its_target() -> None:
     state, update = start(config(PENALISED, reward=UNSCALED))
     rollouts = batch()

@@ -25,13 +25,13 @@ ALGORITHMS = {
     "ppo": Ppo(minibatch_size=12, microbatch_size=12, epochs=1),
     "drrn": QLearning(epochs=1, replay_steps=24, replay_draw=24),
 }
-# The quick tests take one: each compiles its own update for every test.
+# The quick tests take one, the default two: each compiles its own update for every test.
 by_algorithm = pytest.mark.parametrize(
     "algorithm",
     [
         pytest.param(ALGORITHMS["appo"], id="appo"),
         pytest.param(ALGORITHMS["ppo"], id="ppo", marks=pytest.mark.slow),
-        pytest.param(ALGORITHMS["drrn"], id="drrn", marks=pytest.mark.slow),
+        pytest.param(ALGORITHMS["drrn"], id="drrn", marks=pytest.mark.extra),
     ],
 )
 
