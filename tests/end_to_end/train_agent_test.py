@@ -112,6 +112,7 @@ def test_stopped_and_killed_runs_go_on_with_the_same_command(tmp_path: Path) -> 
     assert len(set(played)) == len(played)
 
 
+@pytest.mark.extra
 def test_a_stop_saves_although_nobody_reads_the_output(tmp_path: Path) -> None:
     """Ctrl-C ends the training's `tee`, too."""
     workdir = tmp_path / "run"

@@ -132,7 +132,7 @@ def cloned(trained_clone, tmp_path):
     shutil.copytree(tmp_path / "model", model, dirs_exist_ok=True)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_clone_begins_alike_with_and_without_its_first_checkpoint(cloned):
     clone, model = cloned
     saved, _ = agent_policy.load(clone, "0")

@@ -35,6 +35,7 @@ from motif_jax.rl.config import AgentConfig, agent_config
 from motif_jax.schema import read_section
 from tests.lm import talkers
 from tests.reward_fixtures import load_config
+from tests.sets import extra
 
 LEVEL = "BabyAI-GoToLocal-v0"
 ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle")
@@ -190,7 +191,7 @@ def test_a_training_that_recorded_no_form_was_the_published_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", ["tokens", "candidates"])
+@pytest.mark.parametrize("loss", ["tokens", extra("candidates")])
 def test_a_clone_learns_the_tokens_of_whole_texts(model: Path, tmp_path: Path, loss: str) -> None:
     agent = trained(model)
     network: Any = agent_networks.class_of(agent).make(agent, level_of(agent).spec)

@@ -101,7 +101,7 @@ def test_states_are_the_same(loaded: Callable[[str], Any], name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "remat"),
     [
-        ("t5", False),
+        extra("t5", False),
         ("gpt2", True),
         *(extra(name, False) for name in NAMES if name != "t5"),
         extra("t5", True),

@@ -75,7 +75,7 @@ def comparing() -> Comparing:
     return Comparing(config, fresh, init_model.with_comparing_heads(fresh, config))
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.parametrize(
     ("side", "name"),
     [("encoder", "attention"), ("decoder", "attention"), ("decoder", "cross_attention")],

@@ -17,6 +17,7 @@ from motif_jax.lm import scoring
 from motif_jax.lm.config import Dropout
 from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
+from tests.sets import extra
 
 pytestmark = pytest.mark.slow
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
@@ -130,7 +131,11 @@ def test_a_model_without_a_key_drops_nothing(loaded: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "down", "query"),
-    [("t5_gated", 24**-0.5, (16 * 6) ** -0.5), ("gpt2", 0.02, 0.02), ("roberta", 0.02, 0.02)],
+    [
+        ("t5_gated", 24**-0.5, (16 * 6) ** -0.5),
+        extra("gpt2", 0.02, 0.02),
+        extra("roberta", 0.02, 0.02),
+    ],
 )
 def test_fresh_layers_have_the_spread_of_their_architecture(
     loaded: Any, name: str, down: float, query: float
@@ -144,7 +149,7 @@ def test_fresh_layers_have_the_spread_of_their_architecture(
     assert float(block["attention"]["query"]["kernel"].std()) == pytest.approx(query, rel=0.12)
 
 
-@pytest.mark.parametrize("name", ["t5_gated", "gpt2", "roberta"])
+@pytest.mark.parametrize("name", ["t5_gated", extra("gpt2"), extra("roberta")])
 def test_fresh_norms_do_nothing_and_biases_are_zero(loaded: Any, name: str) -> None:
     params = jax.jit(loaded(name)[0].init)(jax.random.key(0))
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):

@@ -13,6 +13,7 @@ import pytest
 from motif_jax.lm import lora, new_tokens
 from motif_jax.lm.model import LanguageModel
 from tests.lm import models
+from tests.sets import extra
 
 COUNT = 3
 SPEC = lora.Spec(("*/attention/query",), rank=2)
@@ -48,7 +49,7 @@ def all_tokens(model: LanguageModel) -> jax.Array:
 
 # A head of its own, a tied head, a scaled embedding.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama", "qwen2", "gemma3"])
+@pytest.mark.parametrize("name", ["llama", extra("qwen2"), extra("gemma3")])
 def test_added_rows_compute_what_merged_tables_do(tmp_path: Path, name: str) -> None:
     model, params = model_of(tmp_path, name)
     additions = additions_of(params)

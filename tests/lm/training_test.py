@@ -17,6 +17,7 @@ from scipy.special import softmax
 from motif_jax.lm import config, finetune_params, lora, quantised, training
 from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
+from tests.sets import extra
 
 SPEC = lora.Spec(("*/attention/query", "*/feed_forward/*"), rank=3, alpha=6.0)
 ONE_LAYER = {
@@ -149,7 +150,7 @@ def test_a_kernel_of_zeros_is_encoded_without_loss(kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["int8", "nf4"])
+@pytest.mark.parametrize("kind", [extra("int8"), "nf4"])
 def test_a_frozen_base_computes_as_its_decoded_kernels_and_stays(kind: str) -> None:
     model, params = one_layer_model()
     model = dataclasses.replace(model, remat=True)

@@ -40,9 +40,7 @@ def test_tensors_are_saved_as_read(
     chex.assert_trees_all_equal(tensors, load_file(folder / weights.SINGLE))
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in ("llama", "t5") else extra(name) for name in DECODERS]
-)
+@pytest.mark.parametrize("name", [name if name in ("t5",) else extra(name) for name in DECODERS])
 @pytest.mark.parametrize("loop", [False, extra(True)])
 def test_kernels_by_output_give_the_same_states(tmp_path: Path, name: str, loop: bool) -> None:
     folder = models.write(tmp_path, name)

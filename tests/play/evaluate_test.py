@@ -7,7 +7,7 @@ from motif_jax.play import evaluation_files, fixed_shares
 from tests.reward_fixtures import load_config, run_config, run_stage
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_the_bot_agrees_with_itself(tmp_path, capsys):
     values = {
         "policy": "bot",

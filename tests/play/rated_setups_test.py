@@ -134,6 +134,7 @@ def test_a_task_without_counts_pays_what_its_training_paid(runs, texts, tmp_path
     assert open_setup(evaluate_config(policy=counted)).live_rater().count_exponent == 3
 
 
+@pytest.mark.extra
 def test_the_threshold_is_rounded_where_the_agents_was(runs, texts, tmp_path):
     trained = read_run(runs / "text")
     raw = trained.of_messages(trained.params, texts)

@@ -91,7 +91,7 @@ def test_half_precision_is_that_of_the_file(tmp_path: Path, judge: Path) -> None
     chex.assert_trees_all_equal(from_file, weights.load(judge, settings, jnp.bfloat16))
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_scores_and_texts_are_those_of_the_folder(tmp_path: Path, judge: Path) -> None:
     from_file = lm.load(gguf_writing.write(judge, tmp_path / "model.gguf"))
     from_folder = lm.load(judge)
