@@ -64,6 +64,7 @@ def tables_of(params: Any) -> list[np.ndarray]:
     return [np.asarray(params["embedding"]), np.asarray(params["head"]["kernel"]).T]
 
 
+@pytest.mark.extra
 def test_rows_of_new_tokens_learn_and_old_rows_stay(
     values: Mapping[str, Any], run: Path, frozen_run_of: Callable[[str], Path]
 ) -> None:

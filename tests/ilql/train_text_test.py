@@ -202,7 +202,7 @@ def same_bits(one: Path, other: Path) -> list[Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "more"),
-    [pytest.param("bc_top", {"filter.top": 0.5}, marks=pytest.mark.extra), pytest.param("ilql_utterance", {"method.policy.beta": 1.0, **ONE_TRUNK}, marks=pytest.mark.extra), pytest.param("dt", {}, marks=pytest.mark.extra), pytest.param("awac", ONE_TRUNK, marks=pytest.mark.extra), pytest.param("cql", ONE_TRUNK, marks=pytest.mark.extra), pytest.param("psi", CLONED, marks=pytest.mark.extra), pytest.param("bcq", CLONED, marks=pytest.mark.extra), pytest.param("g", CLONED, marks=pytest.mark.extra), ("ilql", {"lora.patterns": "*/attention/query", "dtype": "bfloat16"})],
+    [("bc_top", {"filter.top": 0.5}), pytest.param("ilql_utterance", {"method.policy.beta": 1.0, **ONE_TRUNK}, marks=pytest.mark.extra), pytest.param("dt", {}, marks=pytest.mark.extra), pytest.param("awac", ONE_TRUNK, marks=pytest.mark.extra), pytest.param("cql", ONE_TRUNK, marks=pytest.mark.extra), pytest.param("psi", CLONED, marks=pytest.mark.extra), pytest.param("bcq", CLONED, marks=pytest.mark.extra), pytest.param("g", CLONED, marks=pytest.mark.extra), pytest.param("ilql", {"lora.patterns": "*/attention/query", "dtype": "bfloat16"}, marks=pytest.mark.extra)],
 )  # fmt: skip
 def test_every_method_trains_on_a_user_s_task(
     tmp_path: Path, data: Path, cloned: Path, method: str, more: dict[str, Any]

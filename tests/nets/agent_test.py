@@ -184,7 +184,7 @@ TINY = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_fresh_parameters_follow_their_key() -> None:
     network = agents.nethack_network(
         encoder="tiles_underfoot", core="lstm", separate_critic=True, **TINY

@@ -20,6 +20,7 @@ from motif_jax.ilql.tasks import registry
 from tests import text_agents
 from tests.ilql.agent.agent_folder_test import drawn
 from tests.lm import models, recipes
+from tests.sets import extra
 
 # With the delimiters, which are six, fewer than the rows of the models.
 WORDS = recipes.VOCAB - 10
@@ -37,7 +38,7 @@ def of(folder: Path, name: str = "llama") -> tuple[Any, Vocabulary]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama", "qwen2"])
+@pytest.mark.parametrize("name", ["llama", extra("qwen2")])
 def test_rows_that_fill_a_models_table_up_are_left_out(tmp_path: Path, name: str) -> None:
     """With a head of its own, and without one; delimiters have fresh rows."""
     config, tokens = of(tmp_path / "model", name)

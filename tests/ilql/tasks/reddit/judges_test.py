@@ -15,7 +15,7 @@ from tests.ilql.tasks.reddit.conftest import SCORES, returns
 from tests.reward_fixtures import load_config
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_missing_scores_are_added_to_known_ones(tmp_path, options):
     """Nobody is asked about a known text: the lexicon would say 0 of thanks."""
     known = {"thanks a lot": 2, "elsewhere": 1}
