@@ -1,5 +1,5 @@
-"""Prompts fit the positions of their model, and candidates differ in their tokens: else a score would
-be of something else.
+"""Prompts fit the positions of their model, and candidates differ in their tokens: else a score
+would be of something else.
 """
 
 from __future__ import annotations
