@@ -15,7 +15,7 @@ rm -rf "$runs"
 stage collect.py:minigrid "$example/dataset"
 stage annotate.py:minigrid "$runs/annotate" --config.dataset_dir="$example/dataset" --config.store_dir="$runs/answers"
 stage train_reward.py:minigrid "$runs/reward" --config.dataset_dir="$example/dataset" --config.annotator=minigrid_msg_defaultgoal
-stage export_reward.py "$runs/export" --config.reward.dir="$runs/reward"
+stage export.py:reward "$runs/export" --config.reward.dir="$runs/reward"
 cp "$runs/export/reward.safetensors" "$example"
 stage train_agent.py:minigrid "$runs/agent" --config.reward.dir="$example/reward.safetensors"
 sed "s#$example/#$made/#" "$runs/agent/config.json" > "$example/config.json"

@@ -43,13 +43,8 @@ MODULES = {
     "report": "motif_jax.reports.report",
     "study": "motif_jax.reports.run_study",
     # Files of others, and for others
-    "export_language_agent": "motif_jax.published.exports",
-    "export_reward": "motif_jax.published.exports",
-    "export_text_agent": "motif_jax.published.exports",
-    "import_dialogues": "motif_jax.published.imports",
-    "import_ilql": "motif_jax.published.import_ilql",
-    "import_reward": "motif_jax.published.imports",
-    "import_torch": "motif_jax.published.import_torch",
+    "export": "motif_jax.published.exports",
+    "import": "motif_jax.published.imports",
     "benchmark": "motif_jax.benchmarks._command",
 }
 

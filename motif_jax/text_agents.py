@@ -233,7 +233,7 @@ def load(
     """Reads an agent.
 
     Args:
-      folder: run folder of `train_text` or `import_ilql`, or its agent/; or hf://OWNER/NAME.
+      folder: run folder of `train_text` or `import:ilql`, or its agent/; or hf://OWNER/NAME.
       decode: keys of `config.decode` (docs/ilql.md) over the method's own, such as
           {"advantage_weight": 4.0}.
       dtype: of the computation, 'float32' or 'bfloat16'.

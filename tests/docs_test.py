@@ -20,6 +20,7 @@ from absl import flags
 
 from motif_jax import benchmarks, schema, stages
 from motif_jax.core.errors import UserError
+from motif_jax.published.config import EXPORTS, IMPORTS
 from tests import stage_inputs
 from tests.command_configs import config_of
 from tests.reward_fixtures import load_config
@@ -95,10 +96,12 @@ def test_table_rows_complete_the_command_of_their_header() -> None:
 # A flag with a value that stands for itself: not N, DIR, {...} or a shell variable.
 GIVEN = re.compile(r"--config\.([a-z_0-9.]+)=('[^']*'|\"[^\"]*\"|[^\s`'\",;:)|]+)")
 STANDS_FOR_ANOTHER = re.compile(r"[A-Z_]+|.*[${<].*|\.\.\.")
-MORE = "import_torch:agent import_torch:oni import_torch:glam train_agent:symbolic train_language_agent:drrn"
+MORE = "train_agent:symbolic train_language_agent:drrn"
 CONFIGS = [
     *stage_inputs.CONFIGS,
     *MORE.split(),
+    *(f"import:{kind}" for kind in IMPORTS),
+    *(f"export:{kind}" for kind in EXPORTS),
     *(f"benchmark:{name}" for name in benchmarks.names()),
 ]
 

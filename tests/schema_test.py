@@ -26,7 +26,7 @@ def test_every_key_has_a_meaning_and_an_allowed_default(name: str) -> None:
     config = resources.config(name)
     for path, value, key in schema.items(config):
         if key is None:
-            assert path == "stage" or config.stage in ("study", "import_torch"), path
+            assert path == "stage" or config.stage in ("study", "import"), path
             continue
         assert key.help, path
         key.require(path, value)

@@ -181,9 +181,8 @@ def _plays(at: Inputs) -> dict[str, Any]:
 
 
 NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
-    **dict.fromkeys(("export_text_agent", "play_text"), lambda at: {"agent": at.text_agent}),
-    **dict.fromkeys(("export_reward", "train_agent"), lambda at: {"reward.dir": at.reward}),
-    **dict.fromkeys(("import_dialogues", "import_ilql", "import_reward", "import_torch"), lambda at: {"file": at.file}),
+    **dict.fromkeys(("export:text_agent", "play_text"), lambda at: {"agent": at.text_agent}),
+    **dict.fromkeys(("export", "train_agent"), lambda at: {"reward.dir": at.reward}),
     **dict.fromkeys(("train_language_agent:drrn", "train_language_agent:drrn_faithful"), lambda at: {"network.tokenizer": at.model}),
     # CartPole has no text.
     "train_agent:gym": lambda at: {"reward.dir": ""},
@@ -196,8 +195,10 @@ NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     "evaluate_text": lambda at: {"agent": at.text_agent, "task": "wordle"},
     "evaluate_text:reddit": lambda at: {"decode.max_tokens": 40},
     "explain_reward": lambda at: {"reward.dir": at.reward, "dataset_dir": at.dataset},
-    "export_language_agent": lambda at: {"agent": at.language_agent},
-    "import_torch:glam": lambda at: {"agent.network.model": at.model, "agent.network.prompt_tokens": ROOM},
+    "export:language_agent": lambda at: {"agent": at.language_agent},
+    "import": lambda at: {"file": at.file},
+    "import:upvote": lambda at: {"tokenizer": at.model},
+    "import:glam": lambda at: {"agent.network.model": at.model, "agent.network.prompt_tokens": ROOM},
     "oni": lambda at: {"annotator.store_dir": at.folder / "store"},
     "pretrain_language_model": lambda at: {"texts": at.texts},
     "probe_language_agent": lambda at: {"policy": at.language_agent},

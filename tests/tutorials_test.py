@@ -37,7 +37,7 @@ TINY = {
     "evaluate": "--config.episodes=2 --config.workers=1",
     # After 64 steps it would be right by chance alone.
     "probe_language_agent": "--config.checkpoint=latest --config.must_be_right=False",
-    "export_language_agent": "",
+    "export": "",
     "collect": "--config.num_pairs=60 --config.environment.max_episode_steps=60 --config.workers=1",
     "annotate": "",
     "train_reward": "--config.batch_size=8 --config.epochs=1",

@@ -21,8 +21,7 @@ Files:
 
     files.py            written entirely or not at all; locks.py, tempdirs.py, checked_lines.py,
                         tensor_files.py
-    digests.py          digests of files and tensors; import_origin.py remembers where imported
-                        files came from
+    digests.py          digests of files and tensors
     hub.py              hf://OWNER/NAME; tokenizer_files.py reads tokenizers
     resources.py        files that come with the package
 

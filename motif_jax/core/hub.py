@@ -20,7 +20,7 @@ MODEL_FILES = ("*.json", "*.safetensors", "chat_template.jinja")
 _FILES = (*MODEL_FILES, "*.jsonl", "*.npy", "checkpoints/*", "*/checkpoints/*")
 # Left out where a pattern above would take them, as `checkpoints/*` does.
 _CODE = ("*.py", "*.pkl", "*.pickle", "*.bin", "*.pt", "*.pth")
-_REWARD = "reward.safetensors"  # of export_reward
+_REWARD = "reward.safetensors"  # of export:reward
 
 
 def is_named(path: Any) -> bool:
@@ -31,7 +31,7 @@ def is_named(path: Any) -> bool:
 def local(path: Any, key: str = "", previous: Any = None) -> Any:
     """The local copy of hf://OWNER/NAME[@REVISION][/PATH]; anything else unchanged.
 
-    A repository with the file of `export_reward` and no checkpoints stands for that file. Without a
+    A repository with the file of `export:reward` and no checkpoints stands for that file. Without a
     revision in the name, the commit of `previous`, the resumed run's local copy, is kept. Errors
     name the config's `key`. Raises UserError: the hub has no such repository, revision or path,
     cannot be reached, or huggingface_hub is not installed.

@@ -103,7 +103,7 @@ class ExaminedReward(ThresholdedReward):
     """The reward that is explained."""
 
     dir: str | None = plain_key(
-        None, "run folder of train_reward or configs/oni.py, or a file of export_reward"
+        None, "run folder of train_reward or configs/oni.py, or a file of export:reward"
     )
 
 

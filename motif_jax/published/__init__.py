@@ -3,10 +3,10 @@ their code.
 
     pickles.py, torch_file.py       read pickles and, by PyTorch (the extra `torch`), checkpoints as
                                     data; name_matching.py finds which tensor is which layer
-    imports.py                      the frame of all imports, with those of dialogues and a reward
-    torch_import.py                 Motif's agents and rewards (import_torch.py is the command);
-                                    oni_checkpoint.py, glam_checkpoint.py and import_ilql.py
-                                    (ilql_checkpoint.py, transformers_parts.py) the other systems'
+    imports.py                      the stage `import`: its kinds, and the frame of all of them
+    import_torch.py                 of Motif (motif_checkpoint.py), ONI (oni_checkpoint.py) and GLAM
+                                    (glam_checkpoint.py); import_ilql.py of ILQL
+                                    (ilql_checkpoint.py, transformers_parts.py)
     upvote_model.py, wordle_games.py        the rest of ILQL's files
     results.py, glam_results.py, glam_probes.py, evaluation_logs.py
                                     published curves, tests, probes and logs

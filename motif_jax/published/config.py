@@ -1,4 +1,4 @@
-"""The configs of imports from files of others, and of exports for others."""
+"""The configs of imports from files of others, and of exports for others, by kind of file."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from ml_collections import ConfigDict
+
+from motif_jax.core import config as checks
 from motif_jax.core import sections
 from motif_jax.play.keys import CHECKPOINT
 from motif_jax.rl.reward_keys import RewardCheckpoint
-from motif_jax.schema import fraction, non_negative, one_of, plain_key, section_class, subsection
+from motif_jax.schema import (
+    fraction,
+    non_negative,
+    plain_key,
+    section,
+    section_class,
+    section_keys,
+    subsection,
+)
 
 
 @section_class
@@ -36,7 +47,14 @@ class ExportTextAgentConfig:
     """An agent that writes as a folder of the Hugging Face hub."""
 
     seed: int = sections.SEED
-    agent: str | None = plain_key(None, "run folder of train_text or import_ilql, or its agent/")
+    agent: str | None = plain_key(None, "run folder of train_text or import:ilql, or its agent/")
+
+
+EXPORTS: Mapping[str, Any] = {
+    "reward": ExportRewardConfig,
+    "language_agent": ExportLanguageAgentConfig,
+    "text_agent": ExportTextAgentConfig,
+}
 
 
 @section_class
@@ -48,8 +66,21 @@ class ImportedFile:
 
     @property
     def path(self) -> str:
-        """The path of the file, which `ImportStage` has checked."""
+        """The path of the file, which the import has checked."""
         return self.file or ""
+
+    def require_default(self, key: str, reason: str) -> None:
+        """Raises UserError where a key that this import does not read is not at its default."""
+        default = getattr(type(self)(), key)
+        is_default = getattr(self, key) == default
+        checks.require_key(self, key, is_default, f"left at {default!r}: {reason}")
+
+
+@section_class
+class ImportRewardConfig(ImportedFile):
+    """A reward from the file that `export:reward` wrote."""
+
+    file: str | None = plain_key(None, "file reward.safetensors of export:reward")
 
 
 @section_class
@@ -66,13 +97,6 @@ class ImportDialoguesConfig(ImportedFile):
 
 
 @section_class
-class ImportRewardConfig(ImportedFile):
-    """A reward from its file."""
-
-    file: str | None = plain_key(None, "file reward.safetensors of export_reward")
-
-
-@section_class
 class ImportIlqlConfig(ImportedFile):
     """An agent of the published ILQL code."""
 
@@ -83,37 +107,54 @@ class ImportIlqlConfig(ImportedFile):
     options: str = plain_key("", "options of the task as JSON")
     method: str = plain_key(
         "",
-        "empty: bc, dt, ilql, ilql_utterance or chai, by what the file holds; cql and psi look like ilql. 'upvote': the file is that of the "
-        "upvote model, and becomes a folder like train_upvote's",
-    )
-    tokenizer: str | None = plain_key(
-        None, "tokenizer of 'upvote': a folder with RoBERTa's tokenizer.json, or roberta-base"
+        "empty: bc, dt, ilql, ilql_utterance or chai, by what the file holds; cql and psi look like ilql",
     )
     discount: float = fraction(0.99, "discount of a step")
     heads: int = non_negative(0, "number of attention heads; 0: width / 64, as GPT-2 has")
 
 
 @section_class
-class ImportTorchAgentConfig(ImportedFile):
-    """A checkpoint of the published PyTorch systems, of an agent."""
+class ImportUpvoteConfig(ImportedFile):
+    """The upvote model of the published ILQL code."""
 
-    kind: str = one_of(
-        ("reward", "agent", "language_agent"), "what the file holds, as the variant says"
+    file: str | None = plain_key(None, "checkpoint to import, outputs/.../model.pkl")
+    tokenizer: str | None = plain_key(
+        None, "a folder with RoBERTa's tokenizer.json, or its name on the hub: roberta-base"
     )
+    heads: int = non_negative(0, "number of attention heads; 0: width / 64, as RoBERTa has")
+
+
+@section_class
+class ImportLanguageAgentConfig(ImportedFile):
+    """An agent of GLAM or of its behaviour cloning."""
+
+    file: str | None = plain_key(None, "checkpoint to import, model.checkpoint")
+    # The config of a training whose network the file has.
+    agent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+# Of layers that shape, order and hints in names leave open.
+_NAMES = plain_key("", "choices by hand: LAYER/weight=NAME IN THE FILE, with commas between")
+
+
+@section_class
+class ImportAgentConfig(ImportedFile):
+    """An agent of Motif or of ONI."""
+
     file: str | None = plain_key(None, "checkpoint to import, FILE.pth")
-    names: str = plain_key(
-        "", "choices by hand: LAYER/weight=NAME IN THE FILE, with commas between"
-    )
-    # The config of a training whose network the file has; the variant decides which of the two it
-    # is.
-    reward: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    names: str = _NAMES
+    # The config of a training whose network the file has.
     agent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @section_class
-class ImportTorchConfig(ImportTorchAgentConfig):
-    """A checkpoint of the published PyTorch systems, of an agent or of a reward."""
+class ImportMotifRewardConfig(ImportedFile):
+    """A reward of Motif, or the network of a ranking of ONI."""
 
+    file: str | None = plain_key(None, "checkpoint to import, FILE.pth")
+    names: str = _NAMES
+    # The config of a training whose network the file has.
+    reward: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     quantiles: str | None = plain_key(
         None, "the published quantile file beside it; None: no threshold"
     )
@@ -122,3 +163,26 @@ class ImportTorchConfig(ImportTorchAgentConfig):
         None, "variance of the rewards; None: the file's reward_var"
     )
     quantile_row: int = plain_key(-1, "row of that file for this checkpoint; -1: the last")
+
+
+IMPORTS: Mapping[str, type[ImportedFile]] = {
+    "reward": ImportRewardConfig,
+    "motif_reward": ImportMotifRewardConfig,
+    "motif_agent": ImportAgentConfig,
+    "oni": ImportAgentConfig,
+    "glam": ImportLanguageAgentConfig,
+    "ilql": ImportIlqlConfig,
+    "upvote": ImportUpvoteConfig,
+    "dialogues": ImportDialoguesConfig,
+}
+
+
+def of_kind(stage: str, kinds: Mapping[str, Any], variant: str | None) -> ConfigDict:
+    """The config of `stage` for the kind of file that the variant names, by default the first one
+    of `kinds`.
+    """
+    kind = variant or next(iter(kinds))
+    if kind not in kinds:
+        raise checks.unknown_variant(variant, ("", *kinds))
+    key = plain_key(kind, "kind of the file, as the variant says", choices=tuple(kinds))
+    return section({"stage": stage, "kind": key, **section_keys(kinds[kind])})

@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -32,6 +32,7 @@ from motif_jax.motif.reward.reward_model import read_run
 from motif_jax.play import agent_policy
 from motif_jax.published import model_card
 from motif_jax.published.config import (
+    EXPORTS,
     ExportLanguageAgentConfig,
     ExportRewardConfig,
     ExportTextAgentConfig,
@@ -267,36 +268,23 @@ def _check_reward(config: ExportRewardConfig) -> None:
     checks.existing_folder(config, "reward.dir")
 
 
-C = TypeVar("C")
-
-
-@dataclasses.dataclass(frozen=True)
-class _ExportStage(Generic[C]):
-    """An export: the class of its config, how its values are checked, and what writes it."""
-
-    section: type[C]
-    check: Callable[[C], None]
-    write: Callable[[C, Path], None]
-
-
-_STAGES: Mapping[str, _ExportStage[Any]] = {
-    "export_reward": _ExportStage(ExportRewardConfig, _check_reward, _export_reward),
-    "export_language_agent": _ExportStage(
-        ExportLanguageAgentConfig, _check_language_agent, _export_language_agent
-    ),
-    "export_text_agent": _ExportStage(ExportTextAgentConfig, _check_text_agent, _export_text_agent),
+# Kind -> how its values are checked, and what writes it.
+KINDS: Mapping[str, tuple[Callable[[Any], None], Callable[[Any, Path], None]]] = {
+    "reward": (_check_reward, _export_reward),
+    "language_agent": (_check_language_agent, _export_language_agent),
+    "text_agent": (_check_text_agent, _export_text_agent),
 }
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config_tree)
-    stage = _STAGES[config_tree.stage]
-    stage.check(read_section(stage.section, config_tree))
+    run_folder.check_identity(workdir, config_tree, ("kind",))
+    check_values, _ = KINDS[config_tree.kind]
+    check_values(read_section(EXPORTS[config_tree.kind], config_tree))
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> None:
-    """Writes the files of the stage; the folder of a refused export stays without a config."""
-    stage = _STAGES[config_tree.stage]
+    """Writes the files of the kind; the folder of a refused export stays without a config."""
+    _, write = KINDS[config_tree.kind]
     with FolderLock(workdir):
-        stage.write(read_section(stage.section, config_tree), workdir)
+        write(read_section(EXPORTS[config_tree.kind], config_tree), workdir)
         run_folder.prepare(workdir, config_tree)

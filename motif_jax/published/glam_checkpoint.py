@@ -18,7 +18,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.run_folder import as_plain, describe
 from motif_jax.glam.agent import ACTIONS, LanguageAgent
 from motif_jax.lm import weights
-from motif_jax.published.torch_import import TorchCheckpoint, write_checkpoint
+from motif_jax.published.motif_checkpoint import TorchCheckpoint, write_checkpoint
 
 _WRAPPER = "module."
 _MODEL = "_LLM_model."

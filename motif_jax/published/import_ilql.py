@@ -1,10 +1,11 @@
-"""Reads a published ILQL checkpoint, model.pkl, into a run folder that opens like one of
-train_text.
+"""Reads the published ILQL code's model.pkl, of an agent or of the upvote model, into a run folder
+that opens like one of train_text or train_upvote.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +24,19 @@ from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.published import ilql_checkpoint, upvote_model
-from motif_jax.published.config import ImportIlqlConfig
-from motif_jax.published.imports import Begin, ImportStage, require_default
+from motif_jax.published.config import ImportIlqlConfig, ImportUpvoteConfig
 
-UPVOTE = "upvote"
 # By what Q is of; without Q the prefix decides.
 METHODS = {"token": "ilql", "utterance": "ilql_utterance", "mean": "chai"}
 
 
-def _check_values(config: ImportIlqlConfig, workdir: Path) -> None:
+def check(config: ImportIlqlConfig, workdir: Path) -> None:
+    """Raises UserError for a method or a task that there is not."""
     del workdir
-    if config.method == UPVOTE:
-        require_default(config, ("task", "options", "discount"), "the upvote model plays no task")
-        _tokenizer_folder(config)
-    else:
-        require_default(
-            config, ("tokenizer",), f"that of method={UPVOTE}; a task has its tokenizer"
-        )
-        known = ", ".join((*RULES, UPVOTE))
-        checks.require_key(config, "method", config.method in ("", *RULES), f"one of {known}")
-        _task(config)
+    checks.require_key(
+        config, "method", config.method in ("", *RULES), f"one of {', '.join(RULES)}, or empty"
+    )
+    _task(config)
 
 
 def _task(config: ImportIlqlConfig) -> tuple[Any, dict[str, Any]]:
@@ -52,35 +46,10 @@ def _task(config: ImportIlqlConfig) -> tuple[Any, dict[str, Any]]:
     return task, options
 
 
-def _tokenizer_folder(config: ImportIlqlConfig) -> Path:
-    allowed = "a folder with RoBERTa's tokenizer.json, or its name on the hub: roberta-base"
-    checks.require_key(config, "tokenizer", bool(config.tokenizer), allowed)
-    folder = fetch(config.tokenizer or "", "tokenizer")
-    Tokenizer.read(folder)
-    return folder
-
-
-def _import_upvote(config: ImportIlqlConfig, workdir: Path, begin: Begin) -> None:
-    tokenizer_folder = _tokenizer_folder(config)
-    imported = upvote_model.read(config.path, config.heads)
-    if Tokenizer.read(tokenizer_folder).size > imported.config.vocab_size:
-        raise UserError(f"config.tokenizer={config.tokenizer}: has more tokens than {config.file}")
-    begin()
-    upvote_run.write(
-        workdir / upvote_run.MODEL,
-        imported.config,
-        imported.params,
-        imported.heads,
-        tokenizer_folder,
-    )
-    print(
-        f"{workdir}: an upvote model of {imported.config.layers} layers and width {imported.config.width}"
-    )
-
-
-def _write(config: ImportIlqlConfig, workdir: Path, begin: Begin) -> None:
-    if config.method == UPVOTE:
-        return _import_upvote(config, workdir, begin)
+def write(config: ImportIlqlConfig, workdir: Path, begin: Callable[[], None]) -> None:
+    """Writes agent/ of a run of train_text. Raises UserError: the file holds no agent, or one of
+    another task.
+    """
     task, options = _task(config)
     tokenizer = task.tokenizer()
     imported = ilql_checkpoint.read(config.path, config.heads)
@@ -132,17 +101,36 @@ def _require_fit(config: ImportIlqlConfig, agent: Any, params: Any) -> None:
         )
 
 
-def _is_complete(config: ImportIlqlConfig, workdir: Path) -> bool:
-    description = "model/config.json" if config.method == UPVOTE else "agent/agent.json"
-    return (workdir / description).exists()
+def _tokenizer_folder(config: ImportUpvoteConfig) -> Path:
+    allowed = "a folder with RoBERTa's tokenizer.json, or its name on the hub: roberta-base"
+    checks.require_key(config, "tokenizer", bool(config.tokenizer), allowed)
+    folder = fetch(config.tokenizer or "", "tokenizer")
+    Tokenizer.read(folder)
+    return folder
 
 
-_STAGE = ImportStage(
-    section=ImportIlqlConfig,
-    file="the published model.pkl",
-    is_complete=_is_complete,
-    check_values=_check_values,
-    write=_write,
-    keeps_config=True,
-)
-check, run = _STAGE.check, _STAGE.run
+def check_upvote(config: ImportUpvoteConfig, workdir: Path) -> None:
+    """Raises UserError without a tokenizer."""
+    del workdir
+    _tokenizer_folder(config)
+
+
+def write_upvote(config: ImportUpvoteConfig, workdir: Path, begin: Callable[[], None]) -> None:
+    """Writes model/ of a run of train_upvote. Raises UserError: the file is none, or has too few
+    tokens.
+    """
+    tokenizer_folder = _tokenizer_folder(config)
+    imported = upvote_model.read(config.path, config.heads)
+    if Tokenizer.read(tokenizer_folder).size > imported.config.vocab_size:
+        raise UserError(f"config.tokenizer={config.tokenizer}: has more tokens than {config.file}")
+    begin()
+    upvote_run.write(
+        workdir / upvote_run.MODEL,
+        imported.config,
+        imported.params,
+        imported.heads,
+        tokenizer_folder,
+    )
+    print(
+        f"{workdir}: an upvote model of {imported.config.layers} layers and width {imported.config.width}"
+    )

@@ -1,8 +1,8 @@
-"""Reads a .pth checkpoint of the published system into a run folder and a safetensors file."""
+"""Reads checkpoints of the published PyTorch systems Motif, ONI and GLAM into run folders."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,58 +13,75 @@ from motif_jax.core.errors import printable
 from motif_jax.core.files import atomic_write_json
 from motif_jax.envs import registry
 from motif_jax.motif.reward import safetensors_file
-from motif_jax.published import glam_checkpoint, oni_checkpoint, torch_import
-from motif_jax.published.config import ImportTorchConfig
-from motif_jax.published.imports import (
-    Begin,
-    ImportStage,
-    has_checkpoints,
-    require_default,
+from motif_jax.published import glam_checkpoint, motif_checkpoint, oni_checkpoint
+from motif_jax.published.config import (
+    ImportAgentConfig,
+    ImportLanguageAgentConfig,
+    ImportMotifRewardConfig,
 )
-from motif_jax.published.torch_import import TorchCheckpoint
+from motif_jax.published.motif_checkpoint import TorchCheckpoint
+from motif_jax.published.name_matching import Match
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.config import agent_config
 
-LANGUAGE_AGENT = "language_agent"
 _ALONE = "none"  # config.agent.reward.kind of an agent that learns from the task alone
 MODEL, MAPPING, LABELS = "model.safetensors", "mapping.json", "labels.json"
 
 
-def _check_values(config: ImportTorchConfig, workdir: Path) -> None:
+def check_reward(config: ImportMotifRewardConfig, workdir: Path) -> None:
+    """Raises UserError for a file of quantiles that there is not, or a row of none."""
     del workdir
-    section = config.reward if config.kind == "reward" else config.agent
+    table = config.quantiles
     checks.require_key(
-        config, "kind", bool(section), f"that of the config's variant: use :{config.kind}"
+        config, "quantiles", table is None or Path(table).is_file(), "an existing file"
     )
-    if config.kind == "reward":
-        table = config.quantiles
-        checks.require(
-            table is None or Path(table).is_file(), "quantiles", table, "an existing file"
-        )
-        if table is None:
-            require_default(config, ("quantile_row",), "there is no file of quantiles")
-    if config.kind == LANGUAGE_AGENT:
-        require_default(config, ("names",), "tensors of GLAM's files are known by their names")
-        network_of(config.agent)
+    if table is None:
+        config.require_default("quantile_row", "there is no file of quantiles")
 
 
-def _write(config: ImportTorchConfig, workdir: Path, begin: Begin) -> None:
-    if config.kind == LANGUAGE_AGENT:
-        return _language_agent(config, workdir, begin)
+def write_reward(config: ImportMotifRewardConfig, workdir: Path, begin: Callable[[], None]) -> None:
+    """Writes a run of train_reward and model.safetensors."""
     # An agent's checkpoint may hold the reward that it learned from beside it.
-    parts = ("reward_model", "model") if config.kind == "reward" else ("model",)
-    checkpoint = torch_import.read(config.path, *parts)
-    if config.kind == "reward":
-        row = config.quantile_row
-        quantiles = torch_import.read_quantiles(config.quantiles, row) if config.quantiles else None
-        reward, match = torch_import.reward(
-            checkpoint, config.reward, config.names, quantiles, config.mean, config.variance
-        )
-    else:
-        params, match = torch_import.agent(checkpoint, network_of(config.agent), config.names)
-        labels, classifier = _labels_and_classifier(config.agent, checkpoint)
-    # Here the folder is first written: all that the file may be refused for lies before.
+    checkpoint = motif_checkpoint.read(config.path, "reward_model", "model")
+    quantiles = None
+    if config.quantiles:
+        quantiles = motif_checkpoint.read_quantiles(config.quantiles, config.quantile_row)
+    reward, match = motif_checkpoint.reward(
+        checkpoint, config.reward, config.names, quantiles, config.mean, config.variance
+    )
     begin()
+    _write_mapping(checkpoint, match, workdir)
+    safetensors_file.write_safetensors(reward, workdir / MODEL)
+    safetensors_file.write_run_folder(reward, workdir)
+    statistics = reward.statistics
+    shown = "with its" if statistics["quantiles"] else "no threshold can be used without"
+    print(
+        f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown} quantiles"
+    )
+    print(f"written to {workdir}")
+
+
+def check_agent(config: ImportAgentConfig | ImportLanguageAgentConfig, workdir: Path) -> None:
+    """Raises UserError where the network that `config.agent` describes cannot be made."""
+    del workdir
+    network_of(config.agent)
+
+
+def write_agent(config: ImportAgentConfig, workdir: Path, begin: Callable[[], None]) -> None:
+    """Writes a run of train_agent, or of ONI with its labels, and model.safetensors."""
+    checkpoint = motif_checkpoint.read(config.path, "model")
+    params, match = motif_checkpoint.agent(checkpoint, network_of(config.agent), config.names)
+    labels, classifier = _labels_and_classifier(config.agent, checkpoint)
+    begin()
+    _write_mapping(checkpoint, match, workdir)
+    agent, items = _write_labels(config.agent, labels, classifier, workdir)
+    step = int(checkpoint.number("env_steps") or 0)
+    motif_checkpoint.write_agent(params, agent, step, workdir, items)
+    print(f"written to {workdir}")
+
+
+def _write_mapping(checkpoint: TorchCheckpoint, match: Match, workdir: Path) -> None:
+    """Writes and prints which tensor of the file became which layer."""
     sizes = {name: list(array.shape) for name, array in checkpoint.tensors}
     for name, foreign in match.names.items():
         print(printable(f"{name:22} <- {foreign}  {sizes[foreign]}"))
@@ -72,37 +89,16 @@ def _write(config: ImportTorchConfig, workdir: Path, begin: Begin) -> None:
         print(printable(f"note: {note}"))
     if match.left_over:
         print(printable(f"not used: {', '.join(match.left_over)}"))
-    about = {"file": str(config.file), "names": match.names, "not_used": match.left_over}
+    about = {"file": str(checkpoint.path), "names": match.names, "not_used": match.left_over}
     atomic_write_json(workdir / MAPPING, {**about, "notes": match.notes})
-    if config.kind == "reward":
-        safetensors_file.write_safetensors(reward, workdir / MODEL)
-        safetensors_file.write_run_folder(reward, workdir)
-        statistics = reward.statistics
-        shown = "with its" if statistics["quantiles"] else "no threshold can be used without"
-        print(
-            f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown} quantiles"
-        )
-    else:
-        agent, items = _write_labels(config.agent, labels, classifier, workdir)
-        step = int(checkpoint.number("env_steps") or 0)
-        torch_import.write_agent(params, agent, step, workdir, items)
-    print(f"written to {workdir}")
 
 
-_STAGE = ImportStage(
-    section=ImportTorchConfig,
-    file="a checkpoint: --config.file=FILE.pth",
-    is_complete=has_checkpoints,
-    check_values=_check_values,
-    write=_write,
-    keeps_config=False,
-)
-check, run = _STAGE.check, _STAGE.run
-
-
-def _language_agent(config: ImportTorchConfig, workdir: Path, begin: Begin) -> None:
+def write_language_agent(
+    config: ImportLanguageAgentConfig, workdir: Path, begin: Callable[[], None]
+) -> None:
+    """Writes a run of train_language_agent."""
     imported = glam_checkpoint.language_agent(
-        torch_import.read(config.path), network_of(config.agent), config.seed
+        motif_checkpoint.read(config.path), network_of(config.agent), config.seed
     )
     begin()
     for head in imported.fresh:

@@ -1,125 +1,159 @@
-"""Imports of dialogues and of a reward, and the frame of all imports.
+"""The stage `import`: its kinds of files, and the frame of all of them.
 
-A folder holds one import, of the files in import.json. The same command again finds it done,
-another one is refused.
+A folder holds one import, whose config import.json has, with digests of the files that it names.
+The same command again finds it done, another one is refused. The config.json beside it describes
+the model or dataset, as in a folder that a stage made.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
-from motif_jax.core import digests, import_origin, run_folder
+from motif_jax.core import digests, run_folder
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_json
+from motif_jax.core.files import atomic_write_json, read_json, remove_temporaries
 from motif_jax.core.locks import FolderLock
+from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.dialogues import json_lines
 from motif_jax.ilql.dialogues import parquet as dialogues_parquet
 from motif_jax.ilql.dialogues.collected import DIALOGUES, META, DialogueTotals
 from motif_jax.ilql.dialogues.dialogue import Dialogues
+from motif_jax.ilql.tasks.reddit import upvote_run
 from motif_jax.ilql.tasks.wordle.words import read_words
-from motif_jax.published import wordle_games
+from motif_jax.motif.reward import safetensors_file
+from motif_jax.oni.online_model import OnlineRewardModel
+from motif_jax.published import import_ilql, import_torch, wordle_games
 from motif_jax.published.config import (
+    IMPORTS,
     ImportDialoguesConfig,
     ImportedFile,
     ImportRewardConfig,
 )
 from motif_jax.schema import read_section
 
-KINDS = {
-    ".jsonl": "json_lines",
-    ".json": "json_lines",
-    ".pkl": "wordle_games",
-    ".pickle": "wordle_games",
-}
-Begin = Callable[[], None]
-_FILES = ("file", "quantiles", "words")  # keys that may name a file
+ORIGIN = "import.json"
+# Of dialogues: published Wordle games, and all that is read.
+_GAMES = (".pkl", ".pickle")
+_SUFFIXES = (".jsonl", ".json", *_GAMES)
+# Keys that may name a file.
+_FILES = ("file", "quantiles", "words")
 
 
-C = TypeVar("C", bound=ImportedFile)
+def has_checkpoints(workdir: Path) -> bool:
+    """Whether a checkpoint in `workdir` is complete: Orbax gives one its number when it is
+    whole.
+    """
+    return any(path.name.isdigit() for path in (workdir / "checkpoints").glob("*"))
 
 
 @dataclasses.dataclass(frozen=True)
-class ImportStage(Generic[C]):
-    """The frame of an import.
+class Kind:
+    """How a kind of file is imported.
 
     Attributes:
-      section: the class of the command's config.
-      file: what the file is, in words.
+      write: imports; calls its last argument before it writes anything. What a network needs of the
+          file has been read by then; dialogues are read part by part after it.
+      check: raises UserError for values that cannot work; writes nothing.
       is_complete: whether the work folder holds a complete import.
-      check_values: raises UserError for values that cannot work; writes nothing.
-      write: imports; calls `Begin` before it writes anything. What a network needs of the file has
-          been read by then; dialogues are read part by part after it.
       keeps_config: whether config.json of the work folder is that of the import; else `write`
           writes that of a training.
     """
 
-    section: type[C]
-    file: str
-    is_complete: Callable[[C, Path], bool]
-    check_values: Callable[[C, Path], object]
-    write: Callable[[C, Path, Begin], None]
-    keeps_config: bool
-
-    def check(self, config_tree: ConfigDict, workdir: Path) -> None:
-        config = read_section(self.section, config_tree)
-        is_there = bool(config.file) and Path(config.path).is_file()
-        checks.require_key(config, "file", is_there, f"an existing file, {self.file}")
-        if not self._is_done(config_tree, workdir):
-            self.check_values(config, workdir)
-
-    def run(self, config_tree: ConfigDict, workdir: Path) -> None:
-        config = read_section(self.section, config_tree)
-        with FolderLock(workdir):
-            # Again, under the lock: another process may have made the same import since `check`.
-            if self._is_done(config_tree, workdir):
-                print(f"{workdir} holds this import of {config.file} already")
-                return
-            keys_of_files = _named_files(config_tree)
-
-            def begin() -> None:
-                import_origin.write(workdir, config_tree, keys_of_files)
-                if self.keeps_config:
-                    run_folder.prepare(workdir, config_tree)
-
-            self.write(config, workdir, begin)
-
-    def _is_done(self, config_tree: ConfigDict, workdir: Path) -> bool:
-        is_complete = self.is_complete(read_section(self.section, config_tree), workdir)
-        return import_origin.check(workdir, config_tree, _named_files(config_tree), is_complete)
+    write: Callable[[Any, Path, Callable[[], None]], None]
+    check: Callable[[Any, Path], None] = lambda *_: None
+    is_complete: Callable[[Path], bool] = has_checkpoints
+    keeps_config: bool = False
 
 
-def _named_files(config_tree: ConfigDict) -> list[str]:
-    """The keys that name a file here: a list of words may also be one of the package."""
-    values = {key: config_tree.get(key) for key in _FILES}
-    return [key for key, value in values.items() if value and Path(value).is_file()]
+def check(config_tree: ConfigDict, workdir: Path) -> None:
+    config, kind = _read(config_tree)
+    # A training's section that is not there would be taken for one of default values.
+    keys = {field.name for field in dataclasses.fields(config)}
+    is_variants = keys <= set(config_tree)
+    checks.require_key(config_tree, "kind", is_variants, "that of the config's variant")
+    is_there = bool(config.file) and Path(config.path).is_file()
+    checks.require_key(config, "file", is_there, "an existing file")
+    if not _is_done(config_tree, kind, workdir):
+        kind.check(config, workdir)
 
 
-def has_checkpoints(config: ImportedFile, workdir: Path) -> bool:
-    """`ImportStage.is_complete` of a network."""
-    del config
-    return import_origin.has_checkpoints(workdir)
+def run(config_tree: ConfigDict, workdir: Path) -> None:
+    config, kind = _read(config_tree)
+    with FolderLock(workdir):
+        # Again, under the lock: another process may have made the same import since `check`.
+        if _is_done(config_tree, kind, workdir):
+            print(f"{workdir} holds this import of {config.file} already")
+            return
+
+        def begin() -> None:
+            """Marks the folder as this import's, and removes a killed writer's files."""
+            remove_temporaries(workdir)
+            atomic_write_json(workdir / ORIGIN, _origin(config_tree))
+            if kind.keeps_config:
+                run_folder.prepare(workdir, config_tree)
+
+        kind.write(config, workdir, begin)
 
 
-def require_default(config: ImportedFile, keys: Iterable[str], reason: str) -> None:
-    """Raises UserError where a key that this import does not read is not at its default."""
-    defaults = type(config)()
-    for key in keys:
-        default = getattr(defaults, key)
-        is_default = getattr(config, key) == default
-        checks.require_key(config, key, is_default, f"left at {default!r}: {reason}")
+def _read(config_tree: ConfigDict) -> tuple[ImportedFile, Kind]:
+    return read_section(IMPORTS[config_tree.kind], config_tree), KINDS[config_tree.kind]
+
+
+def _origin(config_tree: ConfigDict) -> dict[str, Any]:
+    """The config without its seed, and a digest in place of each file that a key names."""
+    origin = run_folder.as_plain(config_tree)
+    origin.pop("seed", None)
+    for key in _FILES:
+        # A list of words may also be one of the package.
+        if origin.get(key) and Path(origin[key]).is_file():
+            origin[key] = digests.of_file(origin[key])
+    return origin
+
+
+def _is_done(config_tree: ConfigDict, kind: Kind, workdir: Path) -> bool:
+    """Whether this import has been made in `workdir`. Raises UserError: the folder holds a run or
+    dataset of another origin, or another import that has ended.
+    """
+    is_complete = kind.is_complete(workdir)
+    if not (workdir / ORIGIN).exists():
+        has_config = (workdir / "config.json").exists()
+        # It was not imported here: a run of another stage, or a dataset from elsewhere, which has
+        # no config.json.
+        if is_complete or has_config:
+            stage = run_folder.read_config(workdir).get("stage") if has_config else "unknown origin"
+            raise UserError(f"--workdir={workdir} holds a run of {stage}: choose another --workdir")
+        return False
+    recorded = read_json(
+        workdir / ORIGIN, "choose another --workdir, or remove the folder and import again"
+    )
+    if recorded.get("kind") != config_tree.kind:
+        raise UserError(
+            f"--workdir={workdir} belongs to import:{recorded.get('kind')}, this is import:{config_tree.kind}: choose another --workdir"
+        )
+    # What a killed import has left is made again, and may then be of another origin.
+    if not is_complete:
+        return False
+    origin = _origin(config_tree)
+    changes = run_folder.differences(recorded, origin, {**recorded, **origin})
+    if changes:
+        raise UserError(
+            f"--workdir={workdir} holds another import ({'; '.join(changes)}): choose another --workdir"
+        )
+    return True
 
 
 def _check_dialogues(config: ImportDialoguesConfig, workdir: Path) -> None:
-    allowed = f"a file that ends with {', '.join(KINDS)}"
-    checks.require_key(config, "file", Path(config.path).suffix in KINDS, allowed)
-    if KINDS[Path(config.path).suffix] != "wordle_games":
-        require_default(config, ("words",), "only Wordle games are played with a list of words")
+    checks.require_key(
+        config, "file", Path(config.path).suffix in _SUFFIXES, f"a file of {', '.join(_SUFFIXES)}"
+    )
+    if not _is_of_games(config):
+        config.require_default("words", "only Wordle games are played with a list of words")
     if config.words:
         read_words("words", config.words)
     if (workdir / DIALOGUES).exists() and not (workdir / "config.json").exists():
@@ -128,21 +162,27 @@ def _check_dialogues(config: ImportDialoguesConfig, workdir: Path) -> None:
         )
 
 
+def _is_of_games(config: ImportDialoguesConfig) -> bool:
+    return Path(config.path).suffix in _GAMES
+
+
 def _read_dialogues(config: ImportDialoguesConfig) -> Iterator[Dialogues]:
-    if KINDS[Path(config.path).suffix] == "json_lines":
-        yield from json_lines.read(config.path)
-    else:
+    if _is_of_games(config):
         words = read_words("words", config.words) if config.words else None
         yield wordle_games.read_games(config.path, words)
+    else:
+        yield from json_lines.read(config.path)
 
 
-def _write_dialogues(config: ImportDialoguesConfig, workdir: Path, begin: Begin) -> None:
+def _write_dialogues(
+    config: ImportDialoguesConfig, workdir: Path, begin: Callable[[], None]
+) -> None:
     begin()
     about: dict[str, Any] = {
-        "origin": f"motif_jax import_dialogues, {Path(config.path).name}",
+        "origin": f"motif_jax import:dialogues, {Path(config.path).name}",
         "facts": {},
     }
-    if KINDS[Path(config.path).suffix] == "wordle_games":
+    if _is_of_games(config):
         words = config.words or wordle_games.word_list(config.path)
         if Path(words).is_file():
             # Absolute: trainings read it from other folders.
@@ -161,10 +201,7 @@ def _write_dialogues(config: ImportDialoguesConfig, workdir: Path, begin: Begin)
     print(f"{workdir}: {counts}, mean return {meta['mean_return']:.3f}")
 
 
-def _write_reward(config: ImportRewardConfig, workdir: Path, begin: Begin) -> None:
-    from motif_jax.motif.reward import safetensors_file
-    from motif_jax.oni.online_model import OnlineRewardModel
-
+def _write_reward(config: ImportRewardConfig, workdir: Path, begin: Callable[[], None]) -> None:
     reward = safetensors_file.read_safetensors(config.path)
     allowed = "a reward of train_reward; one that was learned online is used as the file: --config.reward.dir=FILE"
     checks.require_key(config, "file", not isinstance(reward, OnlineRewardModel), allowed)
@@ -173,29 +210,28 @@ def _write_reward(config: ImportRewardConfig, workdir: Path, begin: Begin) -> No
     print(f"{config.file}: evaluation {reward.step}, written to {workdir}")
 
 
-_STAGES: dict[str, ImportStage[Any]] = {
-    "import_dialogues": ImportStage(
-        section=ImportDialoguesConfig,
-        file=f"that ends with {', '.join(KINDS)}",
-        is_complete=lambda _, workdir: (workdir / META).exists(),
-        check_values=_check_dialogues,
-        write=_write_dialogues,
+KINDS: Mapping[str, Kind] = {
+    "reward": Kind(_write_reward),
+    "motif_reward": Kind(import_torch.write_reward, import_torch.check_reward),
+    "motif_agent": Kind(import_torch.write_agent, import_torch.check_agent),
+    "oni": Kind(import_torch.write_agent, import_torch.check_agent),
+    "glam": Kind(import_torch.write_language_agent, import_torch.check_agent),
+    "ilql": Kind(
+        import_ilql.write,
+        import_ilql.check,
+        is_complete=lambda workdir: (workdir / agent_folder.AGENT / "agent.json").exists(),
         keeps_config=True,
     ),
-    "import_reward": ImportStage(
-        section=ImportRewardConfig,
-        file="of export_reward: --config.file=reward.safetensors",
-        is_complete=has_checkpoints,
-        check_values=lambda *_: None,
-        write=_write_reward,
-        keeps_config=False,
+    "upvote": Kind(
+        import_ilql.write_upvote,
+        import_ilql.check_upvote,
+        is_complete=lambda workdir: (workdir / upvote_run.MODEL / "config.json").exists(),
+        keeps_config=True,
+    ),
+    "dialogues": Kind(
+        _write_dialogues,
+        _check_dialogues,
+        is_complete=lambda workdir: (workdir / META).exists(),
+        keeps_config=True,
     ),
 }
-
-
-def check(config_tree: ConfigDict, workdir: Path) -> None:
-    _STAGES[config_tree.stage].check(config_tree, workdir)
-
-
-def run(config_tree: ConfigDict, workdir: Path) -> None:
-    _STAGES[config_tree.stage].run(config_tree, workdir)

@@ -18,8 +18,8 @@ from motif_jax.nets.classifier import MessageClassifier
 from motif_jax.oni import label_log
 from motif_jax.oni.label_queue import Label
 from motif_jax.published import name_matching, torch_file
+from motif_jax.published.motif_checkpoint import TorchCheckpoint
 from motif_jax.published.pickles import Stub
-from motif_jax.published.torch_import import TorchCheckpoint
 
 TABLE = "llm_message_rewards"
 DATASET = "reward_model_dataset"

@@ -61,7 +61,7 @@ class AgentReward(Scoring):
         "module:Class of your own (motif_jax/rl/intrinsic.py). docs/rewards.md",
     )
     dir: str | None = plain_key(
-        None, "run of train_reward, file of export_reward, or hf://OWNER/NAME; None: none"
+        None, "run of train_reward, file of export:reward, or hf://OWNER/NAME; None: none"
     )
     quantile: float | None = dataclasses.replace(
         QUANTILE, read_when=(".kind", choices.FROZEN_REWARDS)

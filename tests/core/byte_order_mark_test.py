@@ -14,7 +14,7 @@ from motif_jax.lm import corpus
 from motif_jax.motif.annotation import lexicon, prompts
 from motif_jax.motif.reward import table
 from motif_jax.oni import word_vectors
-from motif_jax.published import torch_import
+from motif_jax.published import motif_checkpoint
 
 
 def marked(tmp_path, name, text):
@@ -63,7 +63,7 @@ def test_lexicons(tmp_path):
 
 def test_quantiles(tmp_path):
     path = marked(tmp_path, "q.csv", ",".join(map(str, range(19))) + "\n")
-    np.testing.assert_array_equal(torch_import.read_quantiles(path, 0), np.arange(19))
+    np.testing.assert_array_equal(motif_checkpoint.read_quantiles(path, 0), np.arange(19))
 
 
 def test_word_vectors(tmp_path, monkeypatch):

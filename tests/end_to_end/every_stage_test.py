@@ -38,11 +38,13 @@ _SMALL_BENCHMARK = [
 # Besides the scenarios of chaos.py: a config, its flags, and a file that it leaves or a word that
 # it prints.
 OTHERS: dict[str, tuple[str, Callable[[Inputs], Sequence[str]], str]] = {
-    "export_text_agent": ("", lambda at: [f"--config.agent={at.text_agent}"], "config.json"),
-    "export_language_agent": ("", lambda at: [f"--config.agent={at.language_agent}"], "config.json"),
-    "benchmark": (":actors", lambda at: _SMALL_BENCHMARK, "steps_per_second_by_the_clock"),
+    "export_text_agent": ("export.py:text_agent", lambda at: [f"--config.agent={at.text_agent}"], "config.json"),
+    "export_language_agent": (
+        "export.py:language_agent", lambda at: [f"--config.agent={at.language_agent}"], "config.json",
+    ),
+    "benchmark": ("benchmark.py:actors", lambda at: _SMALL_BENCHMARK, "steps_per_second_by_the_clock"),
     "report": (
-        ":smoke",
+        "report.py:smoke",
         lambda at: [
             f"--config.dataset_dir={at.dataset}", f"--config.reward.dir={at.reward}", f"--config.evaluations={at.evaluations[0]}",
             f"--config.yardsticks={at.evaluations[1]}",
@@ -50,11 +52,11 @@ OTHERS: dict[str, tuple[str, Callable[[Inputs], Sequence[str]], str]] = {
         "report.html",
     ),
     "study": (
-        "",
+        "study.py",
         lambda at: [f"--config.runs=a={at.evaluations[0]}; b={at.evaluations[1]}"],
         "study.html",
     ),
-    "docs/studies/results": (":diagnosis", lambda at: ["--config.resamples=50"], "tables.md"),
+    "docs/studies/results": ("docs/studies/results.py:diagnosis", lambda at: ["--config.resamples=50"], "tables.md"),
 }  # fmt: skip
 _EACH_UPDATE = ("--config.log_every_seconds=1e-6",)
 MORE_FLAGS = {
@@ -129,8 +131,8 @@ def test_a_stage_ends_and_leaves_its_files(
 def test_a_stage_without_a_scenario_ends_and_leaves_its_file(
     name: str, started: Commands, inputs: Inputs, tmp_path: Path
 ) -> None:
-    variant, flags, left = OTHERS[name]
-    printed = launch(started, f"{name}.py{variant}", tmp_path, *flags(inputs))
+    config, flags, left = OTHERS[name]
+    printed = launch(started, config, tmp_path, *flags(inputs))
     assert left in printed or (tmp_path / left).is_file()
     if name in stage_files.FILES:
         stage_files.check_stage(name, tmp_path)
@@ -145,7 +147,8 @@ def test_every_stage_has_a_list_of_its_files() -> None:
 
 def test_every_stage_is_started() -> None:
     configs = [scenario.config for name, scenario in SCENARIOS.items() if name not in REPEATED]
-    files = {*OTHERS, *(config.partition(".py")[0] for config in configs)}
+    configs += [config for config, _, _ in OTHERS.values()]
+    files = {config.partition(".py")[0] for config in configs}
     assert {load_config(file, None).stage for file in files} == set(stages.names())
     # What chaos.py need not kill writes nothing or replaces a folder as a whole, or is the stage of
     # another scenario.

@@ -81,10 +81,10 @@ FILES = {
     "import_reward": """
         run/checkpoints run/import.json run/training_texts.npy
     """.split(),
-    "import_torch_glam": """
+    "import_glam": """
         run/checkpoints run/import.json run/mapping.json
     """.split(),
-    "import_torch_reward": """
+    "import_motif_reward": """
         run/checkpoints run/import.json run/mapping.json run/model.safetensors
     """.split(),
     "oni_serial": """

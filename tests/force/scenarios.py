@@ -116,19 +116,19 @@ SCENARIOS: dict[str, Scenario] = {
         "probe_language_agent.py", "policy={at.language_agent}", files("probes.jsonl", "clauses.jsonl")
     ),
     "visualize": Scenario("visualize.py:smoke", "episodes=3", files("episode-*.json")),
-    "export_reward": Scenario("export_reward.py", "reward.dir={at.reward}", files("*.safetensors", "README.md")),
-    "import_reward": Scenario("import_reward.py", "file={at.reward_file}", params()),
-    "import_torch_reward": Scenario("import_torch.py", "file={at.torch_reward}", params("model.safetensors", "mapping.json")),
-    "import_torch_glam": Scenario(
-        "import_torch.py:glam",
+    "export_reward": Scenario("export.py:reward", "reward.dir={at.reward}", files("*.safetensors", "README.md")),
+    "import_reward": Scenario("import.py:reward", "file={at.reward_file}", params()),
+    "import_motif_reward": Scenario("import.py:motif_reward", "file={at.torch_reward}", params("model.safetensors", "mapping.json")),
+    "import_glam": Scenario(
+        "import.py:glam",
         "file={at.torch_agent} agent.network.model={at.model} agent.network.prompt_tokens=160 "
         f"agent.network.head_widths=(16,16) agent.{_LEVEL}", params("mapping.json"),
     ),
     "import_ilql": Scenario(
-        "import_ilql.py", "file={at.torch_text_agent} heads=2", files("agent/**/*.safetensors", "agent/agent.json")
+        "import.py:ilql", "file={at.torch_text_agent} heads=2", files("agent/**/*.safetensors", "agent/agent.json")
     ),
     "import_dialogues": Scenario(
-        "import_dialogues.py", "file={at.dialogue_lines}", files("dialogues.parquet", "dialogues.json")
+        "import.py:dialogues", "file={at.dialogue_lines}", files("dialogues.parquet", "dialogues.json")
     ),
     "check_reward": Scenario(
         "check_reward.py", "reward.dir={trial}/learned_reward least_met=1", files("agreement.json"), copied="learned_reward"
@@ -157,4 +157,4 @@ SCENARIOS: dict[str, Scenario] = {
     ),
 }  # fmt: skip
 # Their inputs are written by PyTorch.
-OF_TORCH = {"import_torch_reward", "import_torch_glam", "import_ilql"}
+OF_TORCH = {"import_motif_reward", "import_glam", "import_ilql"}

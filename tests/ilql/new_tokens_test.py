@@ -125,7 +125,7 @@ def test_new_rows_begin_where_the_config_says(
 
 @pytest.mark.extra
 def test_exported_tables_have_the_learned_rows(run: Path, tmp_path: Path) -> None:
-    model = run_stage("export_text_agent", tmp_path, "", agent=str(run)) / "model"
+    model = run_stage("export", tmp_path, "text_agent", agent=str(run)) / "model"
 
     trunk = agent_folder.load(run).params["trunks"]["policy"]
     for exported, learned in zip(

@@ -121,7 +121,7 @@ def test_other_tasks_have_no_turns_of_a_model(tmp_path: Path) -> None:
 
 
 def test_an_export_reads_its_template_as_training_did(run: Path, tmp_path: Path) -> None:
-    model = run_stage("export_text_agent", tmp_path, "", agent=str(run)) / "model"
+    model = run_stage("export", tmp_path, "text_agent", agent=str(run)) / "model"
 
     template = chat_template.read(model)
     assert template is not None
@@ -136,7 +136,7 @@ def test_an_export_reads_its_template_as_training_did(run: Path, tmp_path: Path)
 
 
 def test_an_export_plays_as_an_agent_with_its_turns(run: Path, tmp_path: Path) -> None:
-    model = run_stage("export_text_agent", tmp_path / "export", "", agent=str(run)) / "model"
+    model = run_stage("export", tmp_path / "export", "text_agent", agent=str(run)) / "model"
     values = {
         "agent": str(model),
         "task": "tests.toy_text:Task",
@@ -173,7 +173,7 @@ def test_a_system_message_is_read_back_as_such(run: Path, tmp_path: Path) -> Non
 @pytest.mark.extra
 def test_an_export_plays_in_a_dialogue_files_environment(run: Path, tmp_path: Path) -> None:
     """Its task has no tokenizer, and its training data are gone."""
-    model = run_stage("export_text_agent", tmp_path / "export", "", agent=str(run)) / "model"
+    model = run_stage("export", tmp_path / "export", "text_agent", agent=str(run)) / "model"
     options = {"environment": "tests.toy_text:Key", "data": str(tmp_path / "gone.jsonl")}
     values = {
         "agent": str(model),

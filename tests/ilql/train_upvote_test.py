@@ -111,10 +111,9 @@ def test_the_published_file_becomes_a_folder_that_pays(tmp_path: Path) -> None:
     values = {
         "file": str(path),
         "heads": 2,
-        "method": "upvote",
         "tokenizer": str(tmp_path / "spoken"),
     }
-    run_stage("import_ilql", tmp_path / "run", "", **values)
+    run_stage("import", tmp_path / "run", "upvote", **values)
     scorer = TextScorer(tmp_path / "run" / "model")
     score = scorer(["some words"])[0]
     # The pooler and both layers by hand, on the states of the network.

@@ -21,9 +21,9 @@ TEXTS = ["Hello", "", "You see here a key."]
 def test_an_ensemble_goes_through_a_file_unchanged(trained, tmp_path):
     small = {"network.hidden_dim": 32, "ensemble.members": 2}
     ensemble = train(tmp_path / "b", reward_config(trained.parent / "dataset", **small))
-    run_stage("export_reward", tmp_path / "file", "", **{"reward.dir": str(ensemble)})
+    run_stage("export", tmp_path / "file", "reward", **{"reward.dir": str(ensemble)})
     file = tmp_path / "file" / "reward.safetensors"
-    workdir = run_stage("import_reward", tmp_path / "back", "", file=str(file))
+    workdir = run_stage("import", tmp_path / "back", "reward", file=str(file))
     expected = rewards.load(ensemble)
     members = expected.trained.members_of_messages(expected.trained.params, as_rows(TEXTS)[0])
     statistics = expected.trained.statistics
@@ -42,7 +42,7 @@ def test_an_ensemble_goes_through_a_file_unchanged(trained, tmp_path):
 
 @pytest.mark.extra
 def test_a_refused_export_leaves_its_folder_to_any_other_command(trained, tmp_path):
-    config = load_config("export_reward", "", {"reward.dir": str(trained), "reward.step": 9})
+    config = load_config("export", "reward", {"reward.dir": str(trained), "reward.step": 9})
     exports.check(config, tmp_path / "out")
     with pytest.raises(UserError, match="has no evaluation 9"):
         exports.run(config, tmp_path / "out")

@@ -80,7 +80,7 @@ def files(run: PayingRun, tmp_path_factory: pytest.TempPathFactory) -> Files:
     for step in (None, run.first):
         workdir = tmp_path_factory.mktemp("file")
         run_stage(
-            "export_reward", workdir, "", **{"reward.dir": str(run.folder), "reward.step": step}
+            "export", workdir, "reward", **{"reward.dir": str(run.folder), "reward.step": step}
         )
         paths[step] = workdir / exports.REWARD
     return paths
@@ -144,7 +144,7 @@ def test_a_training_with_a_file_pays_what_its_run_pays(run: PayingRun, files: Fi
 
 def test_a_file_of_a_run_is_not_imported(files: Files, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"one that was learned online is used as the file"):
-        run_stage("import_reward", tmp_path, "", file=str(files[None]))
+        run_stage("import", tmp_path, "reward", file=str(files[None]))
 
 
 def test_a_run_is_explained_by_the_messages_it_has_met(run: PayingRun, tmp_path: Path) -> None:

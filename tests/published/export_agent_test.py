@@ -1,4 +1,4 @@
-"""export_text_agent and export_language_agent: what they write, that our own load and transformers
+"""export:text_agent and export:language_agent: what they write, that our own load and transformers
 say the same with it, what they refuse.
 """
 
@@ -41,8 +41,8 @@ GAME = Dialogue(
 TALK = Dialogue(("Is the dog red?", "Yes, it is.", "Bye"), (None, 1.0, None), False)
 
 
-def exported_by(name: str, agent: Path, workdir: Path) -> Path:
-    return run_stage(name, workdir, "", agent=str(agent)) / "model"
+def exported_by(kind: str, agent: Path, workdir: Path) -> Path:
+    return run_stage("export", workdir, kind, agent=str(agent)) / "model"
 
 
 def text_agent(folder: Path, kind: str) -> Path:
@@ -72,10 +72,10 @@ def agent_logits(agent: agent_folder.SavedAgent, tokens: list[int]) -> np.ndarra
 def test_agents_that_transformers_has_no_form_for_are_refused(tmp_path: Path) -> None:
     run = made_agents.write(tmp_path / "dt", Design(q="none", prefix=True), "dt")
     with pytest.raises(UserError, match=r"config\.agent=.*an agent without a prefix"):
-        exported_by("export_text_agent", run, tmp_path / "export")
+        exported_by("text_agent", run, tmp_path / "export")
     run = made_agents.write(tmp_path / "toy", task="tests.toy_text:Task")
     with pytest.raises(UserError, match=r"tests\.toy_text:Task has no method save"):
-        exported_by("export_text_agent", run, tmp_path / "export")
+        exported_by("text_agent", run, tmp_path / "export")
 
 
 def language_agent(folder: Path, architecture: str, **values: Any) -> Path:
@@ -109,7 +109,7 @@ def test_an_exported_language_agent_has_merged_weights_and_its_heads(
     architecture: str, policy: str, tmp_path: Path
 ) -> None:
     run = language_agent(tmp_path, architecture, **{"network.policy": policy})
-    folder = exported_by("export_language_agent", run, tmp_path / "export")
+    folder = exported_by("language_agent", run, tmp_path / "export")
     network: Any = settings.make_network(agent_policy.read_config(run))
     params, _ = agent_policy.restore(run, "latest", network)
     prompt = "you see a red ball"
@@ -168,7 +168,7 @@ def test_transformers_says_the_same(tmp_path: Path) -> None:
     runs = {kind: text_agent(tmp_path, kind) for kind in ("wordle", "bytes")}
     agents = {kind: agent_folder.load(run) for kind, run in runs.items()}
     folders = {
-        kind: exported_by("export_text_agent", run, tmp_path / f"export_{kind}")
+        kind: exported_by("text_agent", run, tmp_path / f"export_{kind}")
         for kind, run in runs.items()
     }
     arguments = [(str(folders[kind]), tokens_of(agents[kind].tokenizer, kind)[0]) for kind in runs]

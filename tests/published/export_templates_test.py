@@ -32,7 +32,7 @@ def exported(folder: Path, family: str, turns: str) -> tuple[agent_folder.SavedA
     tokenizer = chat_families.write(folder / "tokens", chosen, adds_bos=bool(chosen.bos))
     options = {"tokenizer": str(tokenizer), "turns": turns}
     run = text_agents.write(folder / "run", Design(q="none"), "bc", "dialogues", options)
-    return agent_folder.load(run), exported_by("export_text_agent", run, folder / "export")
+    return agent_folder.load(run), exported_by("text_agent", run, folder / "export")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -77,7 +77,7 @@ def test_an_exported_language_agent_keeps_template_and_named_tokens(tmp_path: Pa
     )
     (tmp_path / "base" / chat_template.CONFIG_FILE).write_text(json.dumps({"bos_token": "</s>"}))
 
-    model = exported_by("export_language_agent", run, tmp_path / "export")
+    model = exported_by("language_agent", run, tmp_path / "export")
 
     template = chat_template.read(model)
     assert template is not None

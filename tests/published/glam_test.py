@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
-from motif_jax.published import glam_probes, import_torch
+from motif_jax.published import glam_probes, import_torch, imports
 from motif_jax.rl import agent_checkpoints
 from tests import torch_files
 from tests.lm import talkers
@@ -32,7 +32,7 @@ def config(model: Path, file: Path):
         "agent.network.head_widths": (16, 16),
     }
     values = {"file": str(file), "agent.environment.name": "BabyAI-GoToLocal-v0", **network}
-    return load_config("import_torch", "glam", values)
+    return load_config("import", "glam", values)
 
 
 def write_checkpoint(
@@ -85,7 +85,7 @@ def test_a_file_without_a_tensor_is_refused(model, tmp_path):
     write_checkpoint(file, model, drop="encoder.final_layer_norm")
 
     with pytest.raises(UserError, match=r"encoder.final_layer_norm.weight: absent saved"):
-        import_torch.run(config(model, file), tmp_path / "run")
+        imports.run(config(model, file), tmp_path / "run")
 
     assert not (tmp_path / "run" / "checkpoints").exists()
 
@@ -107,7 +107,7 @@ def test_a_file_that_does_not_fit_the_config_is_refused(model, tmp_path, key, va
     import_config.agent.network[key] = value
 
     with pytest.raises(UserError, match=line):
-        import_torch.run(import_config, tmp_path / "run")
+        imports.run(import_config, tmp_path / "run")
 
     assert not (tmp_path / "run" / "checkpoints").exists()
 

@@ -17,7 +17,7 @@ LINES = [
 
 
 def config_of(path, **values):
-    return load_config("import_dialogues", "", {"file": str(path), **values})
+    return load_config("import", "dialogues", {"file": str(path), **values})
 
 
 def test_files_that_are_none(tmp_path):

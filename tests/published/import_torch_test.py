@@ -9,7 +9,7 @@ from motif_jax import rewards
 from motif_jax.core.errors import UserError
 from motif_jax.motif.reward.reward_model import read_run
 from motif_jax.play.agent_policy import load as load_agent
-from motif_jax.published import import_torch
+from motif_jax.published import imports
 from tests import torch_files
 from tests.agents import observation_of
 from tests.golden_numbers import recipe_tensors
@@ -37,7 +37,7 @@ def write_reward(path, golden, **more):
 
 
 def config_for(variant, path, **values):
-    return load_config("import_torch", variant, {"file": str(path), **values})
+    return load_config("import", variant, {"file": str(path), **values})
 
 
 @pytest.mark.torch
@@ -49,7 +49,7 @@ def test_a_reward_gives_the_golden_rewards(golden, tmp_path, capsys):
         ",".join(f"{0.05 * i:.2f}" for i in range(1, 20)) + "\n"
         + ",".join(f"{v - 1:.2f}" for v in levels) + "\n" + ",".join(f"{v:.2f}" for v in levels) + "\n"
     )  # fmt: skip
-    config = config_for("reward", path, quantiles=str(tmp_path / "q.csv"))
+    config = config_for("motif_reward", path, quantiles=str(tmp_path / "q.csv"))
     workdir = run_config(config, tmp_path / "run")
     g = golden("reward_forward.npz")
     for target in (workdir, workdir / "model.safetensors"):
@@ -67,7 +67,7 @@ def test_a_reward_gives_the_golden_rewards(golden, tmp_path, capsys):
     assert "holds this import" in capsys.readouterr().out
     config.quantile_row = 0
     with pytest.raises(UserError, match=r"holds another import \(quantile_row: -1 before, 0 now\)"):
-        import_torch.check(config, workdir)
+        imports.check(config, workdir)
 
 
 @pytest.mark.torch
@@ -76,9 +76,9 @@ def test_absent_statistics_are_asked_for(golden, tmp_path):
     """0 and 1 would be taken for a reward's own: its normalisation would be wrong in silence."""
     path = write_reward(tmp_path / "a.pth", golden, reward_mean=None)
     with pytest.raises(UserError, match=r"has no reward_mean, .*--config\.mean=NUMBER"):
-        import_torch.run(config_for("reward", path), tmp_path / "run")
+        imports.run(config_for("motif_reward", path), tmp_path / "run")
     assert not (tmp_path / "run" / "import.json").exists()
-    run = run_config(config_for("reward", path, mean=3.5), tmp_path / "run")
+    run = run_config(config_for("motif_reward", path, mean=3.5), tmp_path / "run")
     assert read_run(run).statistics["mean"] == 3.5
 
 
@@ -89,7 +89,7 @@ def test_an_agent_gives_the_golden_logits(golden, tmp_path):
     numbered = enumerate(named.items())
     model = {f"net.{number}.{name.split('/')[1]}": array for number, (name, array) in numbered}
     path = torch_files.write(tmp_path / "agent.pth", {"model": model, "env_steps": 12345})
-    run_config(config_for("agent", path), tmp_path / "run")
+    run_config(config_for("motif_agent", path), tmp_path / "run")
     policy, step = load_agent(tmp_path / "run")
     assert step == 12345
     g = golden("actor_critic_step.npz")
@@ -106,20 +106,33 @@ def test_a_network_of_another_width_is_refused(golden, tmp_path):
     path = write_reward(tmp_path / "a.pth", golden)
     width = {"reward.network.hidden_dim": 64}
     with pytest.raises(UserError, match="does not fit this network"):
-        run_config(config_for("reward", path, **width), tmp_path / "r")
+        run_config(config_for("motif_reward", path, **width), tmp_path / "r")
 
 
-@pytest.mark.parametrize(
-    ("variant", "key", "value", "default"),
-    [("reward", "quantile_row", 0, "-1"), ("glam", "names", "a/weight=b", "''")],
-)
-def test_keys_that_an_import_does_not_read_are_refused(tmp_path, variant, key, value, default):
+def test_a_row_of_no_quantiles_is_refused(tmp_path):
     path = tmp_path / "a.pth"
     path.touch()
-    config = config_for(variant, path, **{key: value})
+    config = config_for("motif_reward", path, quantile_row=0)
 
-    with pytest.raises(UserError, match=rf"^config\.{key}='?{value}'?: must be left at {default}:"):
-        import_torch.check(config, tmp_path / "run")
+    with pytest.raises(UserError, match=r"^config\.quantile_row=0: must be left at -1:"):
+        imports.check(config, tmp_path / "run")
+
+
+def test_a_kind_without_its_variant_is_refused(tmp_path):
+    config = config_for("reward", tmp_path / "a.pth", kind="motif_agent")
+
+    with pytest.raises(UserError, match=r"^config\.kind='motif_agent': must be that of the config"):
+        imports.check(config, tmp_path / "run")
+
+
+def test_a_folder_of_another_kind_of_import_is_refused(tmp_path):
+    path = tmp_path / "a.pth"
+    path.touch()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "import.json").write_text('{"stage": "import", "kind": "ilql"}')
+
+    with pytest.raises(UserError, match=r"belongs to import:ilql, this is import:motif_reward"):
+        imports.check(config_for("motif_reward", path), tmp_path / "run")
 
 
 @pytest.mark.torch
@@ -129,4 +142,4 @@ def test_a_variance_below_zero_is_refused(golden, tmp_path):
     line = r"reward_var is -4, below 0: give it with --config\.variance=NUMBER"
 
     with pytest.raises(UserError, match=line):
-        import_torch.run(config_for("reward", path), tmp_path / "run")
+        imports.run(config_for("motif_reward", path), tmp_path / "run")

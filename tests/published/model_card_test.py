@@ -4,6 +4,7 @@ setting.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -74,7 +75,7 @@ def card_of(folder):
 def test_every_annotator_is_in_the_card_with_model_and_goal(reward):
     card = card_of(reward)
 
-    for words in ("some/model", "### Labels `chat`", "### Labels `lexicon`", "defaultgoal"):
+    for words in ("some/model", "Labels `chat`", "Labels `lexicon`", "defaultgoal"):
         assert words in card
 
 
@@ -93,6 +94,19 @@ def test_a_dataset_that_is_gone_is_named_in_the_card(reward):
     card = model_card.render(model_of(reward, config))
 
     assert "/gone" in card
+
+
+def test_numbers_settings_and_licence_are_in_the_card(reward):
+    config = json.loads((reward / "config.json").read_text())
+    evaluation = {"validation/accuracy": 0.875, "validation_unseen/accuracy_pairs": 40}
+    model = dataclasses.replace(model_of(reward, config), curve=[evaluation])
+
+    card = model_card.render(model, licence="CC-BY-4.0.", notes="Of two hours.")
+
+    assert "    validation/accuracy: 0.875\n    validation_unseen/accuracy_pairs: 40\n" in card
+    assert f"    annotator: {config['annotator']}\n" in card
+    assert "CC-BY-4.0." in card
+    assert "Of two hours." in card
 
 
 def test_the_card_of_a_learned_reward_counts_its_labels(tmp_path):
@@ -114,5 +128,6 @@ def test_the_card_of_a_learned_reward_counts_its_labels(tmp_path):
         labels=labels,
     )
     card = model_card.render(model)
-    assert "- 3 labels: no 2, yes 1\n" in card
-    assert "A reward of kind `retrieval`, learned while the agent played" in card
+    game = settings["environment"]["name"]
+    assert f"Learned while an agent played {game}, from 3 labels" in card
+    assert "    reward.kind: retrieval\n" in card

@@ -18,9 +18,9 @@ from motif_jax.core.errors import UserError
 from motif_jax.nets import layout
 from motif_jax.play import agent_policy, evaluation_setup
 from motif_jax.play.config import PlayedPolicy
-from motif_jax.published import import_torch, oni_checkpoint, torch_import
+from motif_jax.published import import_torch, imports, motif_checkpoint, oni_checkpoint
+from motif_jax.published.motif_checkpoint import TorchCheckpoint
 from motif_jax.published.pickles import Stub
-from motif_jax.published.torch_import import TorchCheckpoint
 from tests import torch_files
 from tests.golden_numbers import recipe_tensors
 from tests.reward_fixtures import load_config, run_config
@@ -51,7 +51,7 @@ def foreign():
 
 def read(path, content):
     checkpoint = {"model": {"a": np.ones(2, "f")}, **content}
-    return torch_import.read(torch_files.write(path, checkpoint), "model")
+    return motif_checkpoint.read(torch_files.write(path, checkpoint), "model")
 
 
 @pytest.mark.torch
@@ -70,7 +70,7 @@ def test_the_examples_of_the_classifier_are_read_as_data(foreign, tmp_path, attr
     )
     del sys.modules["published_package"].OnlineDataset
 
-    assert oni_checkpoint.labels(torch_import.read(path, "model")) == LABELS
+    assert oni_checkpoint.labels(motif_checkpoint.read(path, "model")) == LABELS
 
 
 def stub(*arguments, state=None):
@@ -223,18 +223,18 @@ def oni_model(config):
     network = import_torch.network_of(config.agent)
     params = jax.tree.map(np.asarray, network.init(jax.random.key(3)))
     named = layout.to_torch(params)
-    names = sorted(named, key=torch_import.published_agent_order)
+    names = sorted(named, key=motif_checkpoint.published_agent_order)
     return unnamed({name: named[name] for name in names}), params
 
 
 @pytest.mark.torch
 @pytest.mark.slow
 def test_an_agent_without_its_labels_is_imported_on_request(tmp_path, capsys):
-    config = load_config("import_torch", "oni")
+    config = load_config("import", "oni")
     content = {"model": oni_model(config)[0], oni_checkpoint.TABLE: [("the one", "the other", 1)]}
     config.file = str(torch_files.write(tmp_path / "checkpoint.pth", content))
     with pytest.raises(UserError, match=r"has no text with a label.*agent\.reward\.kind=none"):
-        import_torch.run(config, tmp_path / "run")
+        imports.run(config, tmp_path / "run")
     assert not (tmp_path / "run" / "import.json").exists()
     config.agent.reward.kind = "none"
 
@@ -249,7 +249,7 @@ def test_an_agent_without_its_labels_is_imported_on_request(tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [extra("retrieval"), "classification"])
 def test_an_imported_agent_plays_and_is_rated_by_its_reward(golden, foreign, tmp_path, kind):
-    config = load_config("import_torch", "oni")
+    config = load_config("import", "oni")
     model, params = oni_model(config)
     content = {"model": model, "env_steps": 777, "llm_message_rewards": LABELS}
     if kind == "classification":

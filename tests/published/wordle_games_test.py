@@ -204,7 +204,7 @@ def test_imported_games_name_the_words_that_they_were_played_with(
 ):
     write(tmp_path / "games.pkl", items_of(published, games))
     monkeypatch.undo()
-    config = load_config("import_dialogues", "", {"file": str(tmp_path / "games.pkl")})
+    config = load_config("import", "dialogues", {"file": str(tmp_path / "games.pkl")})
 
     imports.run(config, tmp_path / "run")
 
@@ -219,11 +219,11 @@ def test_another_list_of_words_is_another_import(published, games, tmp_path, mon
     write(tmp_path / "games.pkl", items_of(published, games))
     monkeypatch.undo()
     values = {"file": str(tmp_path / "games.pkl"), "words": str(words)}
-    imports.run(load_config("import_dialogues", "", values), tmp_path / "run")
+    imports.run(load_config("import", "dialogues", values), tmp_path / "run")
 
     # The same file by another path is the same import.
     monkeypatch.chdir(tmp_path)
-    by_name = load_config("import_dialogues", "", {**values, "words": "words.txt"})
+    by_name = load_config("import", "dialogues", {**values, "words": "words.txt"})
     imports.check(by_name, tmp_path / "run")
     words.write_text(f"{words.read_text()}\nzzzzz\n")
     with pytest.raises(UserError, match="holds another import"):

@@ -47,7 +47,7 @@ class EvaluatedSpeaker(TextSpeaker):
 
     agent: str | None = plain_key(
         None,
-        "a run of train_text; or the Hugging Face folder of a decoder whose tokenizer has the delimiters, such as export_text_agent writes: a "
+        "a run of train_text; or the Hugging Face folder of a decoder whose tokenizer has the delimiters, such as export:text_agent writes: a "
         "policy without values, which needs config.task and decode.max_tokens",
     )
     policy: str | None = plain_key(

@@ -86,7 +86,7 @@ def upvote_folder(run: str) -> Path:
         if (path / "heads.json").is_file():
             return path
     raise UserError(
-        f"config.reddit.upvote_run={run}: must be a run folder of train_upvote or import_ilql, whose training has ended"
+        f"config.reddit.upvote_run={run}: must be a run folder of train_upvote or import:ilql, whose training has ended"
     )
 
 

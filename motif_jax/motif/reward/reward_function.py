@@ -28,7 +28,7 @@ from motif_jax.rl.message_table import MessageTable
 Messages = bytes | str | np.ndarray | Sequence[bytes | str]
 
 _ALLOWED = "a message is bytes, str or an array of integers from 0 to 255; several are a list of them or [..., length]"
-# Suffix of the file that export_reward writes.
+# Suffix of the file that export:reward writes.
 FILE_SUFFIX = ".safetensors"
 
 
@@ -121,7 +121,7 @@ def load(folder: str | Path, step: int | None = None) -> RewardFunction:
 
     Args:
       folder: run folder of train_reward, or of an agent that learned its reward while it played; or
-        the .safetensors file that export_reward writes; or hf://OWNER/NAME.
+        the .safetensors file that export:reward writes; or hf://OWNER/NAME.
       step: which evaluation of the run; None for the newest, or the best of a run that stops early.
         A file has only its own.
 

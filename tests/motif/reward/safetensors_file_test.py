@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
-from motif_jax.core import digests, import_origin
+from motif_jax.core import digests
 from motif_jax.core.errors import UserError
 from motif_jax.motif.reward import reward_function, reward_ratings, training_texts
 from motif_jax.motif.reward.reward_model import RewardModel, read_run
@@ -139,7 +139,7 @@ def test_a_reward_that_diverged_is_not_written(file):
 
 
 def importing(file):
-    return load_config("import_reward", "", {"file": str(file)})
+    return load_config("import", "reward", {"file": str(file)})
 
 
 def test_a_finished_import_is_a_run_folder_made_once(tmp_path, file, monkeypatch, capsys):
@@ -155,7 +155,7 @@ def test_a_finished_import_is_a_run_folder_made_once(tmp_path, file, monkeypatch
         patched.setattr("motif_jax.core.checkpoints.Checkpoints.save", killed)
         with pytest.raises(SystemError):
             imports.run(importing(file), workdir)
-    assert not import_origin.has_checkpoints(workdir)
+    assert not imports.has_checkpoints(workdir)
     write_safetensors(make_reward(tmp_path, seed=1), file)
     for _ in range(2):
         run_config(importing(file), workdir)

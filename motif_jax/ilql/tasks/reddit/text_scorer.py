@@ -78,7 +78,7 @@ class TextScorer:
     def __init__(self, folder: str | Path) -> None:
         scorer = folders.read(folder)
         if scorer.config.architecture != "roberta" or set(scorer.head_params) != {LIKED}:
-            raise UserError(f"{folder}: must be a folder that train_upvote or import_ilql writes")
+            raise UserError(f"{folder}: must be a folder that train_upvote or import:ilql writes")
         self._tokenizer = Tokenizer.read(folder, scorer.config.vocab_size)
         self._longest = longest_text(Path(folder), scorer.config.max_length)
         network = ScorerNetwork(LanguageModel(scorer.config))

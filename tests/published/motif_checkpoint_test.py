@@ -12,8 +12,8 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.nets import layout
-from motif_jax.published import torch_import
-from motif_jax.published.torch_import import TorchCheckpoint
+from motif_jax.published import motif_checkpoint
+from motif_jax.published.motif_checkpoint import TorchCheckpoint
 from tests import torch_files
 from tests.agents import nethack_network
 from tests.nets.agent_test import VARIANTS
@@ -107,13 +107,13 @@ def quantiles(tmp_path: Path) -> Path:
 def test_rows_of_quantiles_are_counted_without_the_levels(
     quantiles: Path, row: int, first: int
 ) -> None:
-    assert torch_import.read_quantiles(quantiles, row) == list(range(first, first + 19))
+    assert motif_checkpoint.read_quantiles(quantiles, row) == list(range(first, first + 19))
 
 
 def test_a_file_without_levels_has_quantiles_too(quantiles: Path) -> None:
     quantiles.write_text("\n".join(",".join(map(str, row)) for row in ROWS[1:4]))
 
-    assert torch_import.read_quantiles(quantiles, 0) == list(range(19))
+    assert motif_checkpoint.read_quantiles(quantiles, 0) == list(range(19))
 
 
 @pytest.mark.parametrize("row", [-5, 4])
@@ -121,7 +121,7 @@ def test_a_row_that_the_file_lacks_is_refused(quantiles: Path, row: int) -> None
     with pytest.raises(
         UserError, match=rf"^config\.quantile_row={row}: .*q.csv has 4 rows of 19 quantiles"
     ):
-        torch_import.read_quantiles(quantiles, row)
+        motif_checkpoint.read_quantiles(quantiles, row)
 
 
 @pytest.mark.parametrize("row", [-1, 3])
@@ -129,7 +129,7 @@ def test_quantiles_that_fall_are_refused(quantiles: Path, row: int) -> None:
     with pytest.raises(
         UserError, match=f"^config.quantiles={quantiles}: row {row} does not ascend"
     ):
-        torch_import.read_quantiles(quantiles, row)
+        motif_checkpoint.read_quantiles(quantiles, row)
 
 
 def test_a_row_of_quantiles_that_is_cut_short_is_refused(quantiles: Path) -> None:
@@ -140,15 +140,15 @@ def test_a_row_of_quantiles_that_is_cut_short_is_refused(quantiles: Path) -> Non
     with pytest.raises(
         UserError, match=r"q.csv: row 2 of numbers has 2 in place of 19: complete or remove it"
     ):
-        torch_import.read_quantiles(quantiles, 0)
+        motif_checkpoint.read_quantiles(quantiles, 0)
 
 
 def test_a_header_in_words_is_no_row(quantiles: Path) -> None:
     quantiles.write_text("the quantiles\n\nq5,q10\n" + ",".join(map(str, range(19))))
 
-    assert torch_import.read_quantiles(quantiles, 0) == list(range(19))
+    assert motif_checkpoint.read_quantiles(quantiles, 0) == list(range(19))
     with pytest.raises(UserError, match="has 1 rows of 19 quantiles"):
-        torch_import.read_quantiles(quantiles, 1)
+        motif_checkpoint.read_quantiles(quantiles, 1)
 
 
 def test_a_later_row_that_is_no_numbers_is_refused(quantiles: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_later_row_that_is_no_numbers_is_refused(quantiles: Path) -> None:
     quantiles.write_text("\n".join(lines))
 
     with pytest.raises(UserError, match=r"q\.csv: line 3 is no row of numbers .*'five'.*mend or"):
-        torch_import.read_quantiles(quantiles, 0)
+        motif_checkpoint.read_quantiles(quantiles, 0)
 
 
 @pytest.mark.parametrize("number", ["nan", "inf"])
@@ -165,16 +165,16 @@ def test_quantiles_that_are_not_finite_are_refused(quantiles: Path, number: str)
     quantiles.write_text(",".join([*map(str, range(18)), number]))
 
     with pytest.raises(UserError, match=r"q\.csv: row 0 has numbers that are not finite"):
-        torch_import.read_quantiles(quantiles, 0)
+        motif_checkpoint.read_quantiles(quantiles, 0)
 
 
 def test_quantiles_of_no_text_and_of_no_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff")
 
     with pytest.raises(UserError, match=f"^config.quantiles={tmp_path}/bytes: no file of numbers"):
-        torch_import.read_quantiles(tmp_path / "bytes", 0)
+        motif_checkpoint.read_quantiles(tmp_path / "bytes", 0)
     with pytest.raises(UserError, match=f"^config.quantiles={tmp_path}/none: No such file"):
-        torch_import.read_quantiles(tmp_path / "none", 0)
+        motif_checkpoint.read_quantiles(tmp_path / "none", 0)
 
 
 @pytest.mark.parametrize(("number", "expected"), NUMBERS)
@@ -197,7 +197,7 @@ def test_a_number_that_the_file_lacks_is_none() -> None:
     [("", {}), ("a/weight=b, c = d,", {"a/weight": "b", "c": "d"}), ("a=b=c", {"a": "b=c"})],
 )
 def test_names_of_layers_are_pairs_with_commas(text: str, names: dict[str, str]) -> None:
-    assert torch_import.chosen_names(text) == names
+    assert motif_checkpoint.chosen_names(text) == names
 
 
 @pytest.mark.parametrize("text", ["a", "a=", "=b"])
@@ -205,14 +205,14 @@ def test_half_a_pair_of_names_is_refused(text: str) -> None:
     with pytest.raises(
         UserError, match=rf"^config\.names={text}: must be LAYER/weight=NAME IN THE FILE"
     ):
-        torch_import.chosen_names(text)
+        motif_checkpoint.chosen_names(text)
 
 
 def test_a_layer_that_is_chosen_twice_is_refused() -> None:
     line = r"^config\.names='a=b,a=c': must be one choice for each layer"
 
     with pytest.raises(UserError, match=line):
-        torch_import.chosen_names("a=b,a=c")
+        motif_checkpoint.chosen_names("a=b,a=c")
 
 
 TENSORS = {"w": np.ones(2, "f")}
@@ -229,7 +229,7 @@ TENSORS = {"w": np.ones(2, "f")}
     ],
 )
 def test_tensors_stand_under_the_model_or_alone(tmp_path: Path, content: Any, name: str) -> None:
-    file = torch_import.read(torch_files.write(tmp_path / "a.pth", content), "model", "ema")
+    file = motif_checkpoint.read(torch_files.write(tmp_path / "a.pth", content), "model", "ema")
 
     ((tensor_name, array),) = file.tensors
     assert tensor_name == name
@@ -242,7 +242,7 @@ def test_a_model_without_tensors_is_refused(tmp_path: Path, content: Any) -> Non
     path = torch_files.write(tmp_path / "a.pth", content)
 
     with pytest.raises(UserError, match=f"^{path} holds no tensors of a model"):
-        torch_import.read(path, "model", "ema")
+        motif_checkpoint.read(path, "model", "ema")
 
 
 QUICK = ["convnet_impala", "no_rnn", "two layers of lstm", "two trunks", "two heads"]
@@ -266,7 +266,7 @@ def test_layers_match_by_order_and_a_new_status_lacks_weights(
                 array[:, column] = 0
         assert any(short[name] is not tensors[name] for name in tensors)
         file, ours = checkpoint(short)
-        params, match = torch_import.agent(file, nethack_network(**network), "")
+        params, match = motif_checkpoint.agent(file, nethack_network(**network), "")
         assert {name: ours[foreign] for name, foreign in match.names.items()} == {
             n: n for n in shapes
         }, case
