@@ -20,8 +20,16 @@ from tests.reward_fixtures import environment, load_config
 # What most stages import. Each command runs in a fork of one process that has imported it.
 IMPORTED = ("jax", "flax.linen", "optax", "orbax.checkpoint", "nle", "pyarrow.parquet", "gymnasium")
 # Scenarios of chaos.py alone: of stages that another one starts.
-# Trainings that other tests of the default set run through the same commands, and kill.
+# Trainings that other tests of the default set run through the same commands, and kill; and stages
+# whose own tests run them from their check to their last file.
 LONG = {
+    "annotate",
+    "collect",
+    "evaluate",
+    "evaluate_text",
+    "explain_reward",
+    "pretrain_language_model",
+    "train_reward",
     "train_text",
     "train_upvote",
     "train_agent",

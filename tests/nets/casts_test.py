@@ -25,7 +25,7 @@ def test_only_what_is_always_read_in_another_dtype_is_cast() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_prepared_parameters_act_as_the_learners_do() -> None:
     # With a table for the first convolution, its kernel is not read.
     network = nethack_network(dtype="bfloat16", hidden_size=16, first_convolution="picture")

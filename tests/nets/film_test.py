@@ -203,7 +203,7 @@ def test_tracking_changes_statistics_alone():
             np.testing.assert_array_equal(after[path], before[path])
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_devices_with_parts_of_rows_agree_on_all_statistics():
     rows = device_observations(seed=100)
     expected = tracked(once_tracked_params(), rows)

@@ -140,7 +140,7 @@ def test_constant_numbers_become_zero_and_outliers_are_clipped() -> None:
     np.testing.assert_array_equal(scaled, [[0.0, 10.0], [0.0, -10.0]])
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_an_agent_is_independent_of_its_numbers_units() -> None:
     rows = observations(seed=1)
     other_units = {**rows, "position": rows["position"] * UNIT + OFFSET, "speed": rows["speed"] * 7}
@@ -172,7 +172,7 @@ def test_bytes_are_not_scaled_and_weights_stay() -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_devices_with_parts_of_rows_agree_on_all_statistics() -> None:
     rows = observations(seed=2)
     fresh = network().init(jax.random.key(0))

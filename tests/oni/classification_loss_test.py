@@ -168,7 +168,7 @@ def test_members_of_an_ensemble_drop_other_units() -> None:
     assert abs(float(gradient[0, 1] - gradient[1, 1])) > 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_dropout_changes_the_loss_by_its_key() -> None:
     network = MessageClassifier("lt_cnn_small", dropout=0.5)
     params = network.init(jax.random.key(0))

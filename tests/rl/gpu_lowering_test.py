@@ -43,6 +43,7 @@ from motif_jax.schema import read_section
 from tests.agents import NETHACK_SPEC, appo_config, nethack_network, random_batch, random_params
 from tests.lowering import donated, lowered, products, unfit_for_a_gpu
 from tests.reward_fixtures import make_dataset, reward_config
+from tests.sets import extra
 
 DEVICES = 2
 LENGTH = 4
@@ -110,7 +111,9 @@ class Update(NamedTuple):
     dtype: str
 
 
-@pytest.fixture(scope="module", params=[("gru", "float32"), ("lstm", "bfloat16")], ids="-".join)
+@pytest.fixture(
+    scope="module", params=[("gru", "float32"), extra(("lstm", "bfloat16"))], ids="-".join
+)
 def update(gpu: None, request: pytest.FixtureRequest) -> Update:
     core, dtype = request.param
     program, state, batch = learner_update(nethack_network(core=core, dtype=dtype))
@@ -214,7 +217,9 @@ SERVED_ENVS = 20
 SLOT_ROWS = 120
 
 
-@pytest.fixture(scope="module", params=[("gru", "float32"), ("lstm", "bfloat16")], ids="-".join)
+@pytest.fixture(
+    scope="module", params=[("gru", "float32"), extra(("lstm", "bfloat16"))], ids="-".join
+)
 def acting(gpu: None, request: pytest.FixtureRequest) -> Acting:
     core, dtype = request.param
     network = nethack_network(core=core, dtype=dtype)
