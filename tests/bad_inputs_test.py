@@ -29,6 +29,9 @@ BAD = [
     ("pretrain_language_model.py:smoke", "texts=AT/none", "AT/none"),
     ("evaluate.py:smoke", "policy=agent agent.dir=AT", "AT"),
     ("visualize.py:smoke", "forms.start=5 forms.stop=3", "config.forms.stop"),
+    ("replay.py", "evaluation=AT", "AT"),
+    ("play_text.py", "agent=AT", "AT"),
+    ("rank_text.py", "agents=AT", "config.data"),
     ("report.py", "agent.dir=AT", "AT"),
     ("study.py", "training=", "config.training"),
 ]
