@@ -258,7 +258,7 @@ def read_section(cls: type[T], config: ConfigDict | Mapping[str, Any], /, **over
     """An instance of `cls`, a `section_class`, with the values of a config or of one of its
     sections.
 
-    A key that the section lacks, as in configs of older runs, has its default. Keys that are not
+    A key that the section lacks has its default. Keys that are not
     fields of `cls` are ignored.
 
     Args:

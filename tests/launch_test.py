@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax import command_line
+from motif_jax.core import run_folder
 from motif_jax.core.interruption import INTERRUPTED
 from tests.commands import Commands, commands
 from tests.processes import REPOSITORY, with_sigint
@@ -112,7 +113,7 @@ def test_ctrl_c_before_the_stage_is_one_line(tmp_path: Path) -> None:
 def test_ctrl_c_in_a_stage_is_one_line(tmp_path: Path) -> None:
     """Here in `report`, when it reads a file that never comes; nothing is left half-written."""
     (tmp_path / "reward").mkdir()
-    (tmp_path / "reward/config.json").write_text(load_config("train_reward").to_json())
+    run_folder.write_config(tmp_path / "reward", run_folder.as_plain(load_config("train_reward")))
     os.mkfifo(tmp_path / "reward/val_metrics.csv")
     flags = [f"--workdir={tmp_path / 'report'}", f"--config.reward.dir={tmp_path / 'reward'}"]
     process = interrupted("--config=configs/report.py:smoke", *flags)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from motif_jax.core import metric_files
+from motif_jax.core import metric_files, run_folder
 from motif_jax.display import measures, page
 from motif_jax.play import evaluation_files, messages
 from motif_jax.play.messages import MessageTally
@@ -56,6 +56,7 @@ def write_evaluation(
         "confidence": 0.95, "intervals": "percentile bootstrap over episodes, 300 resamples; success rate: Wilson",
         "measures": {k: asdict(v) for k, v in measures.summarise_rows(rows, 300, 0.95).items()},
     }  # fmt: skip
+    run_folder.write_config(folder, {"stage": "evaluate"})
     evaluation_files.write_summary(folder, summary, rows)
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows)
     (folder / evaluation_files.MESSAGES).write_text(json.dumps(list(map(asdict, tallies))))
@@ -92,7 +93,7 @@ def write_agent_run(
             }  # fmt: skip
             file.write(json.dumps(row) + "\n")
         file.write('{"step": 500001, "torn')
-    (folder / "config.json").write_text(json.dumps({"stage": "train_agent", "seed": 777}))
+    run_folder.write_config(folder, {"stage": "train_agent", "seed": 777})
     versions = {"command": "python -m motif_jax.launch ...", "versions": {}}
     (folder / "versions.json").write_text(json.dumps(versions))
 

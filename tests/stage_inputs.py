@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -170,7 +169,7 @@ class Inputs:
 
 def _described(folder: Path, config: ConfigDict) -> Path:
     folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    run_folder.write_config(folder, run_folder.as_plain(config))
     return folder
 
 

@@ -37,5 +37,7 @@ Where a change goes:
                                         has, in its config.py
     another check of a value            a limit of the `Key` in motif_jax/schema.py, else config.py
     another place for metrics           metrics.py
+    another key or file of a run        a higher LAYOUT in run_folder.py, where a folder from before
+                                        would be read as another run
     another file that a kill may cut    files.py, or checked_lines.py where lines are appended
 """

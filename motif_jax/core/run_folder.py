@@ -25,6 +25,11 @@ from motif_jax.core.locks import FolderLock
 
 CONFIG = "config.json"
 VERSIONS = "versions.json"
+# Entry of config.json: the layout of the folder. The number is raised with every change by which a
+# folder from before would be read as another run: a key that is new, lost or means something else,
+# a file or an entry of a checkpoint. A key that config.json lacks is then one that its stage lacks.
+_LAYOUT = "layout"
+LAYOUT = 1
 # Greatest number of characters that an error shows of a value.
 _SHOWN = 300
 # Folders of a run into which files are written one by one, while it continues.
@@ -152,15 +157,21 @@ def _with_parsed(section: Mapping[str, Any], key: str) -> Mapping[str, Any]:
         return section
 
 
-def read_config(workdir: str | Path) -> dict[str, Any]:
-    """The config that a run folder was made with. Raises UserError: it is not a run folder, or its
-    config is damaged.
+def read_config(workdir: str | os.PathLike[str]) -> dict[str, Any]:
+    """The config that a run folder was made with. Raises UserError: it is not a run folder, has
+    another layout than `LAYOUT`, or its config is damaged.
     """
     path = Path(workdir) / CONFIG
     if not path.exists():
         raise UserError(f"{workdir} is not a run folder: it has no {path.name}")
     remedy = "restore it from a copy, or remove it and give the command in versions.json again"
     config: dict[str, Any] = read_json(path, remedy)
+    layout = config.pop(_LAYOUT, None)
+    if layout != LAYOUT:
+        raise UserError(
+            f"{workdir} is a run folder of layout {layout}, this version reads {LAYOUT}: use the version that its "
+            f"{VERSIONS} names, or make it again"
+        )
     entry_points.note_source(workdir, config)
     return config
 
@@ -200,31 +211,6 @@ def check_identity(
             f"{workdir} holds a run with another config ({'; '.join(changes)}): "
             "give the same values to continue it, or another --workdir"
         )
-
-
-def keep_earlier(workdir: str | Path, config: Any, earlier: Mapping[str, Any]) -> tuple[str, ...]:
-    """Gives `config` the values that a run had before its keys existed; returns the names of those
-    keys, which are free then.
-
-    Args:
-      config: a ConfigDict of the command.
-      earlier: dotted key -> what a run without it did.
-    """
-    if not (Path(workdir) / CONFIG).exists():
-        return ()
-    stored = read_config(workdir)
-    # A key that config.json lacks is younger than the run. Compared as it stands, it would refuse
-    # every run from before.
-    absent = absent_keys(stored, earlier)
-    for key in absent:
-        config.update_from_flattened_dict({key: earlier[key]})
-    return absent
-
-
-def absent_keys(stored: Mapping[str, Any], earlier: Mapping[str, Any]) -> tuple[str, ...]:
-    """Those of the dotted keys that a run's config lacks."""
-    known = flat(stored)
-    return tuple(key for key in earlier if key not in known)
 
 
 def prepare(
@@ -325,7 +311,7 @@ def started_in(folder: str | Path) -> Path:
 
 def describe(folder: Path, config: Mapping[str, Any]) -> None:
     """Writes config.json, and versions.json with the present versions, revision and command."""
-    atomic_write_json(folder / CONFIG, config)
+    write_config(folder, config)
     atomic_write_json(
         folder / VERSIONS,
         {
@@ -338,3 +324,8 @@ def describe(folder: Path, config: Mapping[str, Any]) -> None:
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         },
     )
+
+
+def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """Writes config.json with the layout's number, as `read_config` reads it."""
+    atomic_write_json(folder / CONFIG, {_LAYOUT: LAYOUT, **config})

@@ -23,7 +23,6 @@ from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.cloning_data import CloningData
 from motif_jax.glam.cloning_task import CloningTask
 from motif_jax.glam.config import CloningConfig
-from motif_jax.glam.network_kinds import LanguageNetworkKind
 from motif_jax.lm import chat_turns, token_ids, weights
 from motif_jax.lm import config as language_config
 from motif_jax.lm.config import ModelConfig
@@ -42,7 +41,6 @@ IDENTITY = (
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree)
-    free = run_folder.keep_earlier(workdir, config_tree, LanguageNetworkKind.defaults_of_older_runs)
     config = read_section(CloningConfig, config_tree)
     scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
     allowed = "'candidates' with network.policy='actions': a head says no words"
@@ -50,7 +48,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     offline_run.check(config, None)
     # The keys that the trajectories decide are compared as they will be recorded.
     resolved_config = resolved(config_tree)
-    run_folder.check_identity(workdir, resolved_config, IDENTITY, free)
+    run_folder.check_identity(workdir, resolved_config, IDENTITY)
     agent = agent_config(resolved_config)
     _open(read_section(CloningConfig, resolved_config), agent)
     folder = fetch(config.network.model, "network.model")
@@ -135,7 +133,6 @@ def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, Clo
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int:
-    free = run_folder.keep_earlier(workdir, config_tree, LanguageNetworkKind.defaults_of_older_runs)
     resolved_config = resolved(config_tree)
     config = read_section(CloningConfig, resolved_config)
     agent = agent_config(resolved_config)
@@ -160,7 +157,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         # No export: the checkpoints are those of an agent, which plays with them.
         return OfflineRun(task, about)
 
-    return offline_run.run(config, resolved_config, workdir, IDENTITY, (), build, free)
+    return offline_run.run(config, resolved_config, workdir, IDENTITY, (), build)
 
 
 def end_token(agent: AgentConfig, folder: Path, model: ModelConfig) -> int:

@@ -114,11 +114,8 @@ def open_pinned(config: LevelPolicy, workdir: Path) -> EvalAgent:
     before = read_json(path, _REMEDY, keys=("checkpoint", "read")) if path.exists() else {}
     checkpoint = before.get("checkpoint")
     digests = before.get("read", {})
-    if not (checkpoint is None or type(checkpoint) is int) or not isinstance(digests, dict):
-        raise UserError(f"{path} is damaged (no checkpoint or no digests): {_REMEDY}")
     # The pinned step, and not what `config.agent.checkpoint` means by now, such as the latest.
     agent = open_agent(config, checkpoint)
-    # Of the earlier files alone: one that a newer version adds has not changed.
     changed = [name for name, digest in digests.items() if agent.digests.get(name) != digest]
     if changed:
         raise UserError(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
 from motif_jax.display import measures
@@ -107,6 +108,7 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise UserError(
             f"{folder} holds no tests: it has no {SUMMARY}; run test_language_agent there"
         )
+    run_folder.read_config(folder)  # refuses another layout
     summary = read_json(
         path, _ANEW, keys=("player", "base", "episodes", "confidence", "left_out", "tests")
     )

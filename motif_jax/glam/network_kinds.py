@@ -5,7 +5,6 @@ and DRRN.
 from __future__ import annotations
 
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -32,7 +31,6 @@ class LanguageNetworkKind(NetworkKind):
 
     named_by = "model"
     splits = True
-    defaults_of_older_runs = MappingProxyType({"network.chat": chat_prompts.NEVER})
     is_slow = True
 
     @classmethod
@@ -53,7 +51,6 @@ class LanguageNetworkKind(NetworkKind):
             "prompt_tokens": network.prompt_tokens,
             "special_tokens": special,
         }
-        # No entry where they are apart: runs of before this option recorded none.
         if agent.is_joint(network, config.compat, language_config.read(_model(network))):
             options["joint_actions"] = True
         template = prompt_forms.template_of(network, config.compat, _model(network))

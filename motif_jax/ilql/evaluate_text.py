@@ -157,13 +157,13 @@ def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
     path = workdir / PLAN
     if path.exists():
         before = read_json(path, "restore a copy of it, or evaluate into another --workdir")
-        if before.get("digest") != plan["digest"]:
+        if before["digest"] != plan["digest"]:
             raise UserError(
                 f"config.agent={plan['policy']}: was trained again since {workdir} started: choose another --workdir"
             )
-        # As the file gives it back, with lists for tuples; an older plan has no such entry.
+        # As the file gives it back, with lists for tuples.
         games = json.loads(json.dumps(plan.get("drawn_from")))
-        if before.get("drawn_from", games) != games:
+        if before["drawn_from"] != games:
             raise UserError(
                 f"config.task={plan['environment']}: its options or files changed since {workdir} started: choose another --workdir"
             )

@@ -83,20 +83,10 @@ IDENTITY = (
     "num_devices",
     "sharding",
 )
-# Keys that are younger than runs which may go on, and what those did.
-_EARLIER = {"turns": "new", "network.new_rows": "mean", "lora.new_tokens": False}
-
-
-def _free_keys(config_tree: ConfigDict, workdir: Path) -> tuple[str, ...]:
-    """The keys that a resumed run may change, among them those that its config does not have, which
-    get their earlier values.
-    """
-    return (*registry.FREE_OPTIONS, *run_folder.keep_earlier(workdir, config_tree, _EARLIER))
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
-    free = _free_keys(config_tree, workdir)
-    run_folder.check_identity(workdir, config_tree, IDENTITY, free)
+    run_folder.check_identity(workdir, config_tree, IDENTITY, registry.FREE_OPTIONS)
     config = read_section(TextConfig, config_tree)
     offline_run.check(config, config.max_steps)
     _check_method(config)
@@ -315,7 +305,6 @@ def _input_files(config: TextConfig, workdir: Path) -> list[str]:
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int:
-    free = _free_keys(config_tree, workdir)
     config = read_section(TextConfig, config_tree)
 
     # Called by `offline_run.run` in the prepared run folder, into which this writes files.
@@ -344,4 +333,6 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         return OfflineRun(task, about, lambda: text_run.export(training, workdir))
 
     inputs = _input_files(config, workdir)
-    return offline_run.run(config, config_tree.to_dict(), workdir, IDENTITY, inputs, build, free)
+    return offline_run.run(
+        config, config_tree.to_dict(), workdir, IDENTITY, inputs, build, registry.FREE_OPTIONS
+    )

@@ -136,8 +136,7 @@ def prepare(
             "item": config.text_item,
             "held_out": str(share.share),
             "longest": longest or 0,
-            # Only where there is one: datasets of before this key have no entry for it.
-            **({"begins": beginning} if beginning else {}),
+            "begins": beginning,
         },
         add=item_writer.add,
         token_columns={},

@@ -15,7 +15,7 @@ import numpy as np
 from motif_jax.core import digests, run_folder
 from motif_jax.core.checkpoints import Checkpoints, read_id
 from motif_jax.core.compat import Compat
-from motif_jax.core.config import dotted, has, is_natural
+from motif_jax.core.config import is_natural
 from motif_jax.core.errors import UserError
 from motif_jax.core.training import finite
 from motif_jax.core.training.saved_evaluations import default_step
@@ -32,26 +32,6 @@ from motif_jax.rl.config import AgentConfig, agent_config
 
 _CLONE = "clone_behaviour"  # its runs are agents too
 _CLONE_METRIC = "validation_loss"
-# Sections of a training's config.
-_SECTIONS = (
-    "network",
-    "reward",
-    "compat",
-    "environment",
-    "environment.recall",
-    "environment.babyai_text",
-    "algorithm",
-)
-# Keys of a training's config without which an agent cannot be played.
-_NEEDED = (
-    "seed",
-    "environment.name",
-    "environment.max_episode_steps",
-    "network",
-    "reward.dir",
-    "compat",
-)
-
 # Switches of `config.compat` that make rows of a batch depend on each other. They are part of
 # training alone: an action that is played depends on its own environment.
 _BATCH_SWITCHES = ("symbolic_train_mode_batchnorm", "glam_untrained_dropout")
@@ -104,7 +84,7 @@ def read_config(folder: str | Path) -> AgentConfig:
     """The config of an agent run, with the reward's evaluation that it learns from, and without
     switches of training alone.
 
-    Raises UserError for another folder, or a config that has lost some of its keys.
+    Raises UserError for another folder.
     """
     config = run_folder.read_config(folder)
     if config.get("stage") == _CLONE:
@@ -112,16 +92,10 @@ def read_config(folder: str | Path) -> AgentConfig:
         config["reward"] = {"dir": None, "step": None, "intrinsic_coefficient": 0.0}
     elif config.get("stage") != "train_agent":
         raise UserError(f"{folder} is a run of {config.get('stage')}: give one of train_agent")
-    _require_complete(config, Path(folder) / "config.json")
     config["compat"] |= dict.fromkeys(_BATCH_SWITCHES, False)
     step = reward_choice.pinned_step(folder)
     if step is not None:
         config["reward"]["step"] = step
-    # The class of the network knows which values runs had before a key existed.
-    earlier = agent_networks.class_of(agent_config(config)).defaults_of_older_runs
-    for key in run_folder.absent_keys(config, earlier):
-        section, _, name = key.rpartition(".")
-        config[section][name] = earlier[key]
     _find_files(config["network"], folder)
     return agent_config(config)
 
@@ -137,19 +111,6 @@ def _find_files(network: dict[str, Any], folder: str | Path) -> None:
         path = run_folder.stored_path(folder, named)
         if path is not None:
             network[key] = str(path)
-
-
-def _require_complete(config: Mapping[str, Any], path: Path) -> None:
-    missing = [key for key in _NEEDED if not has(config, key)]
-    present = [key for key in _SECTIONS if has(config, key)]
-    invalid = [key for key in present if not isinstance(dotted(config, key), Mapping)]
-    if not missing and not isinstance(dotted(config, "environment.name"), str):
-        invalid.append("environment.name")
-    if missing or invalid:
-        damage = f"it has no {', '.join(missing)}" if missing else f"invalid: {', '.join(invalid)}"
-        raise UserError(
-            f"{path} is damaged ({damage}): restore a copy of the file, or train in another folder"
-        )
 
 
 def environment_of(config: AgentConfig) -> tuple[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.core import digests, entry_points
+from motif_jax.core import digests, entry_points, run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import (
     append_lines,
@@ -213,6 +213,7 @@ def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise UserError(
             f"{folder} is not a finished evaluation: it has no {SUMMARY}; run evaluate there"
         )
+    run_folder.read_config(folder)  # refuses another layout
     summary = read_json(path, _REWRITE, keys=_SUMMARY_KEYS)
     try:
         episodes = int(summary["episodes"])
@@ -247,6 +248,7 @@ def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
     path = Path(folder) / MESSAGES
     if not path.exists():
         return []
+    run_folder.read_config(folder)  # refuses another layout
     rows = read_json(path, _REWRITE, list)
     try:
         return from_rows(rows)
@@ -306,7 +308,7 @@ def reward_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> s
     """How the rewards that rated two evaluations differ, as 'dir a and b; step 1 and 2'; '' if they
     are equal.
 
-    Where both evaluations have the digest of their reward it counts in place of its folder: the
+    Where both rewards have files, and so a digest, it counts in place of its folder: the
     same reward may lie elsewhere now, and another one may have been trained where it lay.
     """
     one = first["plan"].get("reward") or {}

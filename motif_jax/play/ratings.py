@@ -48,10 +48,7 @@ class RatingReward:
     def plan(self) -> dict[str, Any]:
         """All that decides its values, JSON-able."""
         section = read_section(Scoring, vars(self.section)) if self.is_trained else self.section
-        values = run_folder.as_plain(asdict(section))
-        if values["by"] == MESSAGE:
-            del values["by"]  # games of versions without this key are of the same reward
-        return {**values, "two_decimals": self.two_decimals}
+        return {**run_folder.as_plain(asdict(section)), "two_decimals": self.two_decimals}
 
     def count_exponent(self, spec: EnvironmentSpec) -> float:
         """The exponent of counts if the task of `spec` shows them, else 0, as in training;

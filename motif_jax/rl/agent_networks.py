@@ -31,14 +31,11 @@ class NetworkKind(abc.ABC):
       splits: whether its parameters can be split over devices.
       is_slow: whether its updates may take minutes, so that a training prints what it does before
         the first, and a stop waits for none.
-      defaults_of_older_runs: dotted key that was added later -> the value that runs made before it
-        used; filled in when such a run is resumed or played.
     """
 
     named_by: str = ""
     splits: bool = False
     is_slow: bool = False
-    defaults_of_older_runs: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
     @abc.abstractmethod

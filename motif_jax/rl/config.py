@@ -223,8 +223,7 @@ class AnyAlgorithm:
 
 
 def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
-    """The values of a training's config, also of an older run's, with the sections of its network,
-    algorithm and reward.
+    """The values of a training's config, with the sections of its network, algorithm and reward.
 
     The section of a part from outside the package (module:Class) keeps all values that the config
     gives it.
@@ -233,7 +232,6 @@ def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
         "network": _network(config.get("network", {})),
         "algorithm": _algorithm(config.get("algorithm", {})),
         "reward": _reward(config.get("reward", {})),
-        "compat": _compat(config),
     }
     kind = config.get("reward", {}).get("kind")
     for name, section in choices.LABEL_SECTIONS.items():
@@ -255,20 +253,7 @@ def agent_reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
 
 def _network(section: ConfigDict | Mapping[str, Any]) -> Any:
     kind = section.get("kind", choices.GAME)
-    if kind == choices.GAME and section and "read_text" not in section:
-        # Runs of versions without this key have networks that read the text.
-        section = {**section, "read_text": True}
     return schema.read_section(choices.NETWORK_SECTIONS.load(kind), section)
-
-
-def _compat(config: ConfigDict | Mapping[str, Any]) -> Compat:
-    section = config.get("compat", {})
-    kind = config.get("network", {}).get("kind")
-    if kind == choices.LANGUAGE and section and "glam_separate_tokens" not in section:
-        # Runs of versions without this key learned from prompts and actions that were tokenised
-        # apart.
-        section = {**section, "glam_separate_tokens": True}
-    return schema.read_section(Compat, section)
 
 
 def _algorithm(section: ConfigDict | Mapping[str, Any]) -> Any:

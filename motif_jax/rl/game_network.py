@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -21,8 +20,6 @@ from motif_jax.rl.config import AgentConfig
 
 class GameNetworkKind(NetworkKind):
     """A network that reads an environment's fields; its section has no key `kind`."""
-
-    defaults_of_older_runs = MappingProxyType({"network.observation_normalisation": "none"})
 
     @classmethod
     def make(cls, config: AgentConfig, spec: EnvironmentSpec) -> AgentNetwork:

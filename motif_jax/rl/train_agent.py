@@ -39,17 +39,8 @@ IDENTITY = (
 )
 
 
-def _keep_earlier(config_tree: ConfigDict, workdir: Path) -> tuple[str, ...]:
-    """Gives the keys that a run's config does not have their earlier values; returns their
-    names.
-    """
-    earlier = agent_networks.class_of(agent_config(config_tree)).defaults_of_older_runs
-    return run_folder.keep_earlier(workdir, config_tree, earlier)
-
-
 def check(config_tree: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config_tree)
-    run_folder.check_identity(workdir, config_tree, IDENTITY, _keep_earlier(config_tree, workdir))
+    run_folder.check_identity(workdir, config_tree, IDENTITY)
     # A run that continues is checked with the reward that it has learned from.
     training = reward_choice.with_pinned_step(agent_config(config_tree), workdir)
     settings.configure_jax(training)
@@ -60,7 +51,6 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int | None:
-    free = _keep_earlier(config_tree, workdir)
     resolved = settings.resolved(agent_config(config_tree))
     hosts = Hosts()
     if hosts.count > 1:
@@ -69,7 +59,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         settings.check_devices(resolved)
 
     def prepare() -> None:
-        run_folder.prepare(workdir, config_tree, IDENTITY, free)
+        run_folder.prepare(workdir, config_tree, IDENTITY)
 
     remark = remark_on_algorithm(config_tree.algorithm)
     if remark is not None and hosts.is_first:

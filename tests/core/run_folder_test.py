@@ -72,11 +72,22 @@ def test_versions_and_the_command_are_written_down(run: Path) -> None:
 
 
 def test_the_run_of_another_stage_is_refused(run: Path, config: ConfigDict) -> None:
-    (run / "config.json").write_text('{"stage": "other"}')
+    run_folder.write_config(run, {"stage": "other"})
 
     line = f"^--workdir={run} holds a run of other, this is None: choose another --workdir$"
     with pytest.raises(UserError, match=line):
         run_folder.check_identity(run, config)
+
+
+@pytest.mark.parametrize("content", ['{"seed": 1}', '{"layout": 0, "seed": 1}'])
+def test_a_folder_of_another_layout_is_refused(run: Path, config: ConfigDict, content: str) -> None:
+    (run / "config.json").write_text(content)
+
+    with pytest.raises(UserError, match=f"^{run} is a run folder of layout (None|0), this"):
+        run_folder.read_config(run)
+    with pytest.raises(UserError, match="is a run folder of layout"):
+        run_folder.prepare(run, config)
+    assert (run / "config.json").read_text() == content
 
 
 def test_differences_name_changed_lost_and_new_keys() -> None:

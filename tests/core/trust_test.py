@@ -80,7 +80,7 @@ def run_of(folder: Path, **changes: str) -> Path:
     """A run folder of somebody else's; returns it."""
     folder.mkdir()
     config = run_folder.as_plain(recall_config(**changes))
-    (folder / "config.json").write_text(json.dumps(config))
+    run_folder.write_config(folder, config)
     return folder
 
 

@@ -360,7 +360,7 @@ def rated(folder, digest, **changes):
             rated(None, "d2", kind="table", table="labels.json"),
             "table labels.json and labels.json, of different contents",
         ),
-        # Without a digest, as of earlier versions, the folder counts.
+        # Without a digest the folder counts.
         (rated("runs/a", None), rated("runs/b", "d1"), "dir runs/a and runs/b"),
         (rated("runs/a", None), rated("./runs/a", None), ""),
     ],

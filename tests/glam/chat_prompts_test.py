@@ -16,7 +16,6 @@ import pytest
 from tokenizers import Tokenizer as Backend
 
 from motif_jax import lm
-from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
@@ -27,7 +26,6 @@ from motif_jax.glam.trajectories import FILE, Pairs
 from motif_jax.lm import chat_template, folder
 from motif_jax.lm import config as language_config
 from motif_jax.lm.model import LanguageModel
-from motif_jax.play import agent_policy
 from motif_jax.rl import agent_networks
 from motif_jax.rl.config import AgentConfig, agent_config
 from motif_jax.schema import read_section
@@ -213,14 +211,3 @@ def test_an_encoder_and_decoder_reads_plain_text(tmp_path: Path) -> None:
         match=r"config\.network\.chat='always': must be auto or never: .* no chat template",
     ):
         options_of(trained(model, **{"network.chat": "always"}))
-
-
-def test_an_agent_from_before_the_key_reads_plain_text(chatml: Path, tmp_path: Path) -> None:
-    values = {"network.model": str(chatml), "network.prompt_tokens": PROMPT_TOKENS}
-    config = run_folder.as_plain(load_config("train_language_agent", "smoke", values))
-    del config["network"]["chat"]
-    (tmp_path / run_folder.CONFIG).write_text(json.dumps(config))
-
-    agent: Any = agent_policy.read_config(tmp_path)
-
-    assert agent.network.chat == "never"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from motif_jax.core import run_folder
 from motif_jax.glam import generalisation_files
 
 
@@ -46,6 +47,7 @@ def summary(tmp_path: Path, rows_of_test: list[dict[str, Any]]) -> dict[str, Any
         "left_out": [],
         "tests": tests,
     }
+    run_folder.write_config(tmp_path, {"stage": "test_language_agent"})
     generalisation_files.write(tmp_path, written)
     return written
 

@@ -17,8 +17,6 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from motif_jax import lm
-from motif_jax.core import resources
-from motif_jax.core.compat import Compat
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
@@ -181,13 +179,6 @@ def test_a_training_records_the_form(switch: bool) -> None:
     config = load_config("train_language_agent", "smoke", {"compat.glam_separate_tokens": switch})
 
     assert agent_config(config.to_dict()).compat.glam_separate_tokens is switch
-
-
-def test_a_training_that_recorded_no_form_was_the_published_one() -> None:
-    config = resources.config("train_language_agent").to_dict()
-    del config["compat"]["glam_separate_tokens"]
-
-    assert agent_config(config).compat == Compat(glam_separate_tokens=True)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ else of the tables.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.core import run_folder
 from motif_jax.core.training.trainer import OfflineTrainer
-from motif_jax.ilql import train_text
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.lm import folder as folders
 from tests.ilql import chat_dialogues
@@ -132,20 +129,3 @@ def test_exported_tables_have_the_learned_rows(run: Path, tmp_path: Path) -> Non
         tables_of(folders.read(model).params), tables_of(trunk), strict=True
     ):
         np.testing.assert_array_equal(exported, learned)
-
-
-def test_a_run_older_than_the_keys_continues_unchanged(
-    values: Mapping[str, Any], tmp_path: Path
-) -> None:
-    config = load_config("train_text", "bc", {**values, "turns": "auto"})
-    earlier = run_folder.as_plain(config)
-    del earlier["lora"]["new_tokens"]
-    del earlier["network"]["new_rows"]
-    del earlier["turns"]
-    (tmp_path / run_folder.CONFIG).write_text(json.dumps(earlier))
-
-    train_text.check(config, tmp_path)
-
-    assert config.lora.new_tokens is False
-    assert config.network.new_rows == "mean"
-    assert config.turns == "new"

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from motif_jax.core import run_folder
 from motif_jax.core.verdicts import NO, YES
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni import check_reward
@@ -90,10 +91,9 @@ class AnsweringService:
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfigDict:
     run = tmp_path / "oni"
-    run.mkdir()
-    (run / "config.json").write_text(json.dumps(load_config("oni", "").to_dict()))
+    run_folder.write_config(run, run_folder.as_plain(load_config("oni", "")))
     evaluation = tmp_path / "evaluation"
-    evaluation.mkdir()
+    run_folder.write_config(evaluation, {"stage": "evaluate"})
     counts = {"caf\xe9\nlabelled": 3, "caf\xe9\nnew": 2, "b": 1}
     tallies = [
         messages.MessageTally(messages.as_text(text.encode()), count)

@@ -188,7 +188,7 @@ def runs(tmp_path_factory):
 
 def write_config(folder, config):
     (folder / "checkpoints").mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(config))
+    run_folder.write_config(folder, config)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_clone_has_no_intrinsic_reward(runs):
 
 
 def test_a_runs_language_model_is_found_from_any_folder(runs, tmp_path, monkeypatch):
-    plain = json.loads((runs / "run" / "config.json").read_text())
+    plain = run_folder.read_config(runs / "run")
     language = run_folder.as_plain(load_config("train_language_agent", "smoke"))
     project = tmp_path / "project"
     (project / "models" / "mine").mkdir(parents=True)

@@ -92,7 +92,7 @@ def language_agent(folder: Path, architecture: str, **values: Any) -> Path:
     )
     run = folder / "run"
     run.mkdir()
-    (run / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    run_folder.write_config(run, run_folder.as_plain(config))
     fresh = settings.make_network(settings.resolved(agent_config(config))).init(jax.random.key(0))
     params = jax.tree.map(
         lambda leaf: jax.random.normal(jax.random.key(leaf.size), leaf.shape) / 3, fresh

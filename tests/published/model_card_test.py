@@ -58,7 +58,7 @@ def reward(tmp_path):
 
 def write_run(folder, config):
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    run_folder.write_config(folder, run_folder.as_plain(config))
     return folder
 
 
@@ -68,7 +68,7 @@ def model_of(folder, config):
 
 
 def card_of(folder):
-    config = json.loads((folder / "config.json").read_text())
+    config = run_folder.read_config(folder)
     return model_card.render(model_of(folder, config))
 
 

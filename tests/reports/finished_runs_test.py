@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.evaluation import published_log
 from motif_jax.play import evaluation_files, messages
@@ -54,7 +55,7 @@ def write_training(
 ) -> Path:
     write_agent_run(folder, episodes=24, seed=len(folder.name))
     config = {"stage": "train_agent", "environment": {"name": task}, "reward": reward or {}}
-    (folder / "config.json").write_text(json.dumps(config))
+    run_folder.write_config(folder, config)
     return folder
 
 

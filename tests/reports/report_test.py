@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
+from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.glam import generalisation_files
 from motif_jax.reports import report
@@ -30,12 +31,13 @@ def write_tests(folder: Path) -> None:
         {"name": name, "what": f"{name} words", "environment": "BabyAI", **numbers} for name in "ab"
     ]
     head = {"player": "clone", "base": "BabyAI", "episodes": 5, "confidence": 0.9, "left_out": {}}
+    run_folder.write_config(folder, {"stage": "test_language_agent"})
     generalisation_files.write(folder, {**head, "tests": tests})
 
 
 def write_training(folder: Path, stage: str) -> None:
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"stage": stage}))
+    run_folder.write_config(folder, {"stage": stage})
     rows = [
         {"step": step, "validation/perplexity": 9 / step, "validation/loss": 7 / step}
         for step in (2, 3)

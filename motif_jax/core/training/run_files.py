@@ -36,7 +36,6 @@ _USER_FILES = ".files_of_the_user.json"
 DEVICES = "number of devices"
 # Prefix of the digests of files that options name.
 FILE_OF = "file of "
-_POSITION_KEYS = {"epoch", "step", "step_in_epoch", "sums", "skipped", "digests"}
 
 
 class RunFiles(contextlib.ExitStack):
@@ -76,7 +75,7 @@ class RunFiles(contextlib.ExitStack):
         """The newest state in the folder, of the shapes in `state`, and its position; None in a new
         folder. Raises UserError where the hosts see different ones.
         """
-        newest = _newest(self._workdir, (self._evaluations, self._resume))
+        newest = _newest((self._evaluations, self._resume))
         checkpoint_name = None
         if newest is not None:
             checkpoint_name = f"{newest[0].folder.name}/{newest[1]}"
@@ -105,7 +104,7 @@ class RunFiles(contextlib.ExitStack):
         return state._replace(**items), position
 
     def _position_item(self, position: TrainingPosition) -> dict[str, Any]:
-        """The item `position` of a checkpoint, with the keys of `_POSITION_KEYS`."""
+        """The item `position` of a checkpoint."""
         item = dataclasses.asdict(position)
         item.pop("rows")
         item["epoch"] = position.epoch
@@ -269,7 +268,7 @@ def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) ->
             stack.enter_context(Checkpoints(folder, keep=None, read_only=True))
             for folder in existing
         ]
-        newest = _newest(workdir, opened)
+        newest = _newest(opened)
     if newest is not None:
         _, _, stored = newest
         _refuse_other_data(workdir, stored["digests"], digests, source)
@@ -297,23 +296,14 @@ def _refuse_other_data(
         )
 
 
-def _newest(
-    workdir: Path, folders: Sequence[Checkpoints]
-) -> tuple[Checkpoints, int, dict[str, Any]] | None:
+def _newest(folders: Sequence[Checkpoints]) -> tuple[Checkpoints, int, dict[str, Any]] | None:
     """The checkpoint with the most steps: its folder, its number and its item `position`; None
     without checkpoints.
-
-    Raises UserError: one is of an unknown layout.
     """
     candidates: list[tuple[Checkpoints, int, dict[str, Any]]] = []
     for checkpoints in folders:
         latest = checkpoints.latest()
         if latest is not None:
             stored = checkpoints.restore(latest, {POSITION: JSON})[POSITION]
-            if stored.keys() != _POSITION_KEYS:
-                raise UserError(
-                    f"{workdir}: checkpoint {latest} is of a layout that this version does not know (position: "
-                    f"{', '.join(sorted(stored))}): continue it with the version in the run's versions.json"
-                )
             candidates.append((checkpoints, latest, stored))
     return max(candidates, key=lambda candidate: candidate[2]["step"], default=None)

@@ -28,7 +28,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from motif_jax.core import digests, entry_points, tensor_files
+from motif_jax.core import digests, entry_points, run_folder, tensor_files
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json, replaced_folder
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
@@ -43,10 +43,10 @@ from motif_jax.lm import heads as heads_files
 from motif_jax.lm.heads import Heads
 from motif_jax.lm.model import LanguageModel
 
-AGENT, FILE, PREFIX, VERSION = "agent", "agent.json", "prefix.safetensors", 1
+AGENT, FILE, PREFIX = "agent", "agent.json", "prefix.safetensors"
 # Copied for tasks whose option `tokenizer` names it.
 TOKENIZER = "tokenizer.json"
-_KEYS = ("version", "method", "task", "options", "design", "vocabulary", "settings")
+_KEYS = ("layout", "method", "task", "options", "design", "vocabulary", "settings")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +122,7 @@ def write(
             # The copy's name alone: `options_of` says where the folder is when it is read.
             options["tokenizer"] = TOKENIZER
         about = {
-            "version": VERSION,
+            "layout": run_folder.LAYOUT,
             "method": method,
             "task": task,
             "options": options,
@@ -172,9 +172,9 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
     path = find(folder, key)
     about = read_json(path / FILE, f"train {folder} again", keys=_KEYS)
     entry_points.note_source(path / FILE, about)
-    if about["version"] != VERSION:
+    if about["layout"] != run_folder.LAYOUT:
         raise UserError(
-            f"config.{key}={folder}: holds an agent of format {about['version']}, this version reads {VERSION}"
+            f"config.{key}={folder}: holds an agent of layout {about['layout']}, this version reads {run_folder.LAYOUT}"
         )
     try:
         Design(**about["design"])

@@ -34,7 +34,6 @@ class RecordedDialogues(FileTokenTask):
         "data": "",
         "tokenizer": "",
         "vocab_size": 2000,
-        # Agents saved before this option existed use the new delimiters.
         "turns": NEW,
         "environment": "",
     }

@@ -31,7 +31,7 @@ class StoredAnswer(NamedTuple):
     asked so far.
 
     `mass` is the verdicts' probability together, None where it was not read from log-probabilities,
-    or by an older version.
+    or by an older version, whose answers were paid for.
     """
 
     label: int

@@ -96,17 +96,6 @@ def test_a_new_folder_accepts_any_data(tmp_path: Path) -> None:
     run_files.refuse_other_data(tmp_path / "new", TEXT, "a text")
 
 
-def test_a_checkpoint_of_another_layout_is_refused(
-    tmp_path: Path, stopped: FileCheckpoints
-) -> None:
-    position = stopped.items[4]["position"]
-    stopped.save(4, {"position": {**position, "phase": 2}})
-
-    message = r"checkpoint 4 is of a layout .*phase.*with the version in the run's"
-    with pytest.raises(UserError, match=message):
-        run_files.refuse_other_data(tmp_path, TEXT, "a text")
-
-
 def start_run(folder: Path, config: dict[str, Any], refuses: bool) -> None:
     """Prepares a run that makes tokens and a tokenizer, and may be refused after that."""
     with run_files.prepared(

@@ -18,6 +18,7 @@ import pytest
 from tokenizers import Tokenizer, models
 
 from docs.examples import backwards
+from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
@@ -112,7 +113,7 @@ def test_a_description_has_the_folder_and_what_was_written(run: Path) -> None:
     about = agent_folder.describe(run, "key")
 
     assert about == {
-        "version": 1,
+        "layout": run_folder.LAYOUT,
         "method": "ilql",
         "task": "wordle",
         "options": {"num_words": 20},
@@ -127,6 +128,15 @@ def test_settings_need_no_longest_action(run: Path) -> None:
     change(run, settings={})
 
     assert agent_folder.load(run).settings == {}
+
+
+def test_an_agent_of_another_layout_is_refused(run: Path) -> None:
+    change(run, layout=0)
+
+    with pytest.raises(
+        UserError, match=f"config.key={run}: holds an agent of layout 0, this version reads"
+    ):
+        agent_folder.describe(run, "key")
 
 
 def test_an_agent_with_other_tokens_is_refused(run: Path) -> None:

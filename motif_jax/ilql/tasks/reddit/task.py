@@ -204,7 +204,7 @@ class Reddit(FileTokenTask):
             return {}
         form = 'a JSON object, a text -> its score, such as {"thanks": 0}'
         scores = read_json(path, f"config.{self.name}.scores takes {form}")
-        # Foreign and older files do not name the judge.
+        # Foreign files do not name the judge.
         if isinstance(scores.get("scores"), dict):
             judge = scores.get("judge")
             scores = scores["scores"]

@@ -109,7 +109,7 @@ class TextScorer:
 
 def longest_text(folder: Path, room: int | None) -> int | None:
     """The tokens of a text in the training at most; the model's `room` where the folder has no
-    number (imports, older folders).
+    number (imports).
 
     Raises:
       UserError: the number is not a length of a text, or above `room`.
