@@ -3,7 +3,9 @@
     import gymnasium
     from motif_jax import wrappers
 
-    env = wrappers.IntrinsicReward(gymnasium.make("NetHackScore-v0"), "runs/reward")
+    env = wrappers.IntrinsicReward(
+        gymnasium.make("NetHackScore-v0"), "runs/reward", wrappers.Terms.nethack()
+    )
 
 A step's intrinsic reward belongs to the observation on which its action was chosen. So the first
 observation of an episode gets a reward too, and the final one gets it with the step that led there,
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
 PARTS = "reward_parts"
 EPISODE = "reward_episode"
-TERMS = Terms()  # those of `train_agent` on a score task
+TERMS = Terms()
 
 
 def _bytes(text: Any) -> bytes:

@@ -16,6 +16,7 @@ from motif_jax import wrappers
 from motif_jax.core.errors import UserError
 from motif_jax.envs.gym_task import text_readers
 from motif_jax.rl.algorithms import total_reward
+from motif_jax.rl.algorithms.total_reward import RewardTerms
 
 MESSAGES = ("You see here a key.", "It's a wall.", "It's a wall.", "", "You die...")
 
@@ -58,7 +59,7 @@ def worth(texts: Any) -> np.ndarray:
     return np.array([len(text) for text in texts], np.float32)
 
 
-TERMS = wrappers.Terms(
+TERMS = wrappers.Terms.nethack(
     count_exponent=2.0, intrinsic_coefficient=0.5, extrinsic_coefficient=2.0, extrinsic_clip=25.0
 )
 COUNTED = np.array([19, 12, 12 / 4, 0])
@@ -318,7 +319,7 @@ def test_its_terms_are_those_of_the_learner() -> None:
     rng = np.random.default_rng(0)
     task, paid = rng.normal(size=(2, 50)).astype(np.float32) * 200
     count = rng.integers(1, 9, 50)
-    terms = wrappers.Terms()
+    terms = wrappers.Terms.nethack()
     scaled = total_reward.scale_reward(task, terms.extrinsic_scale, terms.extrinsic_clip)
     counted = total_reward.discount_by_count(paid, jax.numpy.asarray(count), terms.count_exponent)
     np.testing.assert_allclose(terms.task(task), scaled, rtol=1e-6)
@@ -329,6 +330,28 @@ def test_its_terms_are_those_of_the_learner() -> None:
     np.testing.assert_allclose(
         terms.total(terms.task(task), terms.counted(paid, count)), rewarded, rtol=1e-5
     )
+
+
+def test_terms_pay_the_task_whole_as_train_agent_outside_nethack() -> None:
+    """Its defaults there: a tenth, clipped at 10, times 10."""
+    task = np.array([-1000, -3, 0, 0.5, 1, 99, 101], np.float32)
+    paid = np.array([0, 1, 2, 0, 0, -1, 1], np.float32)
+    trained = RewardTerms(extrinsic_coefficient=10.0)
+    scaled = total_reward.scale_reward(task, trained.extrinsic_scale, trained.extrinsic_clip)
+    expected = total_reward.total_reward(
+        scaled, paid, trained.extrinsic_coefficient, trained.intrinsic_coefficient
+    )
+    terms = wrappers.Terms()
+    assert terms.extrinsic_scale == terms.extrinsic_coefficient == 1.0
+    np.testing.assert_allclose(terms.total(terms.task(task), paid), expected, rtol=1e-6)
+
+
+def test_nethacks_terms_are_the_published_numbers() -> None:
+    terms = wrappers.Terms.nethack()
+    assert (terms.extrinsic_coefficient, terms.intrinsic_coefficient) == (0.1, 0.1)
+    assert (terms.extrinsic_scale, terms.extrinsic_clip) == (0.1, 10.0)
+    assert (terms.count_exponent, terms.quantile) == (3.0, 0.5)
+    assert wrappers.Terms.nethack(quantile=0.85) == dataclasses.replace(terms, quantile=0.85)
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))

@@ -106,7 +106,7 @@ class Agent(nn.Module):
 def main() -> None:
     args = parse()
     torch.manual_seed(args.seed)
-    terms = wrappers.Terms(  # motif_jax
+    terms = wrappers.Terms.nethack(  # motif_jax
         intrinsic_coefficient=args.intrinsic_coefficient,
         extrinsic_coefficient=args.extrinsic_coefficient,
     )

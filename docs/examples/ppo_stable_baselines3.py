@@ -108,7 +108,7 @@ def main() -> None:
     args = parse()
     # motif_jax: one reward for all environments, so that what is computed once is known to all.
     reward = rewards.load(args.reward)
-    terms = wrappers.Terms(intrinsic_coefficient=0.5, extrinsic_coefficient=0.0)
+    terms = wrappers.Terms.nethack(intrinsic_coefficient=0.5, extrinsic_coefficient=0.0)
 
     def make_env() -> gym.Env:
         env = gym.make(

@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -25,7 +25,9 @@ Pay = Callable[[Sequence[bytes]], np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Terms(RewardTerms):
-    """How the two rewards are combined; the defaults are those of `train_agent` on a score task.
+    """How the two rewards are combined. By default the task's reward is paid whole, as
+    `train_agent` pays it outside NetHack; `Terms.nethack()` has the published numbers of a score
+    task.
 
     All but `quantile`, `normalise`, `two_decimals` and `by` are fields of `RewardTerms`.
 
@@ -43,10 +45,21 @@ class Terms(RewardTerms):
       extrinsic_scale, extrinsic_clip: of the task's reward, in this order, before its coefficient.
     """
 
+    extrinsic_coefficient: float = 1.0
+    extrinsic_scale: float = 1.0
+    # `train_agent` clips a tenth of the reward at 10, and multiplies by 10 afterwards.
+    extrinsic_clip: float = 100.0
     quantile: float | str | None = 0.5
     normalise: bool = True
     two_decimals: bool | None = None
     by: str = MESSAGE
+
+    @classmethod
+    def nethack(cls, **changes: Any) -> Self:
+        """The published terms of NetHack's score tasks, with some fields changed: a tenth of the
+        score, clipped at 10, has the weight 0.1.
+        """
+        return cls(**{**dataclasses.asdict(RewardTerms()), **changes})
 
     def __post_init__(self) -> None:
         """Raises UserError for a value that the configs of trainings refuse, too; weights may be
