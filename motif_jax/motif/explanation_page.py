@@ -173,7 +173,7 @@ def _training(reward: ExplainedReward) -> list[Plot]:
 
 
 def _calibration(reward: ExplainedReward) -> Plot:
-    """How often the last evaluation was right, by how sure it was, in bins of pairs."""
+    """How often the labels agree with the last evaluation, by how sure it was, in bins of pairs."""
     last = reward.curve[-1]
     bins: list[dict[str, float]] = last.get("calibration") or []
     lines: list[Series] = []
@@ -196,7 +196,9 @@ def _calibration(reward: ExplainedReward) -> Plot:
     if error is not None and not np.isnan(error):
         caption += f"; expected calibration error {100 * error:.1f} points"
     title = "calibration on validation pairs"
-    return Plot(title, "how sure (%)", "how often right (%)", lines, note=caption)
+    return Plot(
+        title, "how sure (%)", "labels that agree (soft: mean probability, %)", lines, note=caption
+    )
 
 
 def _typed(explanation: Explanation) -> Section:

@@ -45,20 +45,24 @@ def mean_over_batches(values: np.ndarray, counted: np.ndarray, size: int) -> flo
     return float(np.mean(means)) if means else float("nan")
 
 
-def calibration(rewards: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """Expected calibration error of rewards [N, 2] for labels int [N] without ties (Guo et al.
-    2017).
+def calibration(rewards: np.ndarray, targets: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+    """Expected calibration error of rewards [N, 2] for targets [N, 2], without the ties of labels
+    int [N] (Guo et al. 2017).
 
     Returns:
       `error`, the mean of |accuracy - confidence| of equal bins of the confidence in [1/2, 1],
       weighted by pairs; and `bins`: rows of mean confidence, accuracy and number of pairs, without
-      empty bins.
+      empty bins. `accuracy` is the mean target of the side with the greater reward: for hard labels
+      the share of pairs that are ordered as labelled, for soft ones the judges' probability.
     """
     counted = labels < TIE
     difference = (rewards[counted, 0] - rewards[counted, 1]).astype(np.float64)
     # The probability of the preferred side by Bradley and Terry's model.
     confidence = 1 / (1 + np.exp(-np.abs(difference)))
-    is_correct = rewards[counted].argmax(axis=1) == labels[counted]
+    # What the labels give the side that the reward prefers. A judge that is 60 % sure wants a reward
+    # that is 60 % sure, however often its likelier side is meant.
+    preferred = rewards[counted].argmax(axis=1)
+    labelled = np.take_along_axis(targets[counted], preferred[:, None], axis=1)[:, 0]
     # A confidence of exactly 1 belongs to the last bin.
     bins = np.minimum(((confidence - 0.5) * 2 * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     rows = []
@@ -67,7 +71,7 @@ def calibration(rewards: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
         members = bins == index
         if members.any():
             mean_confidence = float(confidence[members].mean())
-            bin_accuracy = float(is_correct[members].mean())
+            bin_accuracy = float(labelled[members].mean())
             rows.append(
                 {
                     "confidence": mean_confidence,
@@ -236,7 +240,8 @@ def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> di
         metrics[f"{name}/loss_pairs"] = int(pairs.size)
         metrics[f"{name}/accuracy_pairs"] = number
 
-    curve = calibration(rewards[groups["validation"]], labels[groups["validation"]])
+    validated = groups["validation"]
+    curve = calibration(rewards[validated], data.targets.unsmoothed[validated], labels[validated])
     metrics["validation/calibration_error"] = curve["error"]
     metrics["validation/calibration_error_pairs"] = sum(row["pairs"] for row in curve["bins"])
     metrics["calibration"] = curve["bins"]

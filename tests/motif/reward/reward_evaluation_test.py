@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax.motif.pairs.dataset import PairsDataset
-from motif_jax.motif.pairs.targets import PairTargets
+from motif_jax.motif.pairs.targets import PairTargets, hard_targets
 from motif_jax.motif.reward import reward_data
 from motif_jax.motif.reward import reward_evaluation as evaluation
 from motif_jax.motif.reward.config import Ensemble, RewardConfig
@@ -225,11 +225,32 @@ def test_calibration_of_a_known_case():
     log_odds = np.log(np.array([3.0, 3.0, 19.0, 5.0]))
     rewards = np.stack([log_odds, np.zeros(4)], axis=1)
 
-    curve = evaluation.calibration(rewards, np.array([0, 1, 0, 2]))
+    labels = np.array([0, 1, 0, 2])
+    curve = evaluation.calibration(rewards, hard_targets(labels), labels)
 
     assert curve["error"] == pytest.approx((2 * abs(0.5 - 0.75) + abs(1 - 0.95)) / 3)
     assert [row["pairs"] for row in curve["bins"]] == [2, 1]
-    assert np.isnan(evaluation.calibration(rewards[:0], np.zeros(0, int))["error"])
+    nothing = evaluation.calibration(rewards[:0], np.zeros((0, 2)), np.zeros(0, int))
+    assert np.isnan(nothing["error"])
+
+
+def test_soft_labels_are_calibrated_by_their_probabilities():
+    """A reward that has learned the judge's 0.6 in every pair is calibrated, though its order is
+    always that of the labels.
+    """
+    targets = np.array([[0.6, 0.4], [0.4, 0.6], [0.6, 0.4], [0.5, 0.5]])
+    rewards = np.log(targets)
+    labels = np.array([0, 1, 0, 2])
+
+    curve = evaluation.calibration(rewards, targets, labels)
+
+    assert curve["error"] == pytest.approx(0.0, abs=1e-9)
+    assert curve["bins"] == [
+        {"confidence": pytest.approx(0.6), "accuracy": pytest.approx(0.6), "pairs": 3}
+    ]
+    assert evaluation.calibration(rewards, hard_targets(labels), labels)["error"] == pytest.approx(
+        0.4
+    )
 
 
 def test_cross_entropy_is_stable():
