@@ -9,11 +9,9 @@ composition).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from motif_jax.core.sentences import split_rows
+from motif_jax.core.sentences import split_bytes
 from motif_jax.motif.explanation import Composition, ExplainedReward
 from motif_jax.play.messages import as_text
 
@@ -22,43 +20,42 @@ LEAST_LIKED = 0.25
 
 
 def find_compositions(
-    messages: np.ndarray,
-    counts: np.ndarray,
-    reward: ExplainedReward,
-    rate_rows: Callable[[np.ndarray], np.ndarray],
+    messages: np.ndarray, counts: np.ndarray, reward: ExplainedReward
 ) -> list[Composition]:
-    """The paid messages with a sentence that alone is below most of the dataset's messages, the
-    most frequent ones first.
+    """The paid messages with a sentence that is itself a message of the dataset, below most others;
+    the most frequent ones first.
 
-    Messages are divided as `reward.by=sentence` does: their bytes, before any is escaped for a
-    page.
+    What the dataset never shows alone is left out: no label says anything of it, and the reward of
+    such a half of a message is a guess. Messages are divided as `reward.by=sentence` does: their
+    bytes, before any is escaped for a page.
 
     Args:
         messages: uint8 [N, L], N distinct messages of a dataset.
         counts: int [N], the steps that show each.
         reward: the reward's values of the messages.
-        rate_rows: the normalised rewards of M texts uint8 [M, L], float [M].
     """
-    if not reward.rated.any():
+    rated = np.flatnonzero(reward.rated).tolist()
+    if not rated:
         return []
-    limit = float(np.quantile(reward.normalised[reward.rated], LEAST_LIKED))
-    paid = np.flatnonzero(reward.pays)
-    rows = split_rows(messages[paid])
-    if all(len(parts) == 1 for parts in rows.of_message):
-        return []
-    # Each sentence is rated once, whatever the number of its messages.
-    values = rate_rows(rows.sentences)
+    limit = float(np.quantile(reward.normalised[rated], LEAST_LIKED))
+    texts = [message.tobytes().rstrip(b"\0").strip() for message in messages]
+    value_alone = {texts[index]: float(reward.normalised[index]) for index in rated}
 
     compositions = []
-    for index, parts in zip(paid.tolist(), rows.of_message, strict=True):
-        worst = min(parts, key=values.__getitem__)
-        if len(parts) > 1 and values[worst] < limit:
-            composition = Composition(
-                message=as_text(messages[index]),
-                steps=int(counts[index]),
-                paid=float(reward.paid[index]),
-                sentence=as_text(rows.sentences[worst]),
-                sentence_reward=float(values[worst]),
-            )
-            compositions.append(composition)
+    for index in np.flatnonzero(reward.pays).tolist():
+        sentences = split_bytes(texts[index])
+        if len(sentences) == 1:
+            continue
+        known = [sentence for sentence in sentences if sentence in value_alone]
+        worst = min(known, key=value_alone.__getitem__, default=None)
+        if worst is None or value_alone[worst] >= limit:
+            continue
+        composition = Composition(
+            message=as_text(messages[index]),
+            steps=int(counts[index]),
+            paid=float(reward.paid[index]),
+            sentence=as_text(worst),
+            sentence_reward=value_alone[worst],
+        )
+        compositions.append(composition)
     return sorted(compositions, key=lambda composition: -composition.steps)

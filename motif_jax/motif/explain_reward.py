@@ -205,11 +205,7 @@ def _compositions(model: Any, data: Any, reward: ExplainedReward) -> list[Compos
     """
     if not model.network.architecture.message_only:
         return []
-
-    def rate_rows(rows: np.ndarray) -> np.ndarray:
-        return reward_ratings.rate(model, model.members_of_messages(model.params, rows)).normalised
-
-    return find_compositions(data.messages, data.counts, reward, rate_rows)
+    return find_compositions(data.messages, data.counts, reward)
 
 
 def names_of(models: list[Any]) -> list[str]:

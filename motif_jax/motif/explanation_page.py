@@ -27,8 +27,8 @@ BINS = 60
 # Most dots of a chart with one dot per message.
 DOTS = 1500
 COMPOSITIONS_NOTE = (
-    "Messages that are paid although one of their sentences, asked alone, is below three quarters of the dataset's messages. An agent may seek what "
-    "that sentence says, and each joined message counts as a new one. The dataset may never show the sentence alone: then its value is a guess."
+    "Messages that are paid although one of their sentences, where the dataset shows it alone, is below three quarters of its messages. An agent may seek what "
+    "that sentence says, and each joined message counts as a new one."
 )
 # Rows of the table of messages before "show all" is pressed.
 SHOWN = 100

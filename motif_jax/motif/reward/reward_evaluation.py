@@ -59,8 +59,8 @@ def calibration(rewards: np.ndarray, targets: np.ndarray, labels: np.ndarray) ->
     difference = (rewards[counted, 0] - rewards[counted, 1]).astype(np.float64)
     # The probability of the preferred side by Bradley and Terry's model.
     confidence = 1 / (1 + np.exp(-np.abs(difference)))
-    # What the labels give the side that the reward prefers. A judge that is 60 % sure wants a reward
-    # that is 60 % sure, however often its likelier side is meant.
+    # What the labels give the side that the reward prefers: of a judge that is 60 % sure of each
+    # pair, a reward that is 60 % sure has learned all there is.
     preferred = rewards[counted].argmax(axis=1)
     labelled = np.take_along_axis(targets[counted], preferred[:, None], axis=1)[:, 0]
     # A confidence of exactly 1 belongs to the last bin.
