@@ -5,7 +5,7 @@ judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,17 +63,17 @@ def merge(
             print(_waiting_line(annotation.name, unfinished, config.num_shards), flush=True)
             return None
 
-        # The figures judge the answers as they were given, before the correction.
-        figures = _judge_figures(questions, answers) if annotator.reads_items else {}
         labels = shards.labels_of_pairs(
             questions, judge_figures.corrected(answers) if config.correct_position_bias else answers
         )
         ranked = []
-        if figures:
+        figures = {}
+        if annotator.reads_items:
             captions = dataset_captions(
                 dataset.data, config.captions.messages, config.captions.status
             )
             ranked = judge_figures.rank_captions(captions, labels.probabilities)
+            figures = _judge_figures(questions, answers, ranked)
         reference_labels = None
         if config.agreement_with:
             reference_labels = dataset.preference(config.agreement_with)
@@ -148,18 +148,25 @@ def _waiting_line(name: str, unfinished: list[int], count: int) -> str:
     return f"{name}: waiting for {len(unfinished)} of {count} shards ({', '.join(indices)})"
 
 
-def _judge_figures(questions: QuestionList, answers: list[StoredAnswer | None]) -> dict[str, Any]:
-    """Figures of a judge that reads captions, and whether its labels are of use."""
+def _judge_figures(
+    questions: QuestionList,
+    answers: list[StoredAnswer | None],
+    ranked: Sequence[judge_figures.RankedCaption],
+) -> dict[str, Any]:
+    """Figures of a judge that reads captions, and what speaks against its labels.
+
+    They judge the `answers` as they were given, before `correct_position_bias`.
+    """
     figures: dict[str, Any] = judge_figures.answer_figures(answers)
     consistent = judge_figures.consistency(questions, answers)
     if consistent is not None:
         figures["consistent"] = consistent
     figures["median_log_odds"] = judge_figures.median_log_odds(answers)
-    return {**figures, "advice": judge_figures.advice(figures, consistent)}
+    return {**figures, "advice": judge_figures.advice(figures, consistent, ranked)}
 
 
 def _first_and_last(ranked: list[judge_figures.RankedCaption]) -> list[dict[str, Any]]:
-    """The captions that win most and least, in the judge's order."""
+    """The captions that are preferred most and least, in the judge's order."""
     if len(ranked) > 2 * _CAPTIONS_KEPT:
         ranked = ranked[:_CAPTIONS_KEPT] + ranked[-_CAPTIONS_KEPT:]
     return [caption._asdict() for caption in ranked]

@@ -58,7 +58,7 @@ def test_captions_are_listed_from_the_most_preferred_on(base_values, tmp_path, c
     order = [row["caption"] for row in merged["judge"]["captions"]]
     assert set(order) == set(TEXTS)
     assert order[0] in (TEXTS[0], TEXTS[3])
-    assert f"wins most: '{order[0]}'" in capsys.readouterr().out
+    assert f"comparisons): '{order[0]}'" in capsys.readouterr().out
 
 
 def test_agreement_with_other_labels_is_reported(base_values, tmp_path, capsys) -> None:

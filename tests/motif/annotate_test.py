@@ -95,7 +95,7 @@ def test_the_summary_has_the_labels_in_the_judges_order(options, summary_of, cap
         in printed
     )
     assert (
-        f"wins most: {NEWT!r} 1.00 of 4, {GOLD!r} 0.67 of 3, {DAGGER!r} 0.67 of 3, {NOTHING!r} 0.00 of 2, {WALL!r} 0.00 of 4"
+        f"preferred most (mean probability, comparisons): {NEWT!r} 1.00 (4), {GOLD!r} 0.67 (3), {DAGGER!r} 0.67 (3), {NOTHING!r} 0.00 (2), {WALL!r} 0.00 (4)"
         in printed
     )
     assert f"texts that win are on 22 % of 18 steps: {NEWT!r} 4" in printed

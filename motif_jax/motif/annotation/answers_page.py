@@ -172,7 +172,7 @@ def render(pairs: Sequence[JudgedPair], summary: JudgeSummary) -> str:
             "Captions in the judge's order",
             "captions",
             [_captions_table(summary.ranked)],
-            "Wins: the share of its comparisons that a caption wins, a tie counted as half.",
+            _captions_note(summary.ranked),
         ),
         Section(
             "Pair by pair",
@@ -272,16 +272,24 @@ def _orders_chart(pairs: Sequence[JudgedPair]) -> str:
     return charts.inline(figure, "both orders of a pair")
 
 
+def _captions_note(ranked: Sequence[RankedCaption]) -> str:
+    note = "The mean probability that a caption is preferred, half of a tie's included. One that wins each of its comparisons by a little has little more than 0.5."
+    silence = judge_figures.place_of_silence(ranked)
+    return f"{note} {silence[:1].upper()}{silence[1:]}." if silence else note
+
+
 def _captions_table(ranked: Sequence[RankedCaption]) -> Table:
     rows = [
         [
             message_cell(caption.caption),
-            number_cell(caption.share, ".2f"),
+            number_cell(caption.probability, ".2f"),
             number_cell(caption.comparisons, ",d"),
         ]
         for caption in ranked[:MAX_PAIRS]
     ]
-    return Table("ranked", ["caption", "wins", "comparisons"], rows, search=True, limit=_SHOWN)
+    return Table(
+        "ranked", ["caption", "mean probability", "comparisons"], rows, search=True, limit=_SHOWN
+    )
 
 
 def _pairs_table(pairs: Sequence[JudgedPair], reference: str) -> Table:

@@ -27,6 +27,10 @@ HALF = 0.5
 _SIGNIFICANT = 1.96
 # Fewer decided answers say nothing of a share.
 _ENOUGH = 20
+# A caption stands out where its mean probability lies at least so far from one half; one with fewer
+# comparisons may by chance.
+_APART = 0.25
+_OFTEN = 5
 # What to do where more than half of the answers have no verdict.
 NO_VERDICTS = "Most answers have no verdict: look at them with --config.keep_conversations=True."
 # Probabilities below this are as good as 0, whose logarithm is none.
@@ -34,12 +38,12 @@ _LEAST_PROBABILITY = 1e-9
 
 
 class RankedCaption(NamedTuple):
-    """A caption, the share of its comparisons that it wins (a tie is half a win), and their
-    number.
+    """A caption, the mean probability that it is preferred (half of a tie's included), and the
+    number of its comparisons.
     """
 
     caption: str
-    share: float
+    probability: float
     comparisons: int
 
 
@@ -149,29 +153,29 @@ def rank_captions(
     """The distinct captions of pairs, the best first, by probabilities float [pairs, 3]; NaN and
     equal captions do not count.
 
-    Captions are ordered by the share of wins with one win and one loss added, so that few
+    Captions are ordered by the mean probability with one win and one loss added, so that few
     comparisons do not lead.
     """
-    wins: dict[str, float] = {}
+    sums: dict[str, float] = {}
     counts: dict[str, int] = {}
     for (first, second), p in zip(pairs, probabilities, strict=True):
         if first == second or np.isnan(p[FIRST]):
             continue
         for caption, won in ((first, p[FIRST]), (second, p[SECOND])):
-            wins[caption] = wins.get(caption, 0.0) + float(won + p[TIE] / 2)
+            sums[caption] = sums.get(caption, 0.0) + float(won + p[TIE] / 2)
             counts[caption] = counts.get(caption, 0) + 1
-    # (wins + 1) / (comparisons + 2) is the mean of the share under a uniform prior.
+    # (sum + 1) / (comparisons + 2) is the mean of the probability under a uniform prior.
     order = sorted(
-        wins, key=lambda caption: (-(wins[caption] + 1) / (counts[caption] + 2), caption)
+        sums, key=lambda caption: (-(sums[caption] + 1) / (counts[caption] + 2), caption)
     )
     return [
-        RankedCaption(caption, wins[caption] / counts[caption], counts[caption])
+        RankedCaption(caption, sums[caption] / counts[caption], counts[caption])
         for caption in order
     ]
 
 
 def describe_order(ranked: Sequence[RankedCaption], count: int = 5) -> str:
-    """Two lines: the captions that win most of their comparisons, and those that win least; one
+    """Lines: the captions that are preferred most and least, and where the empty one stands; one
     line where none was compared.
     """
     if not ranked:
@@ -181,19 +185,49 @@ def describe_order(ranked: Sequence[RankedCaption], count: int = 5) -> str:
 
     def listed(captions: Sequence[RankedCaption]) -> str:
         return ", ".join(
-            f"{ranked.caption!r} {ranked.share:.2f} of {ranked.comparisons:,}"
+            f"{ranked.caption!r} {ranked.probability:.2f} ({ranked.comparisons:,})"
             for ranked in captions
         )
 
-    return f"wins most: {listed(best)}\nwins least: {listed(worst)}"
+    lines = [
+        f"preferred most (mean probability, comparisons): {listed(best)}",
+        f"preferred least: {listed(worst)}",
+        place_of_silence(ranked),
+    ]
+    return "\n".join(line for line in lines if line)
 
 
-def advice(figures: Mapping[str, float], consistent: float | None = None) -> str:
-    """One sentence: whether labels with these figures are of use, and what to do where they are
-    not.
+def place_of_silence(ranked: Sequence[RankedCaption]) -> str:
+    """A line: how many captions the judge prefers to the empty one, and its neighbours in the
+    judge's order; '' without an empty caption.
+    """
+    captions = [ranked_caption.caption for ranked_caption in ranked]
+    if "" not in captions:
+        return ""
+    place = captions.index("")
+    line = f"{place:,} of {len(captions) - 1:,} captions stand above the empty one"
+    if place > 0:
+        line += f", the nearest {captions[place - 1]!r}"
+    if place < len(captions) - 1:
+        line += f"; the nearest below it is {captions[place + 1]!r}"
+    return line
 
-    `figures` as of `answer_figures`; `consistent`: the share of pairs with the same winner in both
-    orders, None if one was asked, NaN where no pair was answered in both.
+
+def advice(
+    figures: Mapping[str, float],
+    consistent: float | None = None,
+    ranked: Sequence[RankedCaption] = (),
+) -> str:
+    """One or two sentences: what speaks against labels with these figures, and what to do.
+
+    That a judge agrees with itself does not make it right: where nothing speaks against the labels,
+    a reader is sent to the order of the captions.
+
+    Args:
+      figures: as of `answer_figures`.
+      consistent: the share of pairs with the same winner in both orders, None if one was asked, NaN
+          where no pair was answered in both.
+      ranked: as of `rank_captions`.
     """
     # From what makes labels useless to what only asks for care.
     if not figures["answers"]:
@@ -209,10 +243,25 @@ def advice(figures: Mapping[str, float], consistent: float | None = None) -> str
         return "Nearly every answer is a tie: these labels give no goal, choose another prompt or a larger model."
     if figures["decided"] < _ENOUGH:
         return f"{figures['decided']:.0f} decided answers are too few to judge the judge."
-    return _advice_on_order(figures["first_share"], int(figures["decided"]), consistent)
+    against = _advice_on_position(figures["first_share"], int(figures["decided"]), consistent)
+    if against:
+        return against
+    agreement = "No position bias" if consistent is None else "Both orders agree on most pairs"
+    compared = [caption for caption in ranked if caption.comparisons >= _OFTEN]
+    probabilities = [caption.probability for caption in compared]
+    if probabilities and HALF - _APART < min(probabilities) <= max(probabilities) < HALF + _APART:
+        return (
+            f"{agreement}, but no caption stands out: the mean probabilities of those with {_OFTEN} comparisons or more lie between "
+            f"{min(probabilities):.2f} and {max(probabilities):.2f}. Learn the probabilities (labels.soft=True of train_reward), see "
+            "whether they are right with --config.probe=True, or take a larger model."
+        )
+    return f"{agreement}. Whether the order of the captions is the goal's, they tell: look at both ends and at the empty one."
 
 
-def _advice_on_order(first_share: float, decided: int, consistent: float | None) -> str:
+def _advice_on_position(first_share: float, decided: int, consistent: float | None) -> str:
+    """What speaks against labels by the order in which captions were shown; '' where nothing
+    does.
+    """
     position = "first" if first_share > HALF else "second"
     share = max(first_share, 1 - first_share)
     if consistent is None:
@@ -229,7 +278,7 @@ def _advice_on_order(first_share: float, decided: int, consistent: float | None)
                     "both orders (--config.orders=both), would tell."
                 )
             return f"It prefers the message shown {position} ({share:.0%}): ask both orders (--config.orders=both)."
-        return "No position bias: these labels can be used."
+        return ""
     if math.isnan(consistent):
         return (
             "No pair was answered in both orders, so nothing was averaged: look at the answers with "
@@ -245,7 +294,7 @@ def _advice_on_order(first_share: float, decided: int, consistent: float | None)
             f"{consistent:.0%} of the pairs have the same winner in both orders: learn the averaged probabilities (labels.soft=True of "
             "train_reward), see whether they are right with --config.probe=True, or take a larger model."
         )
-    return "Both orders agree on most pairs: these labels can be used."
+    return ""
 
 
 def consistency(questions: QuestionList, answers: Sequence[StoredAnswer | None]) -> float | None:

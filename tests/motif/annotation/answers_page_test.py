@@ -159,6 +159,13 @@ def test_captions_stand_in_the_judges_order() -> None:
     ]
 
 
+def test_the_order_of_captions_shows_probabilities_and_no_wins() -> None:
+    text = page(answered())
+    assert "mean probability" in text
+    assert "wins</th>" not in text
+    assert "1 of 1 captions stand above the empty one, the nearest &#x27;kill&#x27;." in text
+
+
 def test_texts_of_games_and_models_are_shown_as_texts() -> None:
     probabilities = {
         tuple(text.replace("kill", "<b>kill") for text in items): p

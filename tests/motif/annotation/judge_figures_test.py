@@ -91,7 +91,7 @@ def test_agreement_counts_what_both_know() -> None:
     assert (agreement["pairs"], agreement["equal"], agreement["equal_decided"]) == (4, 0.5, 0.5)
 
 
-def test_captions_are_ranked_by_their_wins() -> None:
+def test_captions_are_ranked_by_their_mean_probability() -> None:
     pairs = [("kill", "wall"), ("wall", "gold"), ("kill", "gold"), ("kill", "kill")]
     p = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], float)
     ranked = judge_figures.rank_captions(pairs, p)
@@ -108,6 +108,61 @@ def test_one_comparison_does_not_lead() -> None:
 def test_unknown_pairs_are_not_ranked() -> None:
     assert judge_figures.rank_captions([("a", "b")], np.full((1, 3), np.nan)) == []
     assert judge_figures.describe_order([]) == "no two captions have a verdict"
+
+
+FINE = {
+    "answers": 100,
+    "decided": 90,
+    "first_share": 0.5,
+    "tie_share": 0.1,
+    "unknown_share": 0.0,
+    "mass": 0.9,
+}
+
+
+def captions_between(lowest: float, highest: float, comparisons: int = 12) -> list:
+    return [
+        judge_figures.RankedCaption("You land.", highest, comparisons),
+        judge_figures.RankedCaption("You crash!", 0.47, comparisons),
+        judge_figures.RankedCaption("", 0.46, comparisons),
+        judge_figures.RankedCaption("You drift.", lowest, comparisons),
+    ]
+
+
+def test_agreement_of_orders_is_no_praise_where_no_caption_stands_out() -> None:
+    for consistent, words in ((0.9, "Both orders agree"), (None, "No position bias")):
+        advice = judge_figures.advice(FINE, consistent, captions_between(0.44, 0.69))
+        assert advice.startswith(words)
+        assert "no caption stands out" in advice
+        assert "between 0.44 and 0.69" in advice
+        assert "can be used" not in advice
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "comparisons"), [(0.1, 0.69, 12), (0.44, 0.93, 12), (0.44, 0.69, 4)]
+)
+def test_a_caption_far_from_one_half_or_of_few_comparisons_is_no_doubt(
+    lowest: float, highest: float, comparisons: int
+) -> None:
+    ranked = captions_between(lowest, highest, comparisons)
+    assert "stands out" not in judge_figures.advice(FINE, 0.9, ranked)
+
+
+def test_the_place_of_silence_is_named_with_its_neighbours() -> None:
+    ranked = captions_between(0.44, 0.69)
+    line = "2 of 3 captions stand above the empty one, the nearest 'You crash!'; the nearest below it is 'You drift.'"
+    assert judge_figures.place_of_silence(ranked) == line
+    assert judge_figures.describe_order(ranked).splitlines()[2] == line
+    assert judge_figures.place_of_silence(ranked[:2]) == ""
+
+
+def test_a_caption_that_always_wins_a_little_has_that_probability() -> None:
+    pairs = [("a", "b")] * 10
+    ranked = judge_figures.rank_captions(pairs, np.array([[0.6, 0.4, 0.0]] * 10))
+    assert [caption.probability for caption in ranked] == pytest.approx([0.6, 0.4])
+    assert "preferred most (mean probability, comparisons): 'a' 0.60 (10)" in (
+        judge_figures.describe_order(ranked)
+    )
 
 
 def test_consistency_needs_both_orders() -> None:
