@@ -22,6 +22,7 @@ from motif_jax.motif.annotation.annotator import Question, check_annotator, make
 from motif_jax.motif.annotation.chat import TOO_LONG
 from motif_jax.motif.annotation.openai_client import Reply
 from motif_jax.motif.judge_prompts import Prefill
+from motif_jax.nets import products
 from tests import made_up_judge
 from tests.lm.gguf import gguf_writing
 from tests.reward_fixtures import annotation_config
@@ -232,6 +233,25 @@ def test_no_special_token_stands_after_a_prompt(config, tmp_path) -> None:
         (answer,) = asked(named, PAIR, [question])
         shares.append((answer.probabilities, answer.tokens[0]))
     assert shares[0] == shares[1]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "multiplies", "says"),
+    [
+        ("float32", True, True),
+        ("auto", True, True),
+        ("float32", False, False),
+        ("bfloat16", True, False),
+    ],
+)
+def test_a_judge_in_float32_names_the_bfloat16_of_its_processor(
+    config, capsys, monkeypatch, dtype, multiplies, says
+) -> None:
+    monkeypatch.setattr(products, "has_bfloat16_products", lambda: multiplies)
+    annotator = make_annotator(config(**{"model.dtype": dtype}))
+    annotator.start()
+    annotator.close()
+    assert capsys.readouterr().out.count("model.dtype=bfloat16") == says
 
 
 def test_a_base_model_reads_plain_text(config, tmp_path) -> None:
