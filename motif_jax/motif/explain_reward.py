@@ -218,7 +218,7 @@ def names_of(models: list[Any]) -> list[str]:
 
 def _payment(config: ExplainRewardConfig, model: Any) -> Any:
     """The function from raw rewards to those that an agent is paid, with its `threshold`."""
-    return model.normalisation(True, config.reward.level, fallback=config.reward.quantile)
+    return model.normalisation(True, config.reward.level)
 
 
 def _explained_reward(

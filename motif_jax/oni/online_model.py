@@ -117,11 +117,8 @@ class OnlineRewardModel(RewardModel):
         normalise: bool = True,
         quantile: float | str | None = None,
         rounded: bool | None = None,
-        fallback: float | None = None,
     ) -> Normalisation:
-        """The run's own moments and threshold (`quantile` None: no threshold); nothing is advised,
-        so there is no fallback.
-        """
+        """The run's own moments and threshold (`quantile` None: no threshold)."""
         kind = self._reward["kind"]
         if kind == RANKING:
             # As in `RankingReward.reward_of`.

@@ -87,7 +87,7 @@ def liked_messages(
     folder = section.dir or ""
     reward = reward_function.load(folder, section.step)
     normalised = reward(texts)
-    paid = reward.intrinsic(texts, section.level, section.quantile)
+    paid = reward.intrinsic(texts, section.level)
     liked = [
         LikedMessage(messages.as_text(text), int(count), float(value), float(paid_value))
         for text, count, value, paid_value in zip(

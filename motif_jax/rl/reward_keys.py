@@ -20,7 +20,7 @@ QUANTILE = fraction(
 
 THRESHOLD = one_of(
     ("quantile", "auto"),
-    "'quantile', or 'auto': above the texts that the judge called ties and above the empty text (docs/rewards.md)",
+    "'quantile', or 'auto': above the texts that the judge called ties and above the empty text, on half of the steps at most (docs/rewards.md)",
 )
 
 

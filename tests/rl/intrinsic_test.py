@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import numpy as np
 import pytest
@@ -99,20 +97,3 @@ def test_rewards_of_whole_observations_run_in_the_step(tmp_path):
     np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-5)
     with pytest.raises(UserError, match="reads blstats, which the environment does not show"):
         rewards.load_intrinsic(config, SPEC)
-
-
-@pytest.mark.parametrize(("fallback", "level"), [(0.7, 0.7), (None, 0.5)])
-def test_a_threshold_that_pays_most_steps_yields_the_quantile(trained, capsys, fallback, level):
-    known = read_run(trained)
-    folder = trained.parent / f"another_{level}"
-    advice = {**known.statistics["advice"], "paid_share": 0.72}
-    model = dataclasses.replace(
-        known, folder=folder, statistics={**known.statistics, "advice": advice}
-    )
-    for _ in range(2):
-        assert model.normalisation(True, "auto", fallback=fallback) == known.normalisation(
-            True, level
-        )
-    output = capsys.readouterr().out
-    assert output.count("would pay 72 % of the dataset's steps, more than half") == 1
-    assert f"reward.quantile={level:g} is used" in output

@@ -82,23 +82,19 @@ def against_empty(ids: np.ndarray, labels: np.ndarray, empty: np.ndarray) -> Out
 def standing(ids: np.ndarray, labels: np.ndarray, empty: np.ndarray) -> np.ndarray:
     """How each message stands to the empty one in the labels: int8 [M], ABOVE, BELOW or UNCOMPARED.
 
-    ABOVE wins more comparisons with silence than it loses; in a dataset without silence, more of
-    all its comparisons. Of messages that were never compared with silence, and of all where the
-    dataset has no empty message, those that win nothing are BELOW. Arguments as in `against_empty`.
+    ABOVE wins more comparisons with silence than it loses, and BELOW does not. Of messages that
+    were never compared with silence those that win nothing are BELOW. In a dataset without an empty
+    message all comparisons stand in for those with silence: pairs are drawn from its steps, so that
+    they are with what usually happens. Arguments as in `against_empty`.
     """
     outcomes = count_outcomes(ids, labels, len(empty))
     # A message that was never compared stays UNCOMPARED.
     wins_nothing = (outcomes.wins == 0) & (outcomes.losses + outcomes.ties > 0)
     standings = np.full(len(empty), UNCOMPARED, np.int8)
 
-    if not empty.any():
-        standings[outcomes.wins > outcomes.losses] = ABOVE
-        standings[wins_nothing] = BELOW
-        return standings
-
     standings[wins_nothing] = BELOW
     # The comparison with silence counts, where there was one, whatever the others say.
-    with_silence = against_empty(ids, labels, empty)
+    with_silence = against_empty(ids, labels, empty) if empty.any() else outcomes
     compared = with_silence.wins + with_silence.losses + with_silence.ties > 0
     beats = with_silence.wins > with_silence.losses
     standings[compared & beats] = ABOVE

@@ -73,9 +73,7 @@ class MotifReward(RewardKind):
         if config.dir:
             check_place(config.dir, "reward.dir")
             # Raises where its statistics are not finite, or have no such quantile.
-            open_reward(config.dir, config.step).normalisation(
-                config.normalise, config.level, fallback=config.quantile
-            )
+            open_reward(config.dir, config.step).normalisation(config.normalise, config.level)
         elif config.intrinsic_coefficient:
             raise UserError(
                 f"config.reward.intrinsic_coefficient={config.intrinsic_coefficient} needs a trained reward: give "
@@ -102,7 +100,7 @@ class MotifReward(RewardKind):
         trained = open_reward(str(config.dir), config.step)
         # The raw output, which needs neither statistics nor threshold.
         of_output = replace(config, normalise=False, quantile=None, threshold="quantile")
-        pay = trained.normalisation(config.normalise, config.level, two_decimals, config.quantile)
+        pay = trained.normalisation(config.normalise, config.level, two_decimals)
         return RewardStages(of_output, trained.normalisation().normalise, pay)
 
     @classmethod
@@ -128,9 +126,7 @@ class MotifReward(RewardKind):
         if not config.dir:
             return None
         trained = open_reward(config.dir, config.step)
-        normalisation = trained.normalisation(
-            config.normalise, config.level, setup.two_decimals, config.quantile
-        )
+        normalisation = trained.normalisation(config.normalise, config.level, setup.two_decimals)
         return cls(trained, normalisation, setup)
 
     def start(self) -> None:
@@ -168,6 +164,6 @@ def _description(trained: RewardModel, normalisation: Normalisation, config: Age
     if normalisation.threshold is not None:
         limit = f"threshold {normalisation.threshold:g}"
         if not trained.learned_online:
-            level = trained.applied_level(config.level, config.quantile)
-            limit += " (auto)" if level == threshold.AUTO else f" (quantile {level:g})"
+            is_advised = config.level == threshold.AUTO
+            limit += " (auto)" if is_advised else f" (quantile {config.level:g})"
     return f"{trained.folder}, {moment} {trained.step}, {limit}"

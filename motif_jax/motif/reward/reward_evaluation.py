@@ -176,7 +176,8 @@ def _advice(
     named_without_win = []
     for index in paid_without_win[: threshold.NAMED].tolist():
         was_compared = standing[index] != outcomes.UNCOMPARED
-        why = "does not win" if was_compared else "never compared with it"
+        never = "never compared with it" if empty.any() else "never compared"
+        why = "does not win" if was_compared else never
         named_without_win.append({**text_and_reward(index), "why": why})
 
     misjudged, num_wrong = outcomes.misjudged(data.ids, labels, normalised)
@@ -191,8 +192,22 @@ def _advice(
             }
         )
 
+    few_texts = []
+    if len(data.messages) <= threshold.FEW:
+        for index in np.argsort(-normalised, kind="stable").tolist():
+            few_texts.append(
+                {
+                    **text_and_reward(index),
+                    "steps_share": int(counts.steps[index]) / max(1, int(counts.steps.sum())),
+                    "wins": int(counts.wins[index]),
+                    "losses": int(counts.losses[index]),
+                    "ties": int(counts.ties[index]),
+                }
+            )
+
     return {
         **advice,
+        "few_texts": few_texts,
         "texts": len(data.messages),
         "paid_without_win_texts": len(paid_without_win),
         "paid_without_win": named_without_win,

@@ -15,7 +15,6 @@ from motif_jax.core import hub, text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.motif.reward.normalisation import Normalisation
 from motif_jax.motif.reward.reward_model import (
-    PUBLISHED_QUANTILE,
     RewardModel,
     pad_messages,
     read_run,
@@ -65,15 +64,12 @@ class RewardFunction:
     def intrinsic(
         self,
         messages: Messages,
-        quantile: float | str | None = PUBLISHED_QUANTILE,
-        fallback: float | None = PUBLISHED_QUANTILE,
+        quantile: float | str | None = 0.5,
     ) -> np.ndarray:
         """The reward of an agent: normalised, and 0 unless strictly above the threshold of the
         quantile or of 'auto'.
-
-        `fallback` is the quantile where 'auto' would pay more than half of the training's steps.
         """
-        normalisation = self.normalisation(quantile=quantile, fallback=fallback)
+        normalisation = self.normalisation(quantile=quantile)
         return np.asarray(normalisation(self.raw(messages)), np.float32)
 
     def normalisation(
@@ -81,12 +77,11 @@ class RewardFunction:
         normalise: bool = True,
         quantile: float | str | None = None,
         two_decimals: bool | None = None,
-        fallback: float | None = PUBLISHED_QUANTILE,
     ) -> Normalisation:
         """The statistics with a threshold, see `RewardModel.normalisation`; made once for the same
         arguments.
         """
-        return self._normalisation(normalise, quantile, two_decimals, fallback)
+        return self._normalisation(normalise, quantile, two_decimals)
 
     def known(self, messages: Messages) -> np.ndarray:
         """Whether training knew each message: bool [...], as in `__call__`.

@@ -18,7 +18,7 @@ from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.devices.cpu import cpu_device
 from motif_jax.core.errors import UserError
 from motif_jax.core.training.saved_evaluations import default_step
-from motif_jax.motif.pairs.threshold import AUTO, falls_back
+from motif_jax.motif.pairs.threshold import AUTO
 from motif_jax.motif.reward import learned_runs
 from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
@@ -30,10 +30,6 @@ CHUNK = 32
 # Messages of at most so many bytes run in a program of that width, which is cheaper; most of
 # NetHack's are.
 SHORT_MESSAGE = 96
-PUBLISHED_QUANTILE = 0.5
-# Folders and evaluations whose advised threshold was replaced, so that each is reported once in a
-# process.
-_fallen_back: set[tuple[Path, int]] = set()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +69,6 @@ class RewardModel:
         normalise: bool = True,
         quantile: float | str | None = None,
         rounded: bool | None = None,
-        fallback: float | None = PUBLISHED_QUANTILE,
     ) -> Normalisation:
         """Statistics of this evaluation with the threshold at one of its quantiles; UserError where
         they have none such.
@@ -84,8 +79,6 @@ class RewardModel:
               for no threshold.
           rounded: use the two-decimal number of the published quantile file; None: as the run's own
               compat switch.
-          fallback: the quantile where 'auto' would pay more than half of the steps, which is
-              reported once.
         """
         if not np.isfinite([self.statistics["mean"], self.statistics["variance"]]).all():
             raise UserError(
@@ -94,11 +87,10 @@ class RewardModel:
             )
         # That which the labels advise, one of the table's quantiles, or none.
         threshold = None
-        level = self.applied_level(quantile, fallback)
-        if level == AUTO:
+        if quantile == AUTO:
             threshold = self._advised_threshold()
-        elif level is not None:
-            threshold = self._quantile_threshold(float(level))
+        elif quantile is not None:
+            threshold = self._quantile_threshold(float(quantile))
             if rounded is None:
                 rounded = bool(self.config.get("compat", {}).get("quantile_two_decimals", False))
             if rounded:
@@ -121,31 +113,12 @@ class RewardModel:
         levels = ", ".join(f"{level:g}" for level in QUANTILE_LEVELS)
         raise UserError(f"config.reward.quantile={quantile}: must be one of {levels}, or None")
 
-    def applied_level(
-        self, quantile: float | str | None, fallback: float | None = PUBLISHED_QUANTILE
-    ) -> float | str | None:
-        """`quantile`, or `fallback` (None: the published one) in place of an 'auto' that pays more
-        than half of the steps.
-        """
-        advice = self.statistics.get("advice") or {}
-        if quantile != AUTO or not falls_back(advice):
-            return quantile
-        level = PUBLISHED_QUANTILE if fallback is None else fallback
-        if (self.folder.resolve(), self.step) not in _fallen_back:
-            _fallen_back.add((self.folder.resolve(), self.step))
-            print(
-                f"{self.folder}: reward.threshold=auto would pay {100 * advice['paid_share']:.0f} % of the dataset's steps, more than "
-                f"half, since the labels put hardly any text below the empty one: reward.quantile={level:g} is used",
-                flush=True,
-            )
-        return level
-
     def _advised_threshold(self) -> float:
         threshold = (self.statistics.get("advice") or {}).get("threshold")
         if threshold is None:
             raise UserError(
-                f"config.reward.threshold=auto: {self.folder} recommends none (no labelled ties, or it reads more than the "
-                "message, or it was not trained here): use config.reward.quantile"
+                f"config.reward.threshold=auto: {self.folder} recommends none (it reads more than the message, or was "
+                "not trained here): use config.reward.quantile"
             )
         return float(threshold)
 

@@ -9,6 +9,8 @@ from motif_jax.core.verdicts import FIRST, TIE
 from motif_jax.motif.pairs import outcomes, threshold
 from motif_jax.motif.pairs.outcomes import Outcomes
 
+ABOVE = outcomes.ABOVE
+BELOW = outcomes.BELOW
 TEXTS = ["", "It's a wall.", np.frombuffer(b"A k\xe9y.\0\0", np.uint8), "You kill it!", "e", "f"]
 
 
@@ -70,7 +72,7 @@ def test_a_text_unmet_by_silence_is_below_without_a_win() -> None:
 
 
 def test_without_silence_texts_stand_by_their_own_wins() -> None:
-    standing = standings("k>a a=b", silence=False)
+    standing = standings("k>a k>c a=b c>k c>a a>c", silence=False)
     assert standing["k"] == outcomes.ABOVE
     assert standing["a"] == standing["b"] == outcomes.BELOW
 
@@ -128,14 +130,6 @@ ADVICE = {
     "threshold": 0.3,
     "paid_share": 0.72,
 }
-
-
-def test_a_threshold_that_pays_most_steps_yields_the_quantile() -> None:
-    assert threshold.falls_back(ADVICE)
-    assert "pays 72 %, more than half: it falls back to the quantile" in threshold.describe(
-        {**STATISTICS, "advice": ADVICE}, 0.5
-    )
-    assert not threshold.falls_back({**ADVICE, "paid_share": 0.5})
 
 
 def test_texts_that_speak_against_the_reward_are_named() -> None:
@@ -228,24 +222,149 @@ def test_without_ties_the_advised_threshold_lies_above_the_empty_text() -> None:
     assert (advice["lump_edge"], advice["threshold"]) == (None, pytest.approx(-0.05))
 
 
-def test_without_ties_and_empty_text_nothing_is_advised() -> None:
+def test_without_ties_and_empty_text_texts_above_the_mean_step_are_paid() -> None:
     without = statistics(NONE, NONE)
-    assert without["advice"]["threshold"] is None
-    assert threshold.facts(without) == []
-    assert (
-        threshold.describe(without, 0.6)
-        == "reward.quantile=0.6 pays 31 % of the training dataset's steps\n"
-    )
+    assert without["advice"]["threshold"] == 0.0
+    assert not without["advice"]["by_steps"]
+    text = threshold.describe(without, 0.6)
+    assert "quantile=0.6 pays 31 % of the training dataset's steps" in text
+    assert "(0.00, above the mean step, " in text
+    assert "since no text is empty) pays 39 %" in text
+    assert "above the empty" not in text
+    assert "since no text is empty; it pays 39 %" in threshold.facts(without)[0][2]
 
 
 def test_a_share_of_all_steps_is_written_as_100_percent() -> None:
     text = threshold.describe(statistics(NONE, NONE), 0.9)
 
-    assert text == "reward.quantile=0.9 pays 100 % of the training dataset's steps\n"
+    assert text.startswith("reward.quantile=0.9 pays 100 % of the training dataset's steps;")
 
 
-ABOVE = outcomes.ABOVE
-BELOW = outcomes.BELOW
+# Captions of a lander that always say something: what usually happens is on most steps.
+LANDER = {
+    "You touch the ground softly.": (2.0, 20, ABOVE),
+    "You slow down.": (1.1, 300, ABOVE),
+    "You drift left.": (0.4, 2200, BELOW),
+    "You drift right.": (0.3, 2300, BELOW),
+    "You fall fast.": (-0.2, 5000, BELOW),
+    "You crash!": (-1.5, 180, BELOW),
+}
+
+
+def advice_of_captions(captions: dict[str, tuple[float, int, int]]) -> dict[str, Any]:
+    rewards, steps, standing = map(np.array, zip(*captions.values(), strict=True))
+    nothing = np.zeros(len(captions), bool)
+    return threshold.advise(rewards, steps, nothing, nothing, np.zeros(1), standing.astype(np.int8))
+
+
+def paid_by(advice: dict[str, Any], captions: dict[str, tuple[float, int, int]]) -> list[str]:
+    return [text for text, (reward, *_) in captions.items() if reward > advice["threshold"]]
+
+
+def test_without_silence_texts_that_win_are_paid_and_what_usually_happens_is_not() -> None:
+    advice = advice_of_captions(LANDER)
+
+    assert paid_by(advice, LANDER) == ["You touch the ground softly.", "You slow down."]
+    assert advice["paid_share"] == pytest.approx(0.032)
+    assert not advice["has_empty"]
+    assert not advice["by_steps"]
+
+
+def test_without_silence_no_text_is_paid_less_than_nothing() -> None:
+    """Each text wins most of its comparisons, so that the labels say nothing against one."""
+    captions = {text: (reward, steps, ABOVE) for text, (reward, steps, _) in LANDER.items()}
+
+    advice = advice_of_captions(captions)
+
+    assert paid_by(advice, captions) == list(captions)[:4]
+    assert (advice["threshold"], advice["paid_share"]) == (0.0, pytest.approx(0.482))
+
+
+def test_without_silence_at_most_half_of_the_steps_are_paid() -> None:
+    """The median of these distinct texts would pay "left", too, and three quarters of the steps."""
+    captions = {
+        "You land.": (2.0, 10, ABOVE),
+        "You slow down.": (1.0, 2990, ABOVE),
+        "You drift left.": (0.5, 4500, ABOVE),
+        "You drift right.": (0.4, 500, ABOVE),
+        "You crash!": (-3.0, 2000, BELOW),
+    }
+
+    advice = advice_of_captions(captions)
+
+    assert paid_by(advice, captions) == ["You land.", "You slow down."]
+    assert (advice["by_steps"], advice["paid_share"]) == (True, pytest.approx(0.3))
+
+
+def test_the_best_text_is_paid_however_often_it_occurs() -> None:
+    captions = {"a": (0.01, 9990, ABOVE), "b": (-0.5, 9, BELOW), "c": (-9.0, 1, BELOW)}
+
+    advice = advice_of_captions(captions)
+
+    assert paid_by(advice, captions) == ["a"]
+
+
+def test_a_rare_silence_leaves_half_of_the_steps_unpaid() -> None:
+    """It is shown by the first observation alone, and the judge puts it last."""
+    captions = {text: (reward, steps, ABOVE) for text, (reward, steps, _) in LANDER.items()}
+    captions[""] = (-2.0, 10, 0)
+    rewards, steps, standing = map(np.array, zip(*captions.values(), strict=True))
+    empty = np.array([not text for text in captions])
+
+    advice = threshold.advise(
+        rewards, steps, np.zeros(7, bool), empty, np.zeros(1), standing.astype(np.int8)
+    )
+
+    assert paid_by(advice, captions) == list(LANDER)[:4]
+    text = threshold.describe({**STATISTICS, "advice": advice}, 0.5)
+    assert "since most steps lie above the empty one) pays 48 %" in text
+
+
+def test_texts_of_equal_rewards_are_not_paid_apart() -> None:
+    rewards = np.array([1.0, 1.0, 0.0])
+    assert threshold.best_half(rewards, np.array([400, 300, 300])) == 0.5
+    assert threshold.best_half(np.ones(3), np.ones(3, int)) == 1.0
+
+
+def test_few_texts_are_listed_with_what_they_are_paid() -> None:
+    few = [
+        {
+            "text": "You land.",
+            "reward": 1.5,
+            "steps_share": 0.004,
+            "wins": 9,
+            "losses": 1,
+            "ties": 0,
+        },
+        {
+            "text": "You crash!",
+            "reward": -0.5,
+            "steps_share": 0.02,
+            "wins": 0,
+            "losses": 7,
+            "ties": 2,
+        },
+    ]
+    lines = threshold.describe({**STATISTICS, "advice": {**ADVICE, "few_texts": few}}, 0.5)
+    listed = [line.split() for line in lines.splitlines()[1:4]]
+    assert listed[0][:6] == ["reward.threshold=auto", "pays", "1", "of", "2", "texts"]
+    assert listed[1][:4] == ["pays", "+1.50", "0.4", "%"]
+    assert listed[2][:4] == ["no", "-0.50", "2", "%"]
+    assert "0 won, 7 lost, 2 tied  'You crash!'" in lines
+
+
+def test_texts_paid_without_silence_are_named_by_their_own_comparisons() -> None:
+    texts = {
+        "has_empty": False,
+        "paid_without_win_texts": 1,
+        "paid_without_win": [{"text": "You crash!", "why": "does not win", "reward": 0.43}],
+    }
+    lines = threshold.describe({**STATISTICS, "advice": {**ADVICE, **texts}}, 0.5)
+    assert (
+        "pays 1 text that does not win most of their comparisons in the labels: 'You crash!'"
+        in lines
+    )
+    assert "empty text" not in lines
 
 
 @pytest.mark.parametrize(
@@ -275,7 +394,7 @@ def test_the_advised_threshold_exceeds_texts_that_lose_to_silence(
 
     advice = threshold.advise(
         np.array(rewards),
-        np.ones(3, int),
+        np.array([8, 1, 1]),
         tied=np.zeros(3, bool),
         empty=empty,
         levels=np.zeros(1),
@@ -309,7 +428,8 @@ def test_a_page_shows_the_advised_threshold() -> None:
     label, value, note = threshold.facts(statistics(TIED, EMPTY))[0]
     assert (label, value) == ("advised threshold", "0.25")
     assert (
-        note == "pays 1.2 % of the steps; 99 % of the steps show texts that the judge called ties"
+        note
+        == "above the ties and the empty text; it pays 1.2 % of the steps; 99 % of the steps show texts that the judge called ties"
     )
 
 

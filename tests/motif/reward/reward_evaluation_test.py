@@ -89,6 +89,26 @@ def test_quantiles_are_of_the_normalised_distinct_rewards() -> None:
     assert statistics["quantiles"] == sorted(statistics["quantiles"])
 
 
+def test_advice_without_an_empty_text_goes_by_comparisons_and_lists_few_texts() -> None:
+    """Message 0 is read as the empty one unless it has a letter."""
+    messages = np.eye(7, 256, -1, np.uint8) * 65
+    messages[0, 0] = 90
+    data = data_of(messages=messages)
+    rewards = np.array([[3.0, -1.0, 0.5, 2.0, -2.0, 1.0, 0.0]], np.float32)
+
+    advice = evaluation.reward_statistics(rewards, data, True, False, 2)["advice"]
+
+    assert not advice["has_empty"]
+    assert advice["paid_share"] <= 0.5
+    assert advice["threshold"] < advice["few_texts"][0]["reward"]
+    assert [text["reward"] for text in advice["few_texts"]] == sorted(
+        (text["reward"] for text in advice["few_texts"]), reverse=True
+    )
+    assert sum(text["steps_share"] for text in advice["few_texts"]) == pytest.approx(1.0)
+    with_empty = evaluation.reward_statistics(rewards, data_of(), True, False, 2)["advice"]
+    assert with_empty["has_empty"]
+
+
 def test_disagreement_is_the_deviation_of_the_members_normalised_rewards() -> None:
     values = drawn(2, 10, 2, 2)
     data = data_of()
