@@ -17,7 +17,7 @@ import gguf
 import numpy as np
 import torch
 import transformers
-from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import Regex, pre_tokenizers
 
 sys.path.insert(0, str(Path(__file__).parent))
 from varied_texts import varied_texts
@@ -39,12 +39,9 @@ def with_words_of_file(tokenizer: Any, file: Path) -> Any:
     """The tokenizer with the words that `tokenizer.ggml.pre` names: transformers takes its
     architecture's, whatever it says.
 
-    llama.cpp cuts texts for `smollm` at every \\p{N} first. Qwen's published tokenizer normalises
-    texts, which no GGUF file says.
+    llama.cpp cuts texts for `smollm` at every \\p{N} first.
     """
     field = gguf.GGUFReader(file).get_field("tokenizer.ggml.pre")
-    if field is not None and field.contents() == "qwen2":
-        tokenizer.backend_tokenizer.normalizer = normalizers.NFC()
     if field is not None and field.contents() == "smollm":
         cut = pre_tokenizers.Split(Regex(r"\p{N}"), "isolated")
         words = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -19,7 +19,7 @@ from motif_jax.lm.gguf import config_values, files, tokenizer
 
 LINK = "model.gguf"
 # Raised when a change here makes other files of the same GGUF file.
-_FORM = 2
+_FORM = 3
 
 
 def folder_of(path: str | Path) -> Path:

@@ -22,8 +22,9 @@ from tokenizers.models import BPE
 from motif_jax.core.errors import UserError, first_line
 from motif_jax.lm.gguf import files
 
-# Kinds of tokens: special ones, and those that are found whole in a text all the same (`<think>`).
-_CONTROL, _USER_DEFINED = 3, 4
+# Kinds of tokens: pieces, and those that are found whole in a text: special ones, and those of
+# users (`<think>`).
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
 _BLANK, _MARK = " ", "▁"
 # Name in tokenizer_config.json -> key of the metadata.
 _NAMED = {
@@ -32,18 +33,44 @@ _NAMED = {
     "unk_token": "unknown_token_id",
     "pad_token": "padding_token_id",
 }
-# How texts are cut into words before byte pairs are merged, by llama.cpp's name. Most names are one
-# model's, several cut alike.
-_GPT2 = ("gpt-2", "gpt2", "default", "phi-2", "olmo", "mpt")
-_DIGIT_BY_DIGIT = ("smollm", "starcoder", "refact", "command-r", "codeshell")
-_LLAMA3 = ("llama-bpe", "llama3", "llama-v3", "smaug-bpe", "dbrx", "falcon3", "pixtral")
-_QWEN2 = ("qwen2", "deepseek-r1-qwen", "megrez")
-# As in the tokenizer.json files of Llama 3 and Qwen 2; they differ in how many digits are one word.
-_LLAMA3_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+# The tokens that begin and end texts where a file names none, by tokenizer.ggml.model.
+_BEGIN = {"llama": 1, "gpt2": 11}
+_END = {"llama": 2, "gpt2": 11}
+# Tokens that llama.cpp takes for special ones by their texts, whatever kind the file says: ends of
+# texts and turns, and marks of code to be filled in.
+_SPECIAL_TEXTS = frozenset(
+    "<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> <|endoftext|> </s> <|eom_id|> <EOT> _<EOT> [EOT] "
+    "[EOS] <|end_of_text|> <end_of_utterance> <eos> <turn|> <|tool_response> <｜end▁of▁sentence｜> [e~[ "
+    "<|fim_prefix|> <fim-prefix> <fim_prefix> <｜fim▁begin｜> <PRE> ▁<PRE> <|code_prefix|> <|prefix|> "
+    "<|fim_suffix|> <fim-suffix> <fim_suffix> <｜fim▁hole｜> <SUF> ▁<SUF> <|code_suffix|> <|suffix|> "
+    "<|fim_middle|> <fim-middle> <fim_middle> <｜fim▁end｜> <MID> ▁<MID> <|code_middle|> <|middle|> "
+    "<|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD] <|fim_repo|> <|repo_name|> <fim-repo> <REPO> <reponame> <|file_sep|>".split()
 )
-_QWEN2_WORDS = _LLAMA3_WORDS.replace(r"\p{N}{1,3}", r"\p{N}")
+# Tokens that llama.cpp takes for those of users.
+_USER_TEXTS = frozenset(("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"))
+# Expressions by which texts are cut into words before byte pairs are merged, one after the other.
+_GPT2 = (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",)
+_DIGIT_BY_DIGIT = (r"\p{N}", *_GPT2)
+_DEFAULT = (r"[\p{P}$+<=>^~|]+", *_GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+",
+)
+_QWEN2 = (_LLAMA3[0].replace(r"\p{N}{1,3}", r"\p{N}"),)
+# By llama.cpp's name of the tokenizer (tokenizer.ggml.pre). Only names are here whose tokens were
+# found equal to llama.cpp's: tests/lm/gguf/llama_cpp_tokens.json.
+WORDS = {
+    "default": _DEFAULT,
+    **dict.fromkeys(("gpt-2", "phi-2", "olmo", "mpt"), _GPT2),
+    **dict.fromkeys(("smollm", "starcoder", "refact", "command-r", "codeshell"), _DIGIT_BY_DIGIT),
+    **dict.fromkeys(
+        ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "smaug-bpe", "dbrx"), _LLAMA3
+    ),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), _QWEN2),
+}
+# Llama 3's own: a word that is a token is taken as it is, even where merges would end elsewhere,
+# and texts begin with a special token unless the file says otherwise.
+_OWN_LLAMA3 = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral")
 
 
 def build(path: str | Path) -> Tokenizer:
@@ -100,7 +127,11 @@ def _byte_level(path: str | Path, tokens: Sequence[str], metadata: Mapping[str, 
     merges = metadata.get("tokenizer.ggml.merges")
     if not isinstance(merges, list):
         raise UserError(f"{path}: tokenizer.ggml.merges is missing")
-    words = _words_of(path, metadata)
+    name = metadata.get("tokenizer.ggml.pre")
+    if name not in WORDS:
+        raise UserError(
+            f"{path}: tokenizer.ggml.pre, which says how texts are cut into words, is {name!r}, must be one of {', '.join(WORDS)}"
+        )
     vocabulary = {token: number for number, token in enumerate(tokens)}
     pairs = [_pair(merge) for merge in merges]
     for first, second in pairs:
@@ -109,48 +140,15 @@ def _byte_level(path: str | Path, tokens: Sequence[str], metadata: Mapping[str, 
             raise UserError(
                 f"{path}: tokenizer.ggml.merges has {first} {second}, which are not tokens"
             )
-    # Llama 3 takes a word that is a token as it is, even where merges would end elsewhere.
-    backend = Tokenizer(BPE(vocabulary, pairs, fuse_unk=False, ignore_merges=words in _LLAMA3))
+    backend = Tokenizer(BPE(vocabulary, pairs, fuse_unk=False, ignore_merges=name in _OWN_LLAMA3))
     backend.decoder = decoders.ByteLevel()
-    if words in _GPT2:
-        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    elif words in _DIGIT_BY_DIGIT:
-        backend.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Digits(individual_digits=True),
-                pre_tokenizers.ByteLevel(add_prefix_space=False),
-            ]
-        )
-    elif words in _LLAMA3:
-        backend.pre_tokenizer = _split(_LLAMA3_WORDS)
-    elif words in _QWEN2:
-        backend.normalizer = normalizers.NFC()
-        backend.pre_tokenizer = _split(_QWEN2_WORDS)
-    else:
-        allowed = ", ".join((*_GPT2, *_DIGIT_BY_DIGIT, *_LLAMA3, *_QWEN2))
-        raise UserError(f"{path}: tokenizer.ggml.pre is {words!r}, must be one of {allowed}")
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            *(pre_tokenizers.Split(Regex(words), "isolated") for words in WORDS[name]),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     return backend
-
-
-def _words_of(path: str | Path, metadata: Mapping[str, Any]) -> str:
-    """llama.cpp's name of how texts are cut into words, which files of before May 2024 lack."""
-    words = metadata.get("tokenizer.ggml.pre")
-    if words is not None:
-        return str(words)
-    architecture = metadata.get("general.architecture")
-    if architecture in ("qwen2", "qwen3"):
-        return "qwen2"
-    raise UserError(
-        f"{path}: tokenizer.ggml.pre is missing, which says how texts are cut into words (architecture {architecture}): "
-        "take a newer file of this model"
-    )
-
-
-def _split(words: str) -> Any:
-    cut = pre_tokenizers.Split(Regex(words), "isolated")
-    return pre_tokenizers.Sequence(
-        [cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
 
 
 def _pair(merge: str) -> tuple[str, str]:
@@ -167,20 +165,15 @@ def _sentence_piece(
     scores = metadata.get("tokenizer.ggml.scores")
     if scores is None or len(scores) != len(tokens):
         raise UserError(f"{path}: tokenizer.ggml.scores do not fit tokenizer.ggml.tokens")
-    is_gemma = metadata.get("general.architecture", "").startswith("gemma")
-    # Gemma's runs of blanks are in the file as blanks.
-    pieces = [
-        _MARK * len(token) if token and not token.strip(_BLANK) else token for token in tokens
-    ]
-    # Of Gemma the order of the tokens is the order of the merges, and not their scores.
-    ranks = range(0, -len(pieces), -1) if is_gemma else scores.tolist()
-    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    vocabulary = {token: number for number, token in enumerate(tokens)}
     unknown = metadata.get("tokenizer.ggml.unknown_token_id")
     backend = Tokenizer(
         BPE(
             vocabulary,
-            _merges_of(vocabulary, pieces, ranks),
-            unk_token=None if unknown is None else pieces[unknown],
+            _merges_of(
+                path, vocabulary, scores.tolist(), metadata.get("tokenizer.ggml.token_type")
+            ),
+            unk_token=None if unknown is None else tokens[unknown],
             fuse_unk=True,
             byte_fallback=True,
         )
@@ -200,19 +193,37 @@ def _sentence_piece(
 
 
 def _merges_of(
-    vocabulary: Mapping[str, int], pieces: Sequence[str], ranks: Sequence[float]
+    path: str | Path,
+    vocabulary: Mapping[str, int],
+    scores: Sequence[float],
+    kinds: Sequence[int] | None,
 ) -> list[tuple[str, str]]:
     """All pairs of pieces that are a piece together, the best first: SentencePiece's file has no
     list of merges.
+
+    Raises:
+      UserError: two pieces that overlap have the same score. SentencePiece and llama.cpp then merge
+          the left one first, which no list of merges says.
     """
     ranked = []
-    for piece, rank in zip(pieces, ranks, strict=True):
+    # The pieces that begin with another one, by that and by their score.
+    begun: dict[tuple[float, str], set[str]] = {}
+    for (piece, number), score in zip(vocabulary.items(), scores, strict=True):
         for cut in range(1, len(piece)):
             first = piece[:cut]
             second = piece[cut:]
             if first in vocabulary and second in vocabulary:
-                ranked.append((rank, len(first), len(second), first, second))
-    # The best rank first; of equal ones that with the longer first piece.
+                ranked.append((score, len(first), len(second), first, second))
+                # Others are found whole before anything is merged.
+                if kinds is None or kinds[number] == _NORMAL:
+                    begun.setdefault((score, first), set()).add(piece)
+    for score, _, _, first, second in ranked:
+        rivals = begun.get((score, second), set()) - {first + second}
+        if rivals and (kinds is None or kinds[vocabulary[first + second]] == _NORMAL):
+            raise UserError(
+                f"{path}: tokenizer.ggml.scores has {score} for both {first + second} and {rivals.pop()}, so that it is open which is merged first"
+            )
+    # The best score first; of equal ones that with the longer first piece.
     ranked.sort(key=lambda entry: entry[:3], reverse=True)
     return [(first, second) for *_, first, second in ranked]
 
@@ -220,19 +231,19 @@ def _merges_of(
 def _add_whole_tokens(
     backend: Tokenizer, tokens: Sequence[str], metadata: Mapping[str, Any]
 ) -> None:
-    """Adds the tokens that are never cut into pieces: special ones, and those of users."""
+    """Adds the tokens that are found whole in a text before it is cut: special ones, and those of
+    users, runs of blanks and line ends among them.
+    """
     kinds = metadata.get("tokenizer.ggml.token_type", ())
-    special = [
-        AddedToken(token, normalized=False, special=True)
-        for token, kind in zip(tokens, kinds, strict=False)
-        if kind == _CONTROL
-    ]
-    # Runs of blanks are ordinary pieces, which merges make (`_sentence_piece`).
-    others = [
-        AddedToken(token, normalized=False, special=False)
-        for token, kind in zip(tokens, kinds, strict=False)
-        if kind == _USER_DEFINED and token.strip(_BLANK)
-    ]
+    special = []
+    others = []
+    for token, kind in zip(tokens, kinds, strict=False):
+        if token in _USER_TEXTS:
+            others.append(AddedToken(token, normalized=False, special=False))
+        elif kind in (_UNKNOWN, _CONTROL) or token in _SPECIAL_TEXTS:
+            special.append(AddedToken(token, normalized=False, special=True))
+        elif kind == _USER_DEFINED:
+            others.append(AddedToken(token, normalized=False, special=False))
     backend.add_special_tokens(special)
     backend.add_tokens(others)
 
@@ -241,18 +252,16 @@ def _add_special_tokens(
     backend: Tokenizer, tokens: Sequence[str], metadata: Mapping[str, Any]
 ) -> None:
     """Makes the tokenizer begin and end texts with the special tokens that the file asks for."""
-    by_default = (
-        metadata.get("tokenizer.ggml.model") == "llama"
-        or metadata.get("tokenizer.ggml.pre") in _LLAMA3
-    )
+    kind = metadata["tokenizer.ggml.model"]
+    by_default = kind == "llama" or metadata.get("tokenizer.ggml.pre") in _OWN_LLAMA3
     parts = ["$A"]
     numbers = []
-    begin = metadata.get("tokenizer.ggml.bos_token_id")
-    if begin is not None and metadata.get("tokenizer.ggml.add_bos_token", by_default):
+    if metadata.get("tokenizer.ggml.add_bos_token", by_default):
+        begin = metadata.get("tokenizer.ggml.bos_token_id", _BEGIN[kind])
         parts.insert(0, _escaped(tokens[begin]))
         numbers.append((tokens[begin], begin))
-    end = metadata.get("tokenizer.ggml.eos_token_id")
-    if end is not None and metadata.get("tokenizer.ggml.add_eos_token", False):
+    if metadata.get("tokenizer.ggml.add_eos_token", False):
+        end = metadata.get("tokenizer.ggml.eos_token_id", _END[kind])
         parts.append(_escaped(tokens[end]))
         numbers.append((tokens[end], end))
     if numbers:

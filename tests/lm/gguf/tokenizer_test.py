@@ -5,6 +5,7 @@ merges, special tokens.
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tokenizers import Tokenizer
 from motif_jax.core.errors import UserError
 from motif_jax.lm.gguf import tokenizer
 from tests import made_up_judge
-from tests.lm.gguf import gguf_writing
+from tests.lm.gguf import gguf_writing, make_llama_cpp_tokens
 from tests.lm.gguf.gguf_writing import BYTE, CONTROL, NORMAL, USER_DEFINED, gguf
 
 TEXTS = [
@@ -28,6 +29,8 @@ PIECES = {
     "ca": -11.0, "cab": -12.0, "▁▁▁": -13.0, "bca": -14.0,
 }  # fmt: skip
 SPECIAL = ("<pad>", "<eos>", "<bos>", "<unk>")
+# What llama.cpp makes of texts (`make_llama_cpp_tokens`).
+REFERENCE = json.loads(Path(__file__).with_name("llama_cpp_tokens.json").read_text())
 
 
 def byte_pair_file(
@@ -46,17 +49,19 @@ def byte_pair_file(
     return gguf_writing.finished(writer, path)
 
 
-def pieces_file(path: Path, architecture: str, **more: Any) -> Path:
+def pieces_file(
+    path: Path, architecture: str, scores: list[float] | None = None, **more: Any
+) -> Path:
     """A SentencePiece vocabulary as `tokenizer.ggml.*`, with all bytes and one token of a user."""
     tokens = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), *PIECES, "[turn]"]
     kinds = [CONTROL] * len(SPECIAL) + [BYTE] * 256 + [NORMAL] * len(PIECES) + [USER_DEFINED]
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_tokenizer_model("llama")
-    writer.add_token_list(
-        [token.replace("▁▁▁", "   ") if architecture == "gemma3" else token for token in tokens]
-    )
+    writer.add_token_list(tokens)
     writer.add_token_types(kinds)
-    writer.add_token_scores([-1000.0] * (len(SPECIAL) + 256) + list(PIECES.values()) + [-1000.0])
+    writer.add_token_scores(
+        [-1000.0] * (len(SPECIAL) + 256) + (scores or list(PIECES.values())) + [-1000.0]
+    )
     writer.add_bos_token_id(2)
     writer.add_eos_token_id(1)
     writer.add_unk_token_id(3)
@@ -113,27 +118,60 @@ def test_words_are_cut_as_the_model_cuts_them(
     ] == cut
 
 
-def test_an_old_file_of_qwen_is_cut_as_qwen_cuts(tmp_path: Path) -> None:
-    named = tokenizer.build(byte_pair_file(tmp_path / "named.gguf", "qwen2"))
+@pytest.mark.parametrize("group", REFERENCE["words"])
+def test_byte_pairs_are_those_of_llama_cpp(tmp_path: Path, group: str) -> None:
+    for name in group.split():
+        path = make_llama_cpp_tokens.write_byte_pairs(
+            tmp_path / f"{name}.gguf", name, REFERENCE["merges"]
+        )
 
-    unnamed = tokenizer.build(byte_pair_file(tmp_path / "unnamed.gguf", None, architecture="qwen2"))
+        encodings = tokenizer.build(path).encode_batch(list(make_llama_cpp_tokens.TEXTS))
 
-    assert unnamed.to_str() == named.to_str()
+        assert [encoding.ids for encoding in encodings] == REFERENCE["words"][group]
 
 
-def test_an_old_file_of_another_model_is_refused(tmp_path: Path) -> None:
-    path = byte_pair_file(tmp_path / "model.gguf", None)
+@pytest.mark.parametrize("variant", REFERENCE["pieces"])
+def test_pieces_are_those_of_llama_cpp(tmp_path: Path, variant: str) -> None:
+    path = make_llama_cpp_tokens.write_pieces(
+        tmp_path / "model.gguf", *make_llama_cpp_tokens.PIECES[variant]
+    )
 
-    with pytest.raises(
-        UserError, match=r"tokenizer\.ggml\.pre is missing.* take a newer file of this model"
-    ):
+    encodings = tokenizer.build(path).encode_batch(list(make_llama_cpp_tokens.TEXTS))
+
+    assert [encoding.ids for encoding in encodings] == REFERENCE["pieces"][variant]
+
+
+def test_every_accepted_way_of_cutting_words_is_compared() -> None:
+    compared = {name for group in REFERENCE["words"] for name in group.split()}
+
+    assert compared == tokenizer.WORDS.keys()
+
+
+@pytest.mark.parametrize("words", [None, "poro-chat", "gpt2"])
+def test_words_of_an_unknown_kind_are_refused(tmp_path: Path, words: str | None) -> None:
+    path = byte_pair_file(tmp_path / "model.gguf", words)
+
+    with pytest.raises(UserError, match=rf"tokenizer\.ggml\.pre.* is {words!r}, must be one of"):
         tokenizer.build(path)
 
 
-def test_qwen_composes_letters_before_it_cuts(tmp_path: Path) -> None:
-    backend = tokenizer.build(byte_pair_file(tmp_path / "model.gguf", "qwen2"))
+def test_end_of_a_turn_is_special_whatever_its_kind(tmp_path: Path) -> None:
+    path = make_llama_cpp_tokens.write_byte_pairs(
+        tmp_path / "model.gguf", "qwen2", REFERENCE["merges"]
+    )
+    backend = tokenizer.build(path)
 
-    assert backend.encode("cafe\u0301").ids == backend.encode("caf\u00e9").ids
+    encoding = backend.encode("a<|im_end|>")
+
+    assert encoding.tokens == ["a", "<|im_end|>"]
+    assert backend.decode(encoding.ids, skip_special_tokens=True) == "a"
+
+
+def test_pieces_of_equal_scores_that_overlap_are_refused(tmp_path: Path) -> None:
+    path = pieces_file(tmp_path / "model.gguf", "llama", scores=[-1.0] * len(PIECES))
+
+    with pytest.raises(UserError, match=r"tokenizer\.ggml\.scores has -1\.0 for both"):
+        tokenizer.build(path)
 
 
 def test_special_tokens_are_whole_and_left_out_of_texts(tmp_path: Path) -> None:
@@ -159,15 +197,6 @@ def test_beginning_token_is_added_where_the_file_asks(
     encoding = tokenizer.build(path).encode("A")
 
     assert encoding.tokens == (["<|endoftext|>", "A"] if begun else ["A"])
-
-
-def test_words_of_an_unknown_kind_are_named(tmp_path: Path) -> None:
-    path = byte_pair_file(tmp_path / "model.gguf", "poro-chat")
-
-    with pytest.raises(
-        UserError, match=r"tokenizer\.ggml\.pre is 'poro-chat', must be one of gpt-2"
-    ):
-        tokenizer.build(path)
 
 
 @pytest.mark.parametrize("text", ["abc", "a bca", "cabab  c", "b   a", "abcabc bcab ca"])
