@@ -19,12 +19,10 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from motif_jax.core.errors import UserError, first_line
-from motif_jax.core.files import atomic_write_json, atomic_write_text, read_json, read_text
+from motif_jax.core.files import atomic_write_json, atomic_write_text, read_text
+from motif_jax.core.tokenizer_files import CONFIG_FILE, TOKENS_FILE, entries
 
-CONFIG_FILE = "tokenizer_config.json"
 TEMPLATE_FILE = "chat_template.jinja"
-# Names the special tokens in folders that older releases of transformers wrote.
-TOKENS_FILE = "special_tokens_map.json"
 _REMEDY = "restore it from where the model came from"
 # How the names of special tokens end, which templates write themselves (`bos_token`).
 _TOKEN = "_token"
@@ -123,8 +121,8 @@ def read(folder: str | Path) -> ChatTemplate | None:
           named "default".
     """
     path = Path(folder) / CONFIG_FILE
-    values = _entries(path)
-    named = {**_entries(Path(folder) / TOKENS_FILE), **values}
+    values = entries(path)
+    named = {**entries(Path(folder) / TOKENS_FILE), **values}
     special_tokens = _special_tokens(named)
     template_file = Path(folder) / TEMPLATE_FILE
     if template_file.is_file():
@@ -154,14 +152,6 @@ def write(folder: str | Path, template: ChatTemplate) -> None:
     """
     atomic_write_json(Path(folder) / CONFIG_FILE, template.special_tokens)
     atomic_write_text(Path(folder) / TEMPLATE_FILE, template.text)
-
-
-def _entries(path: Path) -> dict[str, Any]:
-    """The entries of a JSON file that are not null; {} without the file."""
-    if not path.is_file():
-        return {}
-    values = read_json(path, _REMEDY)
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _special_tokens(entries: Mapping[str, Any]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax import lm
+from motif_jax.core import tokenizer_files
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.text_agent import Design
 from motif_jax.ilql.dialogues.dialogue import Dialogue
@@ -65,7 +66,7 @@ def test_an_export_keeps_the_models_own_template(tmp_path: Path, family: str) ->
     _, model = exported(tmp_path, family, "own")
 
     assert (model / chat_template.TEMPLATE_FILE).read_text() == FAMILIES[family].template
-    values = json.loads((model / chat_template.CONFIG_FILE).read_text())
+    values = json.loads((model / tokenizer_files.CONFIG_FILE).read_text())
     assert values.get("bos_token", "") == FAMILIES[family].bos
     assert "chat template" in (model / "README.md").read_text()
 
@@ -75,7 +76,7 @@ def test_an_exported_language_agent_keeps_template_and_named_tokens(tmp_path: Pa
     (tmp_path / "base" / chat_template.TEMPLATE_FILE).write_text(
         "{{ bos_token }}{{ messages[0]['content'] }}"
     )
-    (tmp_path / "base" / chat_template.CONFIG_FILE).write_text(json.dumps({"bos_token": "</s>"}))
+    (tmp_path / "base" / tokenizer_files.CONFIG_FILE).write_text(json.dumps({"bos_token": "</s>"}))
 
     model = exported_by("language_agent", run, tmp_path / "export")
 

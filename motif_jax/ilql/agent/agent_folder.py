@@ -18,7 +18,6 @@ evaluation.
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from motif_jax.core import digests, entry_points, run_folder, tensor_files
+from motif_jax.core import digests, entry_points, run_folder, tensor_files, tokenizer_files
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_json, read_json, replaced_folder
+from motif_jax.core.files import atomic_write_json, atomic_write_text, read_json, replaced_folder
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.dialogues.items import Delimiters, TextTokenizer, Vocabulary
 from motif_jax.ilql.tasks import registry
@@ -114,8 +113,8 @@ def write(
             tensor_files.save(flat, part / PREFIX)
         options = dict(options)
         tokenizer_file = _tokenizer_file(task, options)
-        if tokenizer_file is not None:  # copied with the agent
-            shutil.copyfile(tokenizer_file, part / TOKENIZER)
+        if tokenizer_file is not None:  # copied with the agent, in one file with what is beside it
+            atomic_write_text(part / TOKENIZER, tokenizer_files.read(tokenizer_file).to_str())
             template = getattr(tokenizer, "template", None)
             if template is not None:
                 chat_template.write(part, template)

@@ -11,10 +11,10 @@ import secrets
 import shutil
 from pathlib import Path
 
-from motif_jax.core import digests, resources
+from motif_jax.core import digests, resources, tokenizer_files
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, atomic_write_text
-from motif_jax.lm import chat_template, config, tokens
+from motif_jax.lm import config, tokens
 from motif_jax.lm.gguf import config_values, files, tokenizer
 
 LINK = "model.gguf"
@@ -46,8 +46,11 @@ def _make(path: Path, target: Path) -> None:
     try:
         part.mkdir(parents=True)
         values = config_values.config_values(path)
-        atomic_write_text(part / tokens.FILE, tokenizer.build(path).to_str())
-        atomic_write_json(part / chat_template.CONFIG_FILE, tokenizer.description(path))
+        backend = tokenizer.build(path)
+        described = tokenizer.description(path, backend)
+        atomic_write_text(part / tokens.FILE, backend.to_str())
+        atomic_write_json(part / tokenizer_files.CONFIG_FILE, described.config)
+        atomic_write_json(part / tokenizer_files.TOKENS_FILE, described.names)
         atomic_write_json(part / config.FILE, values)
         (part / LINK).symlink_to(path)
         try:

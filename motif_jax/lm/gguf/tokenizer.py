@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizers import (
     AddedToken,
@@ -102,24 +102,41 @@ def build(path: str | Path) -> Tokenizer:
     return backend
 
 
-def description(path: str | Path) -> dict[str, Any]:
-    """The entries of a tokenizer_config.json: the texts of special tokens, and the chat template
-    where the file has one.
+class Description(NamedTuple):
+    """What stands beside a tokenizer.json.
+
+    Attributes:
+      config: the entries of tokenizer_config.json: the texts of special tokens, and the chat
+        template where the file has one.
+      names: those of special_tokens_map.json: tokens with a name that are cut into pieces, since
+        the file has them as ordinary ones.
     """
+
+    config: dict[str, Any]
+    names: dict[str, str]
+
+
+def description(path: str | Path, backend: Tokenizer) -> Description:
+    """The description of the tokenizer `backend` of a file."""
     metadata = files.read(path).metadata
     tokens = metadata.get("tokenizer.ggml.tokens", [])
-    values: dict[str, Any] = {
+    config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
+        # All are in tokenizer.json. With this entry names of special_tokens_map.json make no
+        # further ones.
+        "added_tokens_decoder": {},
     }
+    names: dict[str, str] = {}
+    whole = backend.get_added_tokens_decoder()
     for name, key in _NAMED.items():
         number = metadata.get(f"tokenizer.ggml.{key}")
         if number is not None and 0 <= number < len(tokens):
-            values[name] = tokens[number]
+            (config if number in whole else names)[name] = tokens[number]
     template = metadata.get("tokenizer.chat_template")
     if isinstance(template, str):
-        values["chat_template"] = template
-    return values
+        config["chat_template"] = template
+    return Description(config, names)
 
 
 def _byte_level(path: str | Path, tokens: Sequence[str], metadata: Mapping[str, Any]) -> Tokenizer:

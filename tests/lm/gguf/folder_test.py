@@ -18,7 +18,9 @@ from motif_jax import lm
 from motif_jax.core.errors import UserError
 from motif_jax.lm import chat_template, config, weights
 from motif_jax.lm.gguf import folder as gguf_folder
+from motif_jax.lm.gguf import tokenizer as gguf_tokenizer
 from motif_jax.lm.text import fetch
+from motif_jax.lm.tokens import Tokenizer
 from tests import made_up_judge
 from tests.lm import models, recipes
 from tests.lm.gguf import gguf_writing
@@ -182,3 +184,17 @@ def test_refused_file_leaves_nothing_behind(tmp_path: Path) -> None:
     ):
         gguf_folder.folder_of(file)
     assert not list((tmp_path / "cache").rglob("*.tmp"))
+
+
+def test_tokens_of_a_folder_are_those_of_the_file(tmp_path: Path, judge: Path) -> None:
+    """A beginning whose kind is that of ordinary pieces is cut, as llama.cpp does."""
+    number = made_up_judge.tokenizer().token_to_id("A")
+    file = gguf_writing.write(
+        judge, tmp_path / "model.gguf", {"tokenizer.ggml.padding_token_id": number}
+    )
+
+    folder = fetch(file)
+
+    texts = ["You kill the newt! A", "<|im_start|>user\nAB<|im_end|>"]
+    expected = [encoding.ids for encoding in gguf_tokenizer.build(file).encode_batch(texts)]
+    assert Tokenizer.read(folder).encode(texts) == expected

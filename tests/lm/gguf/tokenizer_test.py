@@ -271,7 +271,19 @@ def test_merges_that_are_no_tokens_are_named(tmp_path: Path) -> None:
 
 
 def test_special_tokens_are_described_by_their_texts(tmp_path: Path) -> None:
-    values = tokenizer.description(pieces_file(tmp_path / "model.gguf", "llama"))
+    path = pieces_file(tmp_path / "model.gguf", "llama")
+
+    values = tokenizer.description(path, tokenizer.build(path)).config
 
     named = {name: values[name] for name in ("bos_token", "eos_token", "unk_token")}
     assert named == {"bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>"}
+
+
+def test_special_tokens_that_are_ordinary_pieces_have_a_name_and_are_cut(tmp_path: Path) -> None:
+    number = made_up_judge.tokenizer().token_to_id("A")
+    path = byte_pair_file(tmp_path / "model.gguf", "gpt-2", bos_token_id=number)
+
+    described = tokenizer.description(path, tokenizer.build(path))
+
+    assert described.names == {"bos_token": "A"}
+    assert "bos_token" not in described.config
