@@ -23,6 +23,9 @@ from motif_jax.core.entry_points import is_entry_point
 from motif_jax.core.errors import UserError, printable
 from motif_jax.rl import choices
 
+# The flags that the package defines, without a value.
+_FLAG = r"--?(workdir|config(\.[^=]+)?)"
+
 
 @dataclasses.dataclass(frozen=True)
 class Command:
@@ -60,12 +63,26 @@ def with_flag_files(arguments: Sequence[str]) -> list[str]:
     return [arguments[0], *flags_of_files]
 
 
+def with_values(arguments: Iterable[str]) -> list[str]:
+    """Puts `=` in place of the blank in `--config FILE`, `--workdir DIR` and `--config.KEY VALUE`;
+    a value may be a negative number.
+    """
+    joined: list[str] = []
+    for argument in arguments:
+        flag = joined[-1] if joined else ""
+        if re.fullmatch(_FLAG, flag) and not re.match(r"-+[^\d.]", argument):
+            joined[-1] = f"{flag}={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
 def with_paths(argument: str) -> str:
     """An argument whose value names files by their paths: `~/` is the user's folder, since shells
     leave it as it is after `=`, and a missing file of configs/ is the package's own.
     """
     flag, equals, value = argument.partition("=")
-    if not equals or not re.fullmatch(r"--?(workdir|config(\..+)?)", flag):
+    if not equals or not re.fullmatch(_FLAG, flag):
         return argument
     parts = value.split(",")
     value = ",".join(os.path.expanduser(p) if p.startswith("~/") else p for p in parts)

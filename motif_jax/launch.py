@@ -75,9 +75,10 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
     """Parses flags with absl, and reports every mistake in one line."""
     wants_help = not set(HELP_FLAGS).isdisjoint(arguments)
     # A run folder's versions.json has the command, which must name the config file that was read.
-    arguments = [
-        command_line.with_paths(argument) for argument in arguments if argument not in HELP_FLAGS
-    ]
+    arguments = command_line.with_values(
+        argument for argument in arguments if argument not in HELP_FLAGS
+    )
+    arguments = [command_line.with_paths(argument) for argument in arguments]
     command = command_line.read(arguments)
     if not command.config:
         if not wants_help:

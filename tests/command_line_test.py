@@ -30,6 +30,12 @@ def test_a_tilde_that_the_shell_left_is_the_home_folder(
     assert command_line.with_paths(argument) == expected
 
 
+def test_a_blank_may_stand_in_place_of_the_equals_sign() -> None:
+    arguments = "launch --config a.py:b --workdir runs/a --config.seed -7 --config.probe --config.x=1 --print_config y"
+    joined = "launch --config=a.py:b --workdir=runs/a --config.seed=-7 --config.probe --config.x=1 --print_config y"
+    assert command_line.with_values(arguments.split()) == joined.split()
+
+
 @pytest.mark.parametrize(
     ("config", "flags", "words"),
     [

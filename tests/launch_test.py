@@ -68,6 +68,13 @@ def test_a_mistake_is_one_line(
     assert_one_line(quick.launch(REPOSITORY, *flags.replace("AT", str(tmp_path)).split()), words)
 
 
+def test_flags_with_blanks_are_taken(quick: Commands) -> None:
+    blanks = "--config configs/collect.py:smoke --config.seed 7 --print_config"
+    done = quick.launch(REPOSITORY, *blanks.split())
+    assert done.returncode == 0, done.stderr
+    assert "--config.seed=7" in done.stdout.splitlines()
+
+
 def test_a_file_of_flags_stands_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "flags").write_text("--config=configs/collect.py\n# a remark\n--config.seed=7\n")
     arguments = [
