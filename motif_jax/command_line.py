@@ -149,7 +149,9 @@ def check_keys(command: Command, config: ConfigDict) -> None:
     for key in command.keys:
         if key in names and key != "stage":
             continue
-        similar = difflib.get_close_matches(key, names, n=1, cutoff=0.4)
+        # What is only spelled alike comes after the keys of a section, and a key of one.
+        inside = [name for name in names if f".{key}." in f".{name}."]
+        similar = sorted(inside, key=len) or difflib.get_close_matches(key, names, n=1)
         hint = f"did you mean --config.{similar[0]}?" if similar else "--help shows them"
         fail(f"--config.{key} is not a key of {command.config.partition(':')[0]}; {hint}")
 

@@ -67,7 +67,7 @@ def trust(names: Iterable[str]) -> None:
     for name in names:
         if not is_entry_point(name) and not _MODULE.fullmatch(name):
             raise UserError(
-                f"trust={name}: must be module:Class, or a module; several with commas between them"
+                f"trust={name}: must be a module, or module:NAME of a class or function; several with commas between them"
             )
     os.environ[_VARIABLE] = ",".join(sorted(_trusted().union(names)))
 
@@ -133,7 +133,8 @@ def _imported(key: str, name: str, module: str) -> ModuleType:
 
 def _missing(key: str, name: str, error: Exception) -> UserError:
     return UserError(
-        f"config.{key}={name}: no such class ({error}); must be module:Class with a module that Python finds"
+        f"config.{key}={name}: no such class or function ({error}); its module must be one that Python finds, in the folder of "
+        "the command or on PYTHONPATH"
     )
 
 

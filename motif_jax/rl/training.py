@@ -128,6 +128,8 @@ class AgentTraining:
                     f"nothing to do: {workdir} has {clock.steps:,} of {clock.total:,} steps"
                 )
                 return True
+            if snapshot is not None:
+                self._print(f"goes on at step {clock.steps:,} of {clock.total:,}")
             if self._hosts.is_first:
                 # Games after the checkpoint are played, and recorded, again.
                 drop_recordings(workdir, progress.get("env_steps"))

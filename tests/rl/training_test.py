@@ -105,6 +105,19 @@ def test_a_finished_run_has_nothing_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_resumed_run_says_at_which_step_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(tmp_path, outside_config(train_for_env_steps=130))
+    saved = steps_of(tmp_path)[-1]
+    assert "goes on" not in capsys.readouterr().err
+
+    train(tmp_path, outside_config(train_for_env_steps=200))
+
+    assert f"goes on at step {saved} of 200" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_the_learner_sees_the_rows_of_actors_and_inference(tmp_path: Path) -> None:
     """While parameters stand still, each action has the probability with which it was drawn, memory
     and delay included.

@@ -72,6 +72,8 @@ class TrainingLoop:
         steps = self.trainer.task.steps
         if not self.position.rows:
             self._evaluate_and_save()
+        elif self.position.step < steps and not self._stops_early():
+            self.progress.log(f"goes on at step {self.position.step:,} of {steps:,}")
         while self.position.step < steps and not self._stops_early():
             if not self._one_epoch():
                 return False

@@ -175,12 +175,27 @@ def test_a_resumed_run_ends_as_an_undisturbed_one(tmp_path: Path, stop_at: int) 
     np.testing.assert_equal(outcome_of(stopped), outcome_of(undisturbed))
 
 
-def test_a_finished_run_takes_no_step_when_started_again(finished_run: Path) -> None:
+@pytest.mark.usefixtures("file_checkpoints")
+def test_a_resumed_run_says_at_which_step_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(tmp_path, Subtractor(stop_at=4))
+    assert "goes on" not in capsys.readouterr().err
+
+    train(tmp_path, Subtractor())
+
+    assert "goes on at step 4 of 7" in capsys.readouterr().err
+
+
+def test_a_finished_run_takes_no_step_when_started_again(
+    finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     task = Subtractor()
 
     assert train(finished_run, task)
 
     assert not task.chunks
+    assert "goes on" not in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("file_checkpoints")
