@@ -78,20 +78,25 @@ def with_values(arguments: Iterable[str]) -> list[str]:
 
 
 def with_paths(argument: str) -> str:
-    """An argument whose value names files by their paths: `~/` is the user's folder, since shells
-    leave it as it is after `=`, and a missing file of configs/ is the package's own.
-    """
+    """An argument whose value is `located`."""
     flag, equals, value = argument.partition("=")
     if not equals or not re.fullmatch(_FLAG, flag):
         return argument
+    return f"{flag}={located(value, may_be_packaged=flag.lstrip('-') != 'workdir')}"
+
+
+def located(value: str, may_be_packaged: bool = True) -> str:
+    """A value with paths that open: `~/` is the user's folder, since shells leave it as it is after
+    `=`, and a missing file of configs/ is the package's own.
+    """
     parts = value.split(",")
     value = ",".join(os.path.expanduser(p) if p.startswith("~/") else p for p in parts)
     path, colon, variant = value.partition(":")
     packaged = resources.path(path)
     is_missing = path.startswith("configs/") and not os.path.isfile(path)
-    if flag.lstrip("-") != "workdir" and is_missing and os.path.isfile(packaged):
+    if may_be_packaged and is_missing and os.path.isfile(packaged):
         value = f"{packaged}{colon}{variant}"
-    return f"{flag}={value}"
+    return value
 
 
 def read(arguments: Iterable[str]) -> Command:
@@ -121,23 +126,23 @@ def read(arguments: Iterable[str]) -> Command:
 
 
 def read_config_file(value: str) -> ConfigDict:
-    """The config of `value`, FILE.py or FILE.py:VARIANT; one line ends the program where there is
-    none.
-    """
+    """The config of `value`, FILE.py or FILE.py:VARIANT. Raises UserError: there is none."""
     path, _, variant = value.partition(":")
     if not os.path.isfile(path):
-        fail(f"--config={value}: there is no file {path}")
+        raise UserError(f"--config={value}: there is no file {path}")
     try:
         config = runpy.run_path(path)["get_config"](variant or None)
     except Exception as error:
-        fail(f"--config={value}: {readable(error)}")
+        raise UserError(f"--config={value}: {readable(error)}") from error
     if not isinstance(config, ConfigDict):
-        fail(f"--config={value}: get_config gives {type(config).__name__}, must give a ConfigDict")
+        raise UserError(
+            f"--config={value}: get_config gives {type(config).__name__}, must give a ConfigDict"
+        )
     return config
 
 
 def check_keys(command: Command, config: ConfigDict) -> None:
-    """Refuses flags of what is no key of the config file.
+    """Raises UserError for flags of what is no key of the config file.
 
     A section is none: given as a literal it would take the place of all its keys, unknown ones and
     wrong types included. Nor is `stage`, which is that of the file.
@@ -153,7 +158,9 @@ def check_keys(command: Command, config: ConfigDict) -> None:
         inside = [name for name in names if f".{key}." in f".{name}."]
         similar = sorted(inside, key=len) or difflib.get_close_matches(key, names, n=1)
         hint = f"did you mean --config.{similar[0]}?" if similar else "--help shows them"
-        fail(f"--config.{key} is not a key of {command.config.partition(':')[0]}; {hint}")
+        raise UserError(
+            f"--config.{key} is not a key of {command.config.partition(':')[0]}; {hint}"
+        )
 
 
 def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
@@ -172,8 +179,8 @@ def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
 
 
 def check_read(command: Command, config: ConfigDict) -> None:
-    """Refuses flags that nothing reads beside the values of other keys: a sweep over them would
-    train equal agents. What is cleared is not read anyway.
+    """Raises UserError for flags that nothing reads beside the values of other keys: a sweep over
+    them would train equal agents. What is cleared is not read anyway.
 
     Args:
       config: with the flags.
@@ -192,11 +199,15 @@ def check_read(command: Command, config: ConfigDict) -> None:
         # Parts from outside the package may read any key.
         is_ours = part in sections.parts
         if is_ours and inner.partition(".")[0] not in schema.section_keys(sections.load(part)):
-            fail(f"{given}: has no effect with {section}.{choice}={part}, which has no such key")
+            raise UserError(
+                f"{given}: has no effect with {section}.{choice}={part}, which has no such key"
+            )
 
 
 def _check_condition(given: str, name: str, key: schema.Key | None, config: ConfigDict) -> None:
-    """Refuses the flag `given` of the key `name` where its `read_when` does not hold."""
+    """Raises UserError for the flag `given` of the key `name` where its `read_when` does not
+    hold.
+    """
     if key is None or key.read_when is None:
         return
     other, values = schema.condition(name, key)
@@ -205,11 +216,11 @@ def _check_condition(given: str, name: str, key: schema.Key | None, config: Conf
         return
     value = dotted(config, other)
     if not values and not value:
-        fail(f"{given}: has no effect without --config.{other}")
+        raise UserError(f"{given}: has no effect without --config.{other}")
     # A class of the user's may read any key.
     if values and value not in values and not is_entry_point(value):
         allowed = " or ".join(map(str, values))
-        fail(f"{given}: has no effect with {other}={value}, only with {allowed}")
+        raise UserError(f"{given}: has no effect with {other}={value}, only with {allowed}")
 
 
 def readable(error: Exception) -> str:

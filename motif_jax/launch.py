@@ -17,24 +17,19 @@ if __name__ == "__main__":
     leave_at_interrupt()  # before the imports that take time
 
 import ast
-import contextlib
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
-from motif_jax import command_line, schema, stages
-from motif_jax.core import entry_points, resources, standard_streams
+from motif_jax import command_line, running, schema, stages
+from motif_jax.core import entry_points, standard_streams
 from motif_jax.core.config import flat
-from motif_jax.core.devices import compiled_programs
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import parse_json
-from motif_jax.core.sections import ClusterHosts
 
 HELP_FLAGS = ("--help", "-h", "-help", "--helpfull")
 
@@ -85,10 +80,10 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
             command_line.fail("--config is missing: --config=configs/STAGE.py, see --help")
         print(USAGE.format(stages=", ".join(stages.names())))
         raise SystemExit(0)
-    command_line.check_keys(command, command_line.read_config_file(command.config))
-    # absl reads the config's flags from sys.argv, not from the arguments that it is given.
-    sys.argv = command.arguments
     try:
+        command_line.check_keys(command, command_line.read_config_file(command.config))
+        # absl reads the config's flags from sys.argv, not from the arguments that it is given.
+        sys.argv = command.arguments
         entry_points.trust(command.trusted)
         rest = flags.FLAGS(command.arguments)
         config = _CONFIG.value
@@ -114,56 +109,6 @@ def _print_help(file: str, config: ConfigDict) -> NoReturn:
     raise SystemExit(0)
 
 
-def keys_of_stage(config: ConfigDict) -> dict[str, schema.Key]:
-    """The keys of the stage's config file, for a user's plain ConfigDict, whose values carry no
-    `Key`.
-
-    Agents have three config files: the one that shares the most names with `config` counts.
-    """
-    names = {name for name, _, key in schema.items(config) if key is None}
-    is_agent = config.stage == "train_agent"
-    files = ("train_agent", "oni", "train_language_agent") if is_agent else (config.stage,)
-    best: dict[str, schema.Key] = {}
-    for file in files:
-        if not resources.path(f"configs/{file}.py").is_file():
-            continue
-        keys = {
-            name: key for name, _, key in schema.items(resources.config(file)) if key is not None
-        }
-        if len(keys.keys() & names) > len(best.keys() & names):
-            best = keys
-    return best
-
-
-def localise(config: ConfigDict, workdir: Path | None) -> None:
-    """Replaces every value that names something on a hub by its local copy (`hub.local`); a run in
-    `workdir` is resumed.
-    """
-    from motif_jax.core import hub
-
-    names = {key: value for key, value in flat(config.to_dict()).items() if hub.is_named(value)}
-    # The commit that a resumed run's files came from, so that it does not move with the hub's
-    # branch.
-    previous: dict[str, Any] = {}
-    if names and workdir is not None and (workdir / "config.json").is_file():
-        with contextlib.suppress(ValueError, AttributeError):  # the stage reports the damaged file
-            previous = flat(parse_json((workdir / "config.json").read_bytes()))
-    for key, value in names.items():
-        config.update_from_flattened_dict({key: hub.local(value, key, previous.get(key))})
-
-
-def _hosts(config: ConfigDict) -> contextlib.AbstractContextManager[None]:
-    """Joins the other hosts of a run of several, which imports jax."""
-    if (
-        "hosts" not in config
-        or schema.read_section(ClusterHosts, config.hosts).position().count == 1
-    ):
-        return contextlib.nullcontext()
-    from motif_jax.core.devices import hosts
-
-    return hosts.connected(schema.read_section(ClusterHosts, config.hosts))
-
-
 def _main(_: Sequence[str]) -> int:
     logging.set_verbosity(logging.WARNING)  # libraries log every backend that they look for
     config = _CONFIG.value
@@ -173,57 +118,12 @@ def _main(_: Sequence[str]) -> int:
         return 0
 
     try:
-        stage_name = config.get("stage")
-        if stage_name not in stages.names():
-            raise UserError(
-                f"config.stage={stage_name}: must be one of {', '.join(stages.names())}"
-            )
-        # Before the import of the stage, which takes seconds: a typing error is answered at once.
-        schema.validate(config, keys_of_stage(config))
-        # jax reads the cache's settings when it is imported.
-        compiled_programs.keep(config.get("compile_cache", "auto"))
-        stage = stages.module(stage_name)
-        needs_workdir = getattr(stage, "NEEDS_WORKDIR", True)
-        if needs_workdir and not _WORKDIR.value:
-            raise UserError(
-                "--workdir is missing: the folder where this run lies, e.g. --workdir=runs/a"
-            )
-        workdir = Path(_WORKDIR.value) if _WORKDIR.value else None
-        localise(config, workdir)
-        with _hosts(config):
-            return _run_stage(stage, config, workdir)
+        return running.start(config, Path(_WORKDIR.value) if _WORKDIR.value else None)
     except UserError as error:
         command_line.fail(str(error))
     except KeyboardInterrupt:  # a second Ctrl-C in a stage that saves
         print(INTERRUPTED, file=sys.stderr, flush=True)
         return INTERRUPTED_CODE
-    except Exception as error:
-        from motif_jax.core.files import system_error
-
-        line = system_error(error, _WORKDIR.value or ".")
-        if line:
-            command_line.fail(line)
-        raise
-
-
-def _run_stage(stage: ModuleType, config: ConfigDict, workdir: Path | None) -> int:
-    """Checks and runs a stage, and says how many compiled programs came from disk; returns the exit
-    code.
-    """
-    from motif_jax.core import tempdirs
-
-    reused = compiled_programs.ReusedPrograms()
-    reused.watch()
-    stage.check(config, workdir)
-    reused.watch()  # where the check was the first to import jax
-    # Here, not where games start: a command whose work is done already starts none, and still
-    # tidies up.
-    tempdirs.remove_abandoned()
-    code = stage.run(config, workdir) or 0
-    line = reused.line()
-    if line is not None:
-        print(line, file=sys.stderr, flush=True)
-    return code
 
 
 def main() -> None:

@@ -36,10 +36,19 @@ FOLDERS |= {
     "reports": SHARED | METHODS.keys() | {"published"},
     "benchmarks": SHARED | METHODS.keys() | {"published"},
 }
-TOP = {"launch", "command_line", "stages", "agents", "text_agents", "wrappers", "rewards"}
+TOP = {
+    "launch",
+    "running",
+    "command_line",
+    "stages",
+    "agents",
+    "text_agents",
+    "wrappers",
+    "rewards",
+}
 # What actor processes and readers of data need is free of jax, in files that these do not name.
 JAX_FREE = {
-    "launch", "command_line", "stages", "schema", "envs", "display", "reports", "core", "rl/actors", "motif/annotation", "motif/pairs", "motif/explanation",
+    "launch", "running", "command_line", "stages", "schema", "envs", "display", "reports", "core", "rl/actors", "motif/annotation", "motif/pairs", "motif/explanation",
     "motif/explanation_page", "glam/generalisation_files", "glam/probe_files", "ilql/dialogues", "ilql/tasks", "ilql/evaluation/ranking_tables",
     "ilql/evaluation/text_games_page",
 }  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax import launch, schema
+from motif_jax import launch, running, schema
 from motif_jax.core import resources
 from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Wandb
@@ -83,7 +83,7 @@ def test_a_plain_config_is_checked_by_its_stages_keys() -> None:
     plain = ConfigDict({**resources.config("evaluate").to_dict(), "episodes": -5})
     schema.validate(plain)
     with pytest.raises(UserError, match=r"config\.episodes=-5: must be a number above 0"):
-        schema.validate(plain, launch.keys_of_stage(plain))
+        schema.validate(plain, running.keys_of_stage(plain))
 
 
 def test_keys_are_not_shared_between_configs() -> None:

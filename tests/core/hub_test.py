@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 
-from motif_jax import agents, launch, rewards
+from motif_jax import agents, rewards, running
 from motif_jax.core import run_folder
 from motif_jax.play import evaluation_setup
 from tests.reward_fixtures import load_config
@@ -124,7 +124,7 @@ def test_a_resumed_run_keeps_the_commit_that_was_resolved(
 
     def resolved(name: str) -> str:
         config = load_config("explain_reward", "", {"reward.dir": name, "text": "no hf:// here"})
-        launch.localise(config, workdir)
+        running.localise(config, workdir)
         assert config.text == "no hf:// here"
         return config.reward.dir
 
