@@ -23,6 +23,7 @@ import numpy as np
 
 from motif_jax.core import entry_points, hub, seeds
 from motif_jax.core.config import default_workers
+from motif_jax.core.devices import jax_options
 from motif_jax.core.errors import UserError
 from motif_jax.envs.spec import ArraySpec
 from motif_jax.play.episode_worker import PlayedEpisode
@@ -84,6 +85,7 @@ class Agent:
 
         return RegisteredEnv(self.environment, render_mode, **self.options)
 
+    @jax_options.defaults()
     def act(
         self,
         observations: Mapping[str, np.ndarray],
@@ -188,6 +190,7 @@ def _fitting(name: str, array: np.ndarray, field: ArraySpec) -> np.ndarray:
     return fitting
 
 
+@jax_options.defaults()
 def load(
     folder: str | Path,
     checkpoint: str | int = "latest",
@@ -231,6 +234,7 @@ def _open(
     return folder, open_setup(of_folder(folder, str(checkpoint), environment, reward=False))
 
 
+@jax_options.defaults()
 def play(
     folder: str | Path,
     episodes: int,
@@ -283,6 +287,6 @@ def play(
     play_settings = PlaySettings(workers, keep_fields=tuple(keep_fields), greedy=greedy)
     # The seeds of `evaluate`, whose games these are.
     episode_seeds = [seeds.derive(seed, "evaluate", index) for index in range(episodes)]
-    return play_episodes(
-        setup.environment, setup.options, episode_seeds, setup.policy, play_settings
+    return jax_options.each(
+        play_episodes(setup.environment, setup.options, episode_seeds, setup.policy, play_settings)
     )

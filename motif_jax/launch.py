@@ -29,6 +29,7 @@ from ml_collections import ConfigDict, config_flags
 from motif_jax import command_line, running, schema, stages
 from motif_jax.core import entry_points, standard_streams
 from motif_jax.core.config import flat
+from motif_jax.core.devices import jax_options
 from motif_jax.core.errors import UserError
 
 HELP_FLAGS = ("--help", "-h", "-help", "--helpfull")
@@ -131,6 +132,7 @@ def main() -> None:
     # Else XLA warns, in the middle of the progress line, of each program that takes long to
     # compile; failures are exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    jax_options.take_defaults()
     standard_streams.outlive_readers()
     app.run(_main, flags_parser=parse_flags)
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from motif_jax import schema
 from motif_jax.core import entry_points, hub, run_folder
+from motif_jax.core.devices import jax_options
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.config import Decode
@@ -82,6 +83,7 @@ class TextAgent:
     def __repr__(self) -> str:
         return f"TextAgent({str(self.folder)!r}, method={self.method!r}, task={self._saved.task_name!r})"
 
+    @jax_options.defaults()
     def say(self, dialogue: Any, *, seed: int = 0, greedy: bool = False) -> str:
         """The agent's next utterance.
 
@@ -111,6 +113,7 @@ class TextAgent:
         self._actors[greedy].begin([seed % (1 << 31)])
         return self._actors[greedy].act([observation], [0])[0].text
 
+    @jax_options.defaults()
     def values(self, dialogue: Any) -> TokenValues:
         """Q, V, advantage and log-probability of each token that the agent's side said; `dialogue`
         as of `say`.
@@ -120,6 +123,7 @@ class TextAgent:
         """
         return self._values([self._checked(dialogue)])[0]
 
+    @jax_options.defaults()
     def rank(self, dialogue: Any, candidates: Sequence[str]) -> list[Ranked]:
         """The candidates for the agent's next action, the one with the greatest summed advantage
         first; arguments as of `say`.
@@ -224,6 +228,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+@jax_options.defaults()
 def load(
     folder: str | Path,
     decode: Mapping[str, Any] | None = None,

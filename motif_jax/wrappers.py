@@ -30,6 +30,7 @@ from gymnasium.vector.utils import iterate
 
 from motif_jax import rewards
 from motif_jax.core import entry_points, hub, text_bytes
+from motif_jax.core.devices import jax_options
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.config import REWARD_TEXT_BYTES
@@ -321,6 +322,7 @@ class VectorIntrinsicReward(VectorWrapper):
         return observations, parts.total, terminated, truncated, {**infos, **more}
 
 
+@jax_options.defaults()
 def _as_trained(folder: str | Path, space: gymnasium.Space, trust: Iterable[str]) -> dict[str, Any]:
     """The wrappers' arguments for the rewards of the agent in `folder`; they count texts where
     `space` has no counts.
@@ -350,7 +352,7 @@ def _as_trained(folder: str | Path, space: gymnasium.Space, trust: Iterable[str]
     count = setup.spec.count_field
     has_count = isinstance(space, gymnasium.spaces.Dict) and count in space.spaces
     return {
-        "reward": lambda texts: reward.lookup(_rows(texts)).values,
+        "reward": jax_options.defaults()(lambda texts: reward.lookup(_rows(texts)).values),
         "terms": terms,
         "text": _text_source(setup, space),
         "last_text": setup.spec.last_text,

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core import hub
+from motif_jax.core.devices import jax_options
 from motif_jax.core.errors import UserError
 from motif_jax.lm import (
     beams,
@@ -61,6 +62,7 @@ class TextModel:
     a chat template: its answer follows, and no blank stands before it.
     """
 
+    @jax_options.defaults()
     def __init__(
         self,
         model: LanguageModel,
@@ -79,6 +81,7 @@ class TextModel:
         search = functools.partial(beams.beam_search, model)
         self._search = jax.jit(search, static_argnames=("limits", "beams"))
 
+    @jax_options.defaults()
     def score(
         self,
         prompts: Sequence[Prompt],
@@ -137,6 +140,7 @@ class TextModel:
                 scores[position] = total[: len(options.candidates)]
         return [scores[position] for position in range(len(prompts))]
 
+    @jax_options.defaults()
     def generate(
         self,
         prompts: Sequence[Prompt],
@@ -226,6 +230,7 @@ class TextModel:
     def _says(self, stops: Sequence[str], tokens: Sequence[int]) -> bool:
         return any(stop in self.tokenizer.decode(tokens) for stop in stops)
 
+    @jax_options.defaults()
     def token_log_probs(
         self, prompts: Sequence[Prompt], texts: Sequence[str]
     ) -> list[TokenLogProbs]:
@@ -278,6 +283,7 @@ class TextModel:
                 )
         return [log_probs_of[position] for position in range(len(texts))]
 
+    @jax_options.defaults()
     def states(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Hidden states float32 [tokens, D] of texts, after the last norm (an encoder's where there
         is one).
@@ -329,6 +335,7 @@ def _filled(values: Sequence[Any], count: int) -> list[Any]:
     return [*values, *[values[0]] * (count - len(values))]
 
 
+@jax_options.defaults()
 def load(
     folder: str | Path, dtype: Any = jnp.float32, batch: int = 32, output_major: bool = False
 ) -> TextModel:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -327,7 +327,7 @@ def play_episodes(
     stop: Any = None,
     on_death: Any = None,
     on_steps: Callable[[int], None] | None = None,
-) -> Iterator[PlayedEpisode]:
+) -> Generator[PlayedEpisode]:
     """Yields episodes as they end, in no particular order.
 
     A worker process that dies is replaced, and its episodes are replayed from their seeds and

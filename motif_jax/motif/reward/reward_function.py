@@ -12,6 +12,7 @@ import numpy as np
 
 from motif_jax.core import config as checks
 from motif_jax.core import hub, text_bytes
+from motif_jax.core.devices import jax_options
 from motif_jax.core.errors import UserError
 from motif_jax.motif.reward.normalisation import Normalisation
 from motif_jax.motif.reward.reward_model import (
@@ -43,6 +44,7 @@ class RewardFunction:
         # A cache of this object, so that both are freed together.
         self._normalisation = functools.lru_cache(maxsize=32)(trained.normalisation)
 
+    @jax_options.defaults()
     def __call__(self, messages: Messages) -> np.ndarray:
         """Normalised rewards float32 [...], one number for each message, without axes for a single
         one.
@@ -56,11 +58,13 @@ class RewardFunction:
         """
         return np.asarray(self._normalisation().normalise(self.raw(messages)), np.float32)
 
+    @jax_options.defaults()
     def raw(self, messages: Messages) -> np.ndarray:
         """Raw rewards of the model, as in `__call__`."""
         rows, shape = as_rows(messages)
         return self._table.lookup(rows).values.reshape(shape)
 
+    @jax_options.defaults()
     def intrinsic(
         self,
         messages: Messages,
@@ -72,6 +76,7 @@ class RewardFunction:
         normalisation = self.normalisation(quantile=quantile)
         return np.asarray(normalisation(self.raw(messages)), np.float32)
 
+    @jax_options.defaults()
     def normalisation(
         self,
         normalise: bool = True,
@@ -97,6 +102,7 @@ class RewardFunction:
     def _training_texts(self) -> np.ndarray:
         return read_training_texts(self.trained.folder)
 
+    @jax_options.defaults()
     def disagreement(self, messages: Messages) -> np.ndarray:
         """The standard deviation of an ensemble's normalised rewards, float32 [...], as in
         `__call__`; UserError for a single model.
@@ -111,6 +117,7 @@ class RewardFunction:
         return self.trained.disagreement(members).reshape(shape)
 
 
+@jax_options.defaults()
 def load(folder: str | Path, step: int | None = None) -> RewardFunction:
     """Loads a reward as a function of messages.
 
