@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import multiprocessing
 import os
 import select
 import signal
@@ -17,6 +18,17 @@ class ParentGoneError(Exception):
     """Raised in a child process whose parent has closed the pipe between them, or died: nobody
     needs what it does.
     """
+
+
+def lifeline_of_parent() -> int:
+    """The pipe that this process shares with the one that started it: readable once that is gone.
+
+    Raises RuntimeError: multiprocessing did not start this process.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        raise RuntimeError("a worker's function was called outside of a worker process")
+    return parent.sentinel
 
 
 def end_with_parent(lifeline: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core.devices.services import ServiceFailedError
-from motif_jax.core.errors import UserError
+from motif_jax.core.errors import UserError, first_line
 from motif_jax.rl.actors.rerecording import FOLDER, STEM, Order, Rerecorder
 from motif_jax.rl.actors.worker_process import MAX_DEATHS, WorkerProcess
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
@@ -161,7 +161,9 @@ class EpisodeRecorder:
                 if isinstance(error, UserError):
                     raise error
                 if error is not None:
-                    raise ServiceFailedError(f"the recordings thread failed: {error}") from error
+                    raise ServiceFailedError(
+                        f"the recordings thread failed: {first_line(error)}"
+                    ) from error
 
     def _match(self, env: int, episode: int) -> None:
         """Orders the replay of an episode once its actions and its report are there; the caller

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from motif_jax.core.errors import UserError
+from motif_jax.core.errors import UserError, first_line
 
 
 class ServiceFailedError(RuntimeError):
@@ -48,7 +48,7 @@ class Services:
             name, error = self._failed[0]
             if isinstance(error, UserError):
                 raise error
-            raise ServiceFailedError(f"the {name} thread failed: {error}") from error
+            raise ServiceFailedError(f"the {name} thread failed: {first_line(error)}") from error
 
     def stop(self, timeout: float = 600.0) -> None:
         """Asks all threads to end and waits for them; one may be compiling a large program. Raises

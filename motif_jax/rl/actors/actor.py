@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import multiprocessing
 import os
 import struct
 import sys
@@ -24,7 +23,12 @@ from typing import Any
 from motif_jax.core import tempdirs
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import full_disk
-from motif_jax.core.parent_death import ParentGoneError, end_with_parent, parent_is_gone
+from motif_jax.core.parent_death import (
+    ParentGoneError,
+    end_with_parent,
+    lifeline_of_parent,
+    parent_is_gone,
+)
 from motif_jax.core.standard_streams import outlive_readers
 from motif_jax.rl.actors.group import SlotGroup, start_delay
 from motif_jax.rl.actors.rollouts import RESET_ROW, ActorsConfig
@@ -88,9 +92,8 @@ def serve(orders: ActorOrders) -> None:
     """Plays until the pipe of commands ends. Errors are sent to the pool, which raises one if
     restarts do not help.
     """
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    end_with_parent(parent.sentinel)
+    lifeline = lifeline_of_parent()
+    end_with_parent(lifeline)
     # Keeps the collector from writing to the imported objects' memory, which forked processes
     # share.
     gc.freeze()
@@ -103,7 +106,7 @@ def serve(orders: ActorOrders) -> None:
         with tempdirs.own_folders() as folder:
             os.environ["TMPDIR"] = folder
             try:
-                _play(orders, parent.sentinel)
+                _play(orders, lifeline)
             finally:
                 tempdirs.remove_own()  # a forked process does not run `atexit`'s functions
     except ParentGoneError:
@@ -113,7 +116,7 @@ def serve(orders: ActorOrders) -> None:
             _report(orders, *_report_of(error, orders))
         sys.exit(1)
     finally:
-        if parent_is_gone(parent.sentinel):  # a killed pool left its own folder
+        if parent_is_gone(lifeline):  # a killed pool left its own folder
             tempdirs.remove_abandoned()
 
 

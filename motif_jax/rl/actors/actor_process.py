@@ -35,6 +35,7 @@ class ActorProcess:
 
     Attributes:
       writes_to: takes the commands, the same for all processes of the group.
+      pid, sentinel: of the current process, as multiprocessing has them; -1 before the first.
       is_up: whether it has reported that its environments are made.
       is_killed: whether `kill` was called for the current process.
       started_at: seconds by the pool's clock.
@@ -48,23 +49,14 @@ class ActorProcess:
         self._modules = [serve.__module__, *modules]
         self.reads_from, self.writes_to = os.pipe()
         self.process: BaseProcess | None = None
+        self.pid = -1
+        self.sentinel = -1
         self.reports: Connection | None = None
         self.is_up = False
         self.is_killed = False
         self.started_at = 0.0
         self.failures = 0
         self.error = ""
-
-    @property
-    def sentinel(self) -> int:
-        assert self.process is not None
-        return self.process.sentinel
-
-    @property
-    def pid(self) -> int:
-        assert self.process is not None
-        assert self.process.pid is not None
-        return self.process.pid
 
     def start(self, clock: float, **orders: Any) -> None:
         """Starts a process.
@@ -125,14 +117,19 @@ class ActorProcess:
             )
             process = context.Process(target=serve, args=(all_orders,))
             process.start()
+        # Once it runs: other threads read them, and see the process before until then.
+        self.pid = process.pid
+        self.sentinel = process.sentinel
         self.process = process
 
     def take_reports(self) -> Iterator[tuple[str, Any]]:
         """Yields (kind, content) of the reports that have not been read yet."""
-        assert self.reports is not None
+        reports = self.reports
+        if reports is None:
+            return
         with contextlib.suppress(EOFError, OSError):  # the process has ended
-            while self.reports.poll():
-                yield self.reports.recv()
+            while reports.poll():
+                yield reports.recv()
 
     def kill(self, reason: str) -> None:
         self.error = reason
@@ -142,8 +139,7 @@ class ActorProcess:
 
     def cause_of_death(self) -> str:
         """Why the process has ended: one line, then its last report."""
-        assert self.process is not None
-        code = self.process.exitcode
+        code = None if self.process is None else self.process.exitcode
         if code == _SERVER_LOST:
             with contextlib.suppress(ProcessLookupError):  # it still runs, unwatched
                 os.kill(self.pid, signal.SIGKILL)

@@ -16,7 +16,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from motif_jax.core import tempdirs
-from motif_jax.core.errors import UserError
+from motif_jax.core.errors import UserError, first_line
 from motif_jax.core.interruption import StoppedError, never
 from motif_jax.envs import registry
 from motif_jax.rl.actors.actor import COMMAND, EPISODE, FULL_DISK, RECORD, REFUSAL, UP, Descriptor
@@ -241,7 +241,7 @@ class ActorPool(Rollouts):
                         self._replace(group)
                 self._kill_hanging_processes()
         except Exception as error:
-            self._fail(f"the actors cannot continue: {error}", error)
+            self._fail(f"the actors cannot continue: {first_line(error)}", error)
 
     def _take_report(self, group: int, kind: str, content: Any) -> None:
         if kind == EPISODE:

@@ -18,7 +18,7 @@ from motif_jax.core import tempdirs
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import NO_ROOM
 from motif_jax.core.interruption import deaf_processes
-from motif_jax.core.parent_death import ParentGoneError, end_with_parent
+from motif_jax.core.parent_death import ParentGoneError, end_with_parent, lifeline_of_parent
 from motif_jax.envs.spec import EngineError
 
 # A wait is divided into parts of so many seconds. In a longer part this process was paused (Ctrl-Z,
@@ -167,9 +167,7 @@ def close_all(processes: Sequence[WorkerProcess]) -> None:
 def _serve(
     make: Callable[[Any], ProcessWork], connection: Connection, setup: Mapping[str, Any]
 ) -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    end_with_parent(parent.sentinel)
+    end_with_parent(lifeline_of_parent())
     _Reporter.connection = connection
     _Reporter.sent_at = time.monotonic()
     try:

@@ -21,6 +21,8 @@ from tests.play.agent_runs import recall_training
             ServiceFailedError,
             "^the inference thread failed: no more slots$",
         ),
+        # One without words is named.
+        (AssertionError(), ServiceFailedError, "^the inference thread failed: AssertionError$"),
         (UserError("the annotator died 3 times"), UserError, "^the annotator died 3 times$"),
     ],
 )

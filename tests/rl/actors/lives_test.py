@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 import pytest
 
-from motif_jax.core import tempdirs
+from motif_jax.core import parent_death, tempdirs
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import system_error
 from motif_jax.core.parent_death import ParentGoneError
@@ -35,6 +35,19 @@ from motif_jax.rl.actors.slots import Slots
 from tests.processes import still_there, wait_until
 from tests.rl.actors.pool_test import act, config, play, playing
 from tests.rl.actors.pool_time import PoolTime
+
+
+def test_a_process_that_never_started_has_no_reports_and_ends() -> None:
+    process = actor_process.ActorProcess("auto", [])
+
+    assert list(process.take_reports()) == []
+    process.dismiss()
+    assert process.end(time.monotonic())
+
+
+def test_an_actors_function_outside_of_an_actor_says_so() -> None:
+    with pytest.raises(RuntimeError, match="outside of a worker process"):
+        parent_death.lifeline_of_parent()
 
 
 def test_workers_that_nobody_reads_are_not_taken_for_dead(pool_time: PoolTime) -> None:
