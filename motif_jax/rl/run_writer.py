@@ -79,6 +79,7 @@ class RunWriter(ExitStack):
         # finite
         self._metrics: dict[str, float] = {}
         self._lag: float | None = None  # of the last update that was finite
+        self._wait_share: float | None = None  # of the learner's time, in the last row
         self._reward_version = 0
         self._read_files = _digests(config, progress)
         self._reward_digest = reward_kinds.digest(config.reward)
@@ -187,6 +188,9 @@ class RunWriter(ExitStack):
                 facts[name] = means[f"episode/{name}"]
         if self._lag is not None:
             facts["lag"] = self._lag
+        if self._wait_share is not None:
+            # The rest of the time the games wait, for actions or for room in the queue.
+            facts["learner_waits"] = f"{100 * self._wait_share:.0f} %"
         memory_in_use = memory.in_use(self._learning[0])
         if memory_in_use is not None:
             facts["device_memory"] = memory_in_use
@@ -222,6 +226,7 @@ class RunWriter(ExitStack):
                 system.network.spec.episode_fields, self._episodes, steps_per_second
             ),
         }
+        self._wait_share = values["learner/wait_share"]
         if self._writer:
             self._writer.write(self._clock.steps, values)
         self._write_paid_texts()
