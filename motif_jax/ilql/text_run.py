@@ -36,8 +36,9 @@ from motif_jax.lm.model import LanguageModel, param_shapes
 from motif_jax.lm.sums_task import TrainingData
 
 
-def design_of(method: TextMethod) -> Design:
-    """The parts of the method's agent."""
+def design_of(config: TextConfig) -> Design:
+    """The parts of the agent that a config trains."""
+    method = config.method
     rule = rule_of(method.name)
     return Design(
         q=rule.q,
@@ -48,7 +49,20 @@ def design_of(method: TextMethod) -> Design:
         separate_target=method.separate_target and not rule.proposes,
         residual=method.advanced_mlp,
         prefix=rule.prefix,
+        rank=_rank_of(config) if rule.q == "token" else None,
     )
+
+
+def _rank_of(config: TextConfig) -> int | None:
+    """The rank of the Qs' output layers: whole ones, several times the size of a vocabulary's
+    table, would outweigh low-rank additions a hundredfold.
+    """
+    if config.initial.value:
+        saved = Design(**agent_folder.describe(config.initial.value, "initial.value")["design"])
+        if saved.qs:  # heads that go on keep their form
+            return saved.rank
+    spec = finetune_params.spec_of(config.lora)
+    return None if spec is None else spec.rank
 
 
 def settings_of(method: TextMethod, all_tokens: bool) -> ImplicitQSettings:
@@ -128,7 +142,7 @@ def objective_of(config: TextConfig, trunk_config: ModelConfig) -> Objective:
     rule = rule_of(method.name)
     detached = {"v": method.detach_v, "q": method.detach_q, "policy": method.detach_policy}
     return Objective(
-        agent=TextAgentNetwork(model, design_of(method), dtype),
+        agent=TextAgentNetwork(model, design_of(config), dtype),
         rule=rule,
         settings=settings_of(method, config.compat.ilql_policy_loss_norm),
         weights=weights_of(config.loss, rule),
@@ -149,7 +163,7 @@ def model_config(config: TextConfig, source: DialogueSource) -> ModelConfig:
     sizes in `network`, which must fit task and method.
     """
     tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
-    trunk_config = agent_start.model_config(config, tokens, design_of(config.method))
+    trunk_config = agent_start.model_config(config, tokens, design_of(config))
     return init_model.with_dropout(trunk_config, config.dropout)
 
 
@@ -212,7 +226,7 @@ def build(
     parameters = (start.learned, start.target, start.frozen)
     training = TextTraining(config, objective, parameters, dialogues, parallel)
     # The training's rates of dropout are no property of the agent.
-    source_config = agent_start.model_config(config, vocabulary, design_of(config.method))
+    source_config = agent_start.model_config(config, vocabulary, design_of(config))
     return TextRun(
         training,
         source._replace(options=data.options),
@@ -231,9 +245,8 @@ def export(run: TextRun, workdir: Path) -> Path:
     network = _with_dropout(task.objective.agent, run.dropout)
 
     def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
-        params = agent_start.agent_params(
-            task.objective, items["params"], items.get("target", {}), task.shared() or {}
-        )
+        parts = (items["params"], items.get("target", {}), task.shared() or {})
+        params = agent_start.agent_params(task.objective, *parts)
         tokenizer = registry.make(source.task, source.options).tokenizer()
         # What decoding and evaluation need: `SavedAgent.settings`.
         numbers = {
@@ -255,6 +268,7 @@ def export(run: TextRun, workdir: Path) -> Path:
             source.options,
             tokenizer,
             extra={"trained": trained},
+            additions=agent_start.trunk_additions(task.objective, *parts),
         )
 
     shapes = {"params": task.learned}

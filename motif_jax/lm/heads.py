@@ -2,7 +2,8 @@
 
 GLAM (Carta et al. 2023): `HeadConfig(1, (1024, 1024), "sigmoid")` is the value; the action head has
 an output for each action. ILQL (Snell et al. 2022): `HeadConfig(1, (2 * width,))` is V,
-`HeadConfig(vocab_size, (2 * width,))` is Q of every token.
+`HeadConfig(vocab_size, (2 * width,))` is Q of every token. With a `rank` that Q costs what low-rank
+additions to a trunk cost.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ class HeadConfig:
           with one hidden layer, then a linear output (ILQL's `advanced_mlp`).
       state: it reads the states 'after' or 'before' the last norm.
       dropout: rate in the residual branch, where `apply` receives a key.
+      rank: the outputs are v(x) + x A B: one number of the state, which all of them share, and a
+          product through `rank` columns; None: one linear layer. B starts at zero, so that outputs
+          which were never trained stay at v(x), about the mean of those that were.
     """
 
     outputs: int
@@ -57,6 +61,7 @@ class HeadConfig:
     kind: str = "mlp"
     state: str = "after"
     dropout: float = 0.0
+    rank: int | None = None
 
     def __post_init__(self) -> None:
         _require_one_of("kind", self.kind, ["mlp", "residual"])
@@ -69,9 +74,9 @@ class HeadConfig:
             raise UserError(
                 f"head: widths={self.widths}: needs an activation for each ({self.activation}), and one width if residual"
             )
-        if min(self.outputs, *self.widths, 1) < 1:
+        if min(self.outputs, *self.widths, self.rank or 1) < 1:
             raise UserError(
-                f"head: outputs={self.outputs}, widths={self.widths}: all must be at least 1"
+                f"head: outputs={self.outputs}, widths={self.widths}, rank={self.rank}: all must be at least 1"
             )
 
     @property
@@ -118,13 +123,14 @@ class Heads:
         if config.kind == "residual":
             # The branch goes back to the states' width, where it is added to them.
             hidden_sizes.append(self.width)
-        names = [f"hidden_{number}" for number in range(len(hidden_sizes))] + ["output"]
+        names = [f"hidden_{number}" for number in range(len(hidden_sizes))]
+        # Of a head with a rank, the number that its outputs share.
+        names.append("output" if config.rank is None else "shared")
+        last = config.outputs if config.rank is None else 1
 
         layers = {}
         inputs = self.width
-        for number, (name, outputs) in enumerate(
-            zip(names, [*hidden_sizes, config.outputs], strict=True)
-        ):
+        for number, (name, outputs) in enumerate(zip(names, [*hidden_sizes, last], strict=True)):
             kernel_key, bias_key = jax.random.split(jax.random.fold_in(key, number))
             limit = 1 / math.sqrt(inputs)
             layers[name] = {
@@ -135,6 +141,14 @@ class Heads:
             }
             inputs = outputs
 
+        if config.rank is not None:
+            shape = (layers["shared"]["kernel"].shape[0], config.rank)
+            limit = 1 / math.sqrt(shape[0])
+            a_key = jax.random.fold_in(key, len(names))
+            layers["output"] = {
+                "a": jax.random.uniform(a_key, shape, minval=-limit, maxval=limit),
+                "b": jnp.zeros((config.rank, config.outputs)),
+            }
         if config.kind == "residual":
             # Of layer norms, at the identity; both keys hold the same arrays, which no step changes
             # in place.
@@ -151,7 +165,13 @@ class Heads:
         `params` are those of all heads; `dropout` is a key, None: no dropout.
         """
         hidden = self._hidden(params, name, states, dropout)
-        outputs = self._linear(params[name]["output"], hidden)
+        layers = params[name]
+        if self.configs[name].rank is None:
+            outputs = self._linear(layers["output"], hidden)
+        else:
+            low_rank = self._low_rank(layers, hidden)
+            own = _product("...d,df->...f", low_rank, layers["output"]["b"], self.dtype)
+            outputs = self._linear(layers["shared"], hidden) + own
         # A value has no axis of outputs.
         return outputs[..., 0] if self.configs[name].outputs == 1 else outputs
 
@@ -168,7 +188,13 @@ class Heads:
         """
         hidden = self._hidden(params, name, states, dropout)
         chex.assert_shape(index, hidden.shape[:-1])
-        layer = params[name]["output"]
+        layers = params[name]
+        if self.configs[name].rank is not None:
+            columns = jnp.take(layers["output"]["b"], index, axis=1)
+            low_rank = self._low_rank(layers, hidden)
+            own = _product("...d,d...->...", low_rank, columns, self.dtype)
+            return self._linear(layers["shared"], hidden)[..., 0] + own
+        layer = layers["output"]
         # [D, outputs] at [...] becomes [D, ...]: one column for each state, not outputs for all
         # tokens.
         columns = jnp.take(layer["kernel"], index, axis=1)
@@ -200,6 +226,10 @@ class Heads:
             # Inverted dropout: what passes is scaled, so that nothing changes where there is none.
             branch = jnp.where(passes, branch / (1 - config.dropout), 0.0)
         return norm(layers["second_norm"], x + branch)
+
+    def _low_rank(self, layers: Any, hidden: jax.Array) -> jax.Array:
+        """The inputs x A float32 [..., rank] of B in a head with a rank."""
+        return _product("...d,dr->...r", hidden, layers["output"]["a"], self.dtype)
 
     def _linear(self, layer: Any, x: jax.Array) -> jax.Array:
         """A layer's outputs float32 [..., out] of inputs [..., in]."""

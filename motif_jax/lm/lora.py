@@ -53,6 +53,10 @@ class Spec:
         return self.alpha / self.rank
 
 
+# Of `difference`, whose numbers have their scale.
+DIFFERENCE = Spec(("*",), rank=1, alpha=1.0)
+
+
 def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Array]]:
     """Fresh additions to parameters or shapes, float32: A uniform as in the paper's code, B zero,
     so that training starts at the base.
@@ -95,6 +99,32 @@ def _divided(additions: Additions) -> tuple[Mapping[str, Any], dict[str, Mapping
     """The additions to rows of new tokens, empty where there are none, and those to layers."""
     layers = {name: addition for name, addition in additions.items() if name != new_tokens.NAME}
     return additions.get(new_tokens.NAME, {}), layers
+
+
+def difference(
+    additions: Additions, others: Additions | None, spec: Spec
+) -> dict[str, dict[str, np.ndarray]]:
+    """What a model with `additions` has more than the same base with `others` (None: the base
+    alone), as additions of twice the rank for `DIFFERENCE`, float32; both are of one `spec`.
+    """
+    rows, layers = _divided(additions)
+    other_rows, other_layers = _divided(others or {})
+    leading: dict[str, dict[str, np.ndarray]] = {}
+    for name, addition in layers.items():
+        columns, scaled = [addition["a"]], [spec.scale * addition["b"]]
+        if name in other_layers:
+            columns.append(other_layers[name]["a"])
+            scaled.append(-spec.scale * other_layers[name]["b"])
+        leading[name] = {
+            "a": np.concatenate(columns, axis=1, dtype=np.float32),
+            "b": np.concatenate(scaled, axis=0, dtype=np.float32),
+        }
+    if rows:
+        leading[new_tokens.NAME] = {
+            table: np.asarray(added_rows - other_rows.get(table, 0.0), np.float32)
+            for table, added_rows in rows.items()
+        }
+    return leading
 
 
 def merged(params: Any, additions: Additions, spec: Spec) -> Any:

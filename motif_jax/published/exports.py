@@ -188,9 +188,14 @@ def write_text_agent(folder: Path, agent: SavedAgent) -> None:
     # The policy is the model; all that transformers cannot read goes into a file of its own.
     policy = design.roles.trunk_of[POLICY]
     if design.qs:
-        others = {name: trunk for name, trunk in agent.params["trunks"].items() if name != policy}
+        whole = {
+            name: trunk
+            for name, trunk in agent.params["trunks"].items()
+            if name != policy and name not in agent.additions
+        }
         tree = {
-            "trunks": others,
+            "trunks": whole,
+            "additions": agent.additions,
             **{part: agent.params[part] for part in ("heads", "target_heads")},
         }
         heads = {
@@ -259,7 +264,8 @@ motif_jax trained this agent from recorded dialogues with the method `{agent.met
 ## Values
 
 transformers and vLLM speak without the values: by the policy alone. `values.safetensors` has Q and V (`heads`), the target Q (`target_heads`) and the trunks
-that they read, where these are not the policy's (`trunks`); `trunk_of` in its metadata says which. Kernels are [inputs, outputs]. motif_jax
+that they read, where these are not the policy's (`trunks`; or `additions`, kernels a b to be added to the policy's, and rows to be added to its last tokens');
+`trunk_of` in its metadata says which. Kernels are [inputs, outputs]. A Q with a rank is `shared` + x a b. motif_jax
 adds advantage_weight x (Q - V) to the policy's logits; its own agent folder opens with `motif_jax.text_agents.load`. The discount was {agent.settings.get("discount")}.
 """
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from motif_jax.core.training.trainer import OfflineTrainer
 from motif_jax.ilql.agent import agent_folder
@@ -129,3 +130,35 @@ def test_exported_tables_have_the_learned_rows(run: Path, tmp_path: Path) -> Non
         tables_of(folders.read(model).params), tables_of(trunk), strict=True
     ):
         np.testing.assert_array_equal(exported, learned)
+
+
+@pytest.mark.extra
+def test_values_are_exported_as_additions_to_the_policy(
+    values: Mapping[str, Any], tmp_path: Path
+) -> None:
+    """Whole trunks and heads of a model of 135 million numbers are a file of 2 GB."""
+    run = run_config(load_config("train_text", "ilql", dict(values)), tmp_path / "run")
+    agent = agent_folder.load(run)
+
+    model = run_stage("export", tmp_path / "export", "text_agent", agent=str(run)) / "model"
+
+    tensors = load_file(model / "values.safetensors")
+    assert not [name for name in tensors if name.startswith("trunks.")]
+    policy = agent.params["trunks"]["policy"]
+    for name in ("values", "target"):
+        # A new delimiter's row, and a layer that learned.
+        rows = tensors[f"additions.{name}.new_tokens.embedding"]
+        trunk = agent.params["trunks"][name]
+        np.testing.assert_allclose(
+            policy["embedding"][-len(rows) :] + rows, trunk["embedding"][-len(rows) :], atol=1e-6
+        )
+        path = f"additions.{name}.decoder/block_0/attention/query"
+        kernels = [
+            tree["decoder"]["block_0"]["attention"]["query"]["kernel"] for tree in (policy, trunk)
+        ]
+        whole = kernels[0] + tensors[f"{path}.a"] @ tensors[f"{path}.b"]
+        np.testing.assert_allclose(whole, kernels[1], atol=1e-6)
+        assert np.abs(kernels[1] - kernels[0]).max() > 1e-4
+    b = tensors["heads.q1.output.b"]
+    assert b.shape == (2, len(policy["embedding"]))
+    assert np.abs(b).max() > 0

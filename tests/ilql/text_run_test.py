@@ -6,6 +6,7 @@ import dataclasses
 import re
 from typing import Any
 
+import jax
 import pytest
 
 from motif_jax.core.errors import UserError
@@ -115,6 +116,28 @@ def test_an_agent_has_the_parts_of_its_method(method: str) -> None:
         residual=True,
         prefix=method == "dt",
     )
+
+
+@pytest.mark.parametrize("method", RULES)
+def test_q_of_tokens_has_the_rank_of_the_additions_to_the_trunk(method: str) -> None:
+    low_rank = {"lora.patterns": "*/attention/*", "lora.rank": 3}
+
+    design = text_run.design_of(config_of(method, **low_rank))
+
+    of_tokens = design.q == "token"
+    assert design.rank == (3 if of_tokens else None)
+    assert text_run.design_of(config_of(method)).rank is None
+
+
+def test_values_beside_additions_are_as_small_as_these() -> None:
+    """SmolLM2's sizes: the published heads have 115 million numbers."""
+    config = config_of(**{"lora.patterns": "*/attention/*"})
+    sizes = init_model.make("gpt2", Sizes(576, 1, 2, max_length=48), 49_152, TOKENS)
+
+    heads = text_run.objective_of(config, sizes).agent.heads
+
+    leaves = jax.tree.leaves(jax.eval_shape(heads.init, jax.random.key(0)))
+    assert sum(leaf.size for leaf in leaves) == 2_802_435
 
 
 @pytest.mark.parametrize("method", RULES)

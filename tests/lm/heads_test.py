@@ -31,6 +31,7 @@ HEADS = Heads(
         "deep_q": HeadConfig(
             VOCAB, (4 * WIDTH,), "gelu", kind="residual", state="before", dropout=0.5
         ),
+        "low_rank_q": HeadConfig(VOCAB, (2 * WIDTH,), rank=2),
         "linear": HeadConfig(3),
         "upvote": HeadConfig(1, (WIDTH, 2 * WIDTH), ("tanh", "relu")),
     },
@@ -155,9 +156,36 @@ def test_dropout_scales_what_it_lets_through_of_the_residual_branch(monkeypatch:
     np.testing.assert_allclose(q, plain_deep_q(np.arange(6) < 4), rtol=1e-4, atol=1e-5)
 
 
+def test_a_fresh_head_with_a_rank_says_the_same_of_all_outputs() -> None:
+    """Times any weight it leaves a policy's probabilities as they are."""
+    q = np.asarray(HEADS.apply(PARAMS, "low_rank_q", STATES))
+
+    np.testing.assert_array_equal(q, np.broadcast_to(q[..., :1], q.shape))
+    assert q[..., 0].std() > 0.01
+
+
+def test_outputs_of_a_head_with_a_rank_share_a_number_of_the_state() -> None:
+    layers = dict(PARAMS["low_rank_q"])
+    b = np.random.default_rng(0).normal(size=(2, VOCAB))
+    layers["output"] = {**layers["output"], "b": jnp.asarray(b, jnp.float32)}
+
+    q = HEADS.apply({"low_rank_q": layers}, "low_rank_q", STATES)
+    columns = HEADS.chosen({"low_rank_q": layers}, "low_rank_q", STATES, jnp.full((5, 3), 4))
+
+    hidden = np.maximum(linear(AFTER, layers["hidden_0"]), 0)
+    expected = linear(hidden, layers["shared"]) + hidden @ layers["output"]["a"] @ b
+    np.testing.assert_allclose(q, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(columns, expected[..., 4], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("name", "inputs"),
-    [("value/hidden_1/kernel", 9), ("q/output/bias", 2 * WIDTH), ("deep_q/hidden_0/bias", WIDTH)],
+    [
+        ("value/hidden_1/kernel", 9),
+        ("q/output/bias", 2 * WIDTH),
+        ("deep_q/hidden_0/bias", WIDTH),
+        ("low_rank_q/output/a", 2 * WIDTH),
+    ],
 )
 def test_fresh_layers_are_uniform_within_one_over_root_inputs(name: str, inputs: int) -> None:
     leaf = np.abs(flatten_dict(PARAMS, sep="/")[name])

@@ -113,6 +113,28 @@ def test_layers_have_different_fresh_additions() -> None:
     assert not np.array_equal(query, down)
 
 
+@pytest.mark.parametrize("has_others", [True, False])
+def test_a_difference_leads_from_one_models_additions_to_anothers(has_others: bool) -> None:
+    _, params = one_layer_model()
+    draws = np.random.default_rng(0)
+
+    def drawn() -> dict[str, dict[str, np.ndarray]]:
+        rows = {"embedding": np.zeros((2, params["embedding"].shape[1]))}
+        additions = {**lora.init(jax.random.key(0), params, SPEC), "new_tokens": rows}
+        return jax.tree.map(lambda leaf: draws.normal(size=leaf.shape).astype("f4"), additions)
+
+    one, other = drawn(), drawn() if has_others else None
+    begun = params if other is None else lora.merged(params, other, SPEC)
+
+    difference = lora.difference(one, other, SPEC)
+
+    wanted = lora.merged(params, one, SPEC)
+    led = lora.merged(begun, difference, lora.DIFFERENCE)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-4), led, wanted)
+    query = difference["decoder/block_0/attention/query"]
+    assert query["a"].shape == (64, 6 if has_others else 3)
+
+
 @pytest.mark.parametrize("kind", quantised.KINDS)
 def test_codes_are_those_of_the_nearest_levels(kind: str) -> None:
     kernel = np.random.default_rng(0).normal(size=(128, 6)).astype(np.float32)

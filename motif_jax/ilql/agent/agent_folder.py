@@ -5,7 +5,9 @@ evaluation.
       agent.json                 method, task, options, numbers of the method, design, digest of the
                                  vocabulary
       trunks/NAME/               one to three of policy, values, target: config.json,
-                                 model.safetensors (transformers opens them)
+                                 model.safetensors (transformers opens them); where low-rank
+                                 additions were learned, of values and target additions.safetensors
+                                 alone, what they have more than the policy
       heads/, target_heads/      V, Q1, Q2 and the target Qs: heads.json, heads.safetensors
       prefix.safetensors         of the decision transformer
       tokenizer.json             of a task whose tokens are in a file
@@ -24,18 +26,19 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from motif_jax.core import digests, entry_points, run_folder, tensor_files, tokenizer_files
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, atomic_write_text, read_json, replaced_folder
-from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
+from motif_jax.ilql.agent.text_agent import POLICY, Design, TextAgentNetwork
 from motif_jax.ilql.dialogues.items import Delimiters, TextTokenizer, Vocabulary
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.tasks.contract import TextTask
 from motif_jax.ilql.tasks.file_tokens import FileTokenTask
-from motif_jax.lm import chat_template
+from motif_jax.lm import chat_template, lora
 from motif_jax.lm import config as configs
 from motif_jax.lm import folder as folders
 from motif_jax.lm import heads as heads_files
@@ -43,6 +46,7 @@ from motif_jax.lm.heads import Heads
 from motif_jax.lm.model import LanguageModel
 
 AGENT, FILE, PREFIX = "agent", "agent.json", "prefix.safetensors"
+ADDITIONS = "additions.safetensors"
 # Copied for tasks whose option `tokenizer` names it.
 TOKENIZER = "tokenizer.json"
 _KEYS = ("layout", "method", "task", "options", "design", "vocabulary", "settings")
@@ -63,6 +67,8 @@ class SavedAgent:
     task: TextTask
     tokenizer: TextTokenizer
     about: Mapping[str, Any]  # the content of agent.json
+    # of trunks that are the policy's with low-rank additions, see `lora.difference`
+    additions: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def vocabulary_digest(tokenizer: TextTokenizer) -> str:
@@ -98,13 +104,22 @@ def write(
     options: Mapping[str, Any],
     tokenizer: TextTokenizer,
     extra: Mapping[str, Any] | None = None,
+    additions: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes an agent with host arrays atomically, and `extra` entries in agent.json; replaces an
     earlier one.
+
+    Of the trunks in `additions` these alone are written (`agent_start.trunk_additions`).
     """
+    additions = additions or {}
     with replaced_folder(folder) as part:
         for name, trunk in params["trunks"].items():
-            folders.write(part / "trunks" / name, network.model.config, trunk)
+            if name in additions:
+                flat = flatten_dict(additions[name], sep=".")
+                (part / "trunks" / name).mkdir(parents=True)
+                tensor_files.save(flat, part / "trunks" / name / ADDITIONS)
+            else:
+                folders.write(part / "trunks" / name, network.model.config, trunk)
         if network.design.qs:
             heads_files.save(part / "heads", network.heads, params["heads"])
             heads_files.save(part / "target_heads", network.target_heads, params["target_heads"])
@@ -239,11 +254,21 @@ def load(
     require_tokens(about, task, folder, key)
     network = network_of(about, dtype)
     design = network.design
+    additions = {
+        name: _read_additions(path / "trunks" / name / ADDITIONS)
+        for name in design.roles.trunks
+        if (path / "trunks" / name / ADDITIONS).exists()
+    }
     params: dict[str, Any] = {
         "trunks": {
-            name: folders.read(path / "trunks" / name).params for name in design.roles.trunks
+            name: folders.read(path / "trunks" / name).params
+            for name in design.roles.trunks
+            if name not in additions
         }
     }
+    policy = params["trunks"][design.roles.trunk_of[POLICY]]
+    for name, addition in additions.items():
+        params["trunks"][name] = lora.merged(policy, addition, lora.DIFFERENCE)
     if design.qs:
         params["heads"] = _read_heads(path / "heads", network.heads)
         params["target_heads"] = _read_heads(path / "target_heads", network.target_heads)
@@ -260,6 +285,7 @@ def load(
         task=task,
         tokenizer=task.tokenizer(),
         about=about,
+        additions=additions,
     )
 
 
@@ -276,7 +302,17 @@ def _read_heads(folder: Path, heads: Heads) -> Any:
 
 
 def _forms_of(heads: Heads) -> dict[str, tuple[Any, ...]]:
-    return {name: (form.kind, form.outputs, form.widths) for name, form in heads.configs.items()}
+    return {
+        name: (form.kind, form.outputs, form.widths, form.rank)
+        for name, form in heads.configs.items()
+    }
+
+
+def _read_additions(path: Path) -> Any:
+    try:
+        return unflatten_dict(load_file(path), sep=".")
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
 
 
 def _read_prefix(path: Path, width: int) -> dict[str, np.ndarray]:

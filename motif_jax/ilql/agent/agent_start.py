@@ -324,6 +324,30 @@ def _divided(
     return jax.tree.map(np.asarray, (learned, target, frozen))
 
 
+def trunk_additions(objective: Objective, learned: Any, target: Any, frozen: Any) -> dict[str, Any]:
+    """Of a training of low-rank additions what other trunks have more than the policy's, by trunk
+    (`lora.difference`): host arrays; without those that began as another model than the policy.
+
+    Args:
+      learned, target, frozen: see `Start`.
+    """
+    if objective.spec is None:
+        return {}
+    learned, target, frozen = jax.device_get((learned, target, frozen))
+    params, additions = joined(learned, {**frozen, "target": target})
+    trunks = params["trunks"]
+    policy = objective.agent.design.roles.trunk_of[POLICY]
+    return {
+        name: lora.difference(addition, additions.get(policy), objective.spec)
+        for name, addition in additions.items()
+        if name != policy and _are_equal(trunks[name], trunks[policy])
+    }
+
+
+def _are_equal(params: Any, others: Any) -> bool:
+    return all(jax.tree.leaves(jax.tree.map(np.array_equal, params, others)))
+
+
 def agent_params(objective: Objective, learned: Any, target: Any, frozen: Any) -> dict[str, Any]:
     """The parameters of the agent that a training has reached, with additions merged: host arrays,
     float32.

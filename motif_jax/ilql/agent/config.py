@@ -6,6 +6,9 @@ from motif_jax.schema import layer_size_key, length_key, one_of, plain_key, posi
 
 # Of VisDial.
 PUBLISHED_RETURN = -5.7
+# Values with whole output layers, and those beside low-rank additions to a pretrained model, whose
+# sentences few dialogues teach less than its pretraining did.
+PUBLISHED_WEIGHT, LOW_RANK_WEIGHT = 16.0, 4.0
 
 
 @section_class
@@ -32,7 +35,10 @@ class Decode:
     top_p: float = plain_key(
         1.0, "probability of the most likely tokens that may be drawn together"
     )
-    advantage_weight: float = plain_key(16.0, "weight of Q - V, which is added to the logits")
+    advantage_weight: float | None = plain_key(
+        None,
+        "weight of Q - V, which is added to the logits; None: 16 as published, 4 where trunk and values were learned by low-rank additions",
+    )
     advantage_clip: float | None = plain_key(
         None, "greatest addition to a logit; 0: tokens can only become less likely"
     )

@@ -46,6 +46,8 @@ class Design:
       separate_target: the target Qs have a trunk of their own.
       residual: heads of ILQL's other form (`advanced_mlp`), on the states before the last norm.
       prefix: an embedding of the return precedes the tokens (decision transformer).
+      rank: of the output layers of Q of every token (`HeadConfig.rank`); None: whole layers, as
+          published.
     """
 
     q: str = "token"
@@ -55,6 +57,7 @@ class Design:
     separate_target: bool = True
     residual: bool = False
     prefix: bool = False
+    rank: int | None = None
 
     @property
     def roles(self) -> TrunkRoles:
@@ -115,7 +118,7 @@ class TextAgentNetwork:
             }
         outputs = self.model.config.vocab_size if design.q == "token" else 1
         # Q of tokens: an output for each token of the vocabulary, at the state before it.
-        configs = {name: HeadConfig(outputs, **form) for name in design.qs}
+        configs = {name: HeadConfig(outputs, rank=design.rank, **form) for name in design.qs}
         if design.v and design.qs:
             configs = {V: HeadConfig(1, **form), **configs}
         return Heads(width, configs, self.dtype)

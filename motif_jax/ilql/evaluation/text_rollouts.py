@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -17,7 +18,6 @@ from motif_jax.ilql.agent.text_agent import TextAgentNetwork
 from motif_jax.ilql.config import EvaluationGames, TextConfig, TextMethod
 from motif_jax.ilql.evaluation import text_episodes, text_setup
 from motif_jax.ilql.tasks.contract import TextTask
-from motif_jax.lm.config import ModelConfig
 
 
 def playable(task: TextTask) -> bool:
@@ -30,14 +30,19 @@ def playable(task: TextTask) -> bool:
 
 
 def evaluation_decoding(
-    decode: Decode, method: str, trunk_config: ModelConfig, longest_action: int
+    decode: Decode, method: str, network: TextAgentNetwork, longest_action: int
 ) -> Decoding:
     """How a training's evaluations write: `decode`, which the method and the data complete, as in
     `evaluate_text`.
     """
     # As `AgentDecoder.check` asks: a token of the text and a prefix stand before an action.
-    room = longest_action if trunk_config.max_length is None else trunk_config.max_length - 2
-    about = {"method": method, "settings": {"longest_action": max(1, min(longest_action, room))}}
+    positions = network.model.config.max_length
+    room = longest_action if positions is None else positions - 2
+    about = {
+        "method": method,
+        "design": dataclasses.asdict(network.design),
+        "settings": {"longest_action": max(1, min(longest_action, room))},
+    }
     with _keys_of_games():
         return text_setup.decoding_of(decode, about)
 
@@ -58,7 +63,7 @@ def check(
     evaluations.
     """
     # The data's longest action is not known before they are read; any length does for a check.
-    decoding = evaluation_decoding(games.decode, method.name, network.model.config, 1)
+    decoding = evaluation_decoding(games.decode, method.name, network, 1)
     if games.episodes and task.options.get("environment"):
         # A class of the user's, which has to be there; a server, which other tasks play with, need
         # not run.
@@ -84,9 +89,7 @@ def evaluation_player(
     if not count or not playable(task):
         return None
     decoder = AgentDecoder(network, method.q_min, method.q_max)
-    decoding = evaluation_decoding(
-        config.games.decode, method.name, network.model.config, longest_action
-    )
+    decoding = evaluation_decoding(config.games.decode, method.name, network, longest_action)
     text_setup.print_target_return(network, decoding, config.task, "games.decode")
     seed = seeds.derive(config.seed, "games")
 

@@ -15,9 +15,14 @@ from motif_jax.core import digests
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder, model_agent
 from motif_jax.ilql.agent.agent_decoder import AgentDecoder
-from motif_jax.ilql.agent.config import PUBLISHED_RETURN, Decode
+from motif_jax.ilql.agent.config import (
+    LOW_RANK_WEIGHT,
+    PUBLISHED_RETURN,
+    PUBLISHED_WEIGHT,
+    Decode,
+)
 from motif_jax.ilql.agent.decoding import Decoding
-from motif_jax.ilql.agent.text_agent import TextAgentNetwork
+from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.dialogues import dialogue_data
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.items import TextTokenizer, tokenise
@@ -52,7 +57,9 @@ def decoding_of(decode: Decode, about: Mapping[str, Any] | None) -> Decoding:
             f"config.decode.max_tokens=None: {about['folder']} does not say how long the actions of its training data were: "
             "give a number of tokens"
         )
-    defaults = {"kind": kind, "width": width, "max_tokens": longest}
+    low_rank = Design(**about["design"]).rank is not None
+    weight = LOW_RANK_WEIGHT if low_rank else PUBLISHED_WEIGHT
+    defaults = {"kind": kind, "width": width, "max_tokens": longest, "advantage_weight": weight}
     return Decoding(**{**defaults, **values})
 
 

@@ -16,6 +16,7 @@ from motif_jax.ilql.agent import agent_folder, agent_start
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.config import InitialParameters, LossWeights, TextConfig, TextMethod, TextTrunks
 from motif_jax.ilql.dialogues.items import Vocabulary
+from motif_jax.ilql.methods.text_objective import Objective
 from motif_jax.ilql.tasks import registry
 from tests import text_agents
 from tests.ilql.agent.agent_folder_test import drawn
@@ -42,7 +43,7 @@ def of(folder: Path, name: str = "llama") -> tuple[Any, Vocabulary]:
 def test_rows_that_fill_a_models_table_up_are_left_out(tmp_path: Path, name: str) -> None:
     """With a head of its own, and without one; delimiters have fresh rows."""
     config, tokens = of(tmp_path / "model", name)
-    settings = agent_start.model_config(config, tokens, text_run.design_of(config.method))
+    settings = agent_start.model_config(config, tokens, text_run.design_of(config))
     assert settings.vocab_size == tokens.size == WORDS + 6
     objective = text_run.objective_of(config, settings)
     arguments = config.network.checkpoint, config.initial, objective, tokens, jax.random.key(0)
@@ -57,7 +58,7 @@ def test_rows_that_fill_a_models_table_up_are_left_out(tmp_path: Path, name: str
 
 def test_rows_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
     config, tokens = of(tmp_path / "model")
-    design = text_run.design_of(config.method)
+    design = text_run.design_of(config)
     assert agent_start.model_config(config, tokens, design).vocab_size == tokens.size
     path = tmp_path / "model" / "tokenizer.json"
     path.write_text(path.read_text().replace("word7", "other"))
@@ -97,6 +98,28 @@ class Beginning(NamedTuple):
     fresh: Any
 
 
+def config_of(
+    method: str,
+    initial: InitialParameters,
+    patterns: str = "",
+    loss: LossWeights | None = None,
+    **options: Any,
+) -> TextConfig:
+    config = TextConfig(task="wordle", method=TextMethod(name=method, **options), initial=initial)
+    if loss is not None:
+        config = dataclasses.replace(config, loss=loss)
+    return dataclasses.replace(config, lora=dataclasses.replace(config.lora, patterns=patterns))
+
+
+def started(config: TextConfig) -> tuple[Objective, agent_start.Start]:
+    """The loss of a training on Wordle, and its initial parameters."""
+    tokens = agent_folder.vocabulary_of(registry.make("wordle", {"num_words": 20}))
+    settings = agent_start.model_config(config, tokens, text_run.design_of(config))
+    objective = text_run.objective_of(config, settings)
+    start = agent_start.start(None, config.initial, objective, tokens, jax.random.key(0))
+    return objective, start
+
+
 def begin(
     method: str,
     initial: InitialParameters,
@@ -104,15 +127,9 @@ def begin(
     loss: LossWeights | None = None,
     **options: Any,
 ) -> Beginning:
-    config = TextConfig(task="wordle", method=TextMethod(name=method, **options), initial=initial)
-    if loss is not None:
-        config = dataclasses.replace(config, loss=loss)
-    config = dataclasses.replace(config, lora=dataclasses.replace(config.lora, patterns=patterns))
-    tokens = agent_folder.vocabulary_of(registry.make("wordle", {"num_words": 20}))
-    settings = agent_start.model_config(config, tokens, text_run.design_of(config.method))
-    objective = text_run.objective_of(config, settings)
-    start = agent_start.start(None, initial, objective, tokens, jax.random.key(0))
+    objective, start = started(config_of(method, initial, patterns, loss, **options))
     params = agent_start.agent_params(objective, start.learned, start.target, start.frozen)
+    settings = objective.agent.model.config
     fresh = drawn(settings, objective.agent.design, FRESH)(jax.random.key(0))
     return Beginning(start, params, fresh)
 
@@ -195,6 +212,59 @@ def test_beside_additions_the_target_begins_as_the_values(runs: dict[str, str]) 
     for part in ("values", "target"):
         assert_equal(params["trunks"][part], ilql["trunks"]["values"])
     assert set(start.target["additions"]) == {"target"}
+
+
+def test_values_that_go_on_keep_the_form_of_their_heads(runs: dict[str, str]) -> None:
+    patterns = "*attention*"
+    published = InitialParameters(value=runs["ilql"])
+
+    assert "kernel" in begin("ilql", published, patterns).params["heads"]["q1"]["output"]
+    fresh = InitialParameters(value=runs["bc"])
+    assert "kernel" not in begin("ilql", fresh, patterns).params["heads"]["q1"]["output"]
+
+
+def trained(seed: int, parts: Any) -> Any:
+    """These arrays with other numbers."""
+    draws = np.random.default_rng(seed)
+    return jax.tree.map(lambda leaf: leaf + 0.1 * draws.normal(size=leaf.shape), parts)
+
+
+@pytest.mark.parametrize("policy", [1.0, 0.0], ids=["with a policy", "beside a finished policy"])
+def test_trunks_with_additions_are_written_as_what_they_have_more_than_the_policy(
+    runs: dict[str, str], tmp_path: Path, policy: float
+) -> None:
+    initial = InitialParameters(policy=runs["bc"], value=runs["bc"])
+    config = config_of("ilql", initial, "*attention*", LossWeights(policy=policy))
+    objective, start = started(config)
+    learned = {**start.learned, "additions": trained(1, start.learned["additions"])}
+    target = {**start.target, "additions": trained(2, start.target["additions"])}
+    parts = (learned, target, start.frozen)
+    params = agent_start.agent_params(objective, *parts)
+    additions = agent_start.trunk_additions(objective, *parts)
+    assert set(additions) == {"values", "target"}
+
+    task = registry.make("wordle", {"num_words": 20})
+    agent_folder.write(
+        tmp_path / "agent", objective.agent, params, "ilql", {}, "wordle", {"num_words": 20},
+        task.tokenizer(), additions=additions,
+    )  # fmt: skip
+
+    saved = agent_folder.load(tmp_path)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), saved.params, params)
+    for name in ("values", "target"):
+        files = [file.name for file in (tmp_path / "agent" / "trunks" / name).iterdir()]
+        assert files == ["additions.safetensors"]
+        moved = saved.params["trunks"][name]["decoder"]["block_0"]["attention"]["query"]["kernel"]
+        policys = saved.params["trunks"]["policy"]["decoder"]["block_0"]["attention"]["query"]
+        assert np.abs(moved - policys["kernel"]).max() > 1e-3
+
+
+def test_trunks_that_began_as_other_models_are_written_whole(runs: dict[str, str]) -> None:
+    initial = InitialParameters(policy=runs["bc"], value=runs["ilql"])
+    objective, start = started(config_of("ilql", initial, "*attention*"))
+
+    parts = (start.learned, start.target, start.frozen)
+    assert agent_start.trunk_additions(objective, *parts) == {}
 
 
 def test_a_trunk_for_policy_and_values_begins_as_one_run(runs: dict[str, str]) -> None:

@@ -7,10 +7,12 @@ import dataclasses
 import pytest
 
 from motif_jax.ilql.agent.config import Decode
+from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.evaluation import text_episodes, text_rollouts
 from motif_jax.ilql.evaluation.text_episodes import PlayedText
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm import config as model_config
+from motif_jax.lm.model import LanguageModel
 from tests.play.stand_ins import StopsAfter
 
 TOY = "tests.toy_text:Task"
@@ -77,5 +79,6 @@ def test_an_action_leaves_room_for_two_tokens_of_the_dialogue(
     max_length: int | None, longest_action: int, max_tokens: int
 ) -> None:
     settings = dataclasses.replace(GPT2, max_length=max_length)
-    decoding = text_rollouts.evaluation_decoding(Decode(), "ilql", settings, longest_action)
+    network = TextAgentNetwork(LanguageModel(settings), Design())
+    decoding = text_rollouts.evaluation_decoding(Decode(), "ilql", network, longest_action)
     assert decoding.max_tokens == max_tokens

@@ -43,6 +43,7 @@ def about(method: str = "ilql", longest_action: int | None = 7) -> dict[str, Any
         "task": TOY,
         "options": {"length": 5},
         "method": method,
+        "design": {},
     }
 
 
@@ -56,6 +57,15 @@ def test_a_method_is_decoded_as_published(method: str, kind: str, width: int) ->
     assert (decoding.kind, decoding.width) == (kind, width)
     # The longest action of the data.
     assert decoding.max_tokens == 7
+
+
+@pytest.mark.parametrize(("rank", "weight"), [(None, 16.0), (8, 4.0)])
+def test_values_learned_by_additions_steer_less(rank: int | None, weight: float) -> None:
+    agent = {**about(), "design": {"rank": rank}}
+
+    assert text_setup.decoding_of(Decode(), agent).advantage_weight == weight
+    given = Decode(advantage_weight=1.5)
+    assert text_setup.decoding_of(given, agent).advantage_weight == 1.5
 
 
 @pytest.mark.parametrize("method", ["ilql", "chai", "ilql_utterance"])
