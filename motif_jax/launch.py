@@ -2,7 +2,8 @@
 
 Reads a config file, checks every value before any work starts, and runs the stage that
 `config.stage` names. A problem that the user can solve, such as a full disk, ends the program with
-one line and exit code 2. A long stage that is asked to stop (SIGTERM,
+one line and exit code 2; of any other exception the last line is printed, and the run folder keeps
+the traceback. A long stage that is asked to stop (SIGTERM,
 SIGUSR1, Ctrl-C) saves and ends with exit code 75: the same command continues it. A second Ctrl-C,
 or one during any other work, ends the program with one line and exit code 130.
 
@@ -19,6 +20,7 @@ if __name__ == "__main__":
 import ast
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -30,8 +32,10 @@ from motif_jax import command_line, running, schema, stages
 from motif_jax.core import entry_points, standard_streams
 from motif_jax.core.config import flat
 from motif_jax.core.devices import jax_options
-from motif_jax.core.errors import UserError
+from motif_jax.core.errors import UserError, printable
 
+# Of the run folder: what ended its last command, where that was no mistake in the command.
+ERROR_FILE = "error.txt"
 HELP_FLAGS = ("--help", "-h", "-help", "--helpfull")
 
 USAGE = """motif_jax: reinforcement learning from a language model's preferences.
@@ -45,7 +49,7 @@ Values:   every key of a config file can be given as a flag: --config.seed=7 --c
           --config=FILE --help tells of every key its value, its type, what it may be, and what it means.
           --print_config shows the config with your flags applied, and does nothing else.
           --config.trust=module:Class,... allows classes of yours that a run, a recording or an agent names.
-Endings:  0 done; 2 something to put right, said in one line; 75 stopped on request, the same command continues;
+Endings:  0 done; 1 an error whose traceback is in error.txt of the run folder; 2 something to put right, said in one line; 75 stopped on request, the same command continues;
           130 interrupted (Ctrl-C in a stage that saves nothing on the way, while one starts, or a second time), said in one line.
 """
 
@@ -125,6 +129,18 @@ def _main(_: Sequence[str]) -> int:
     except KeyboardInterrupt:  # a second Ctrl-C in a stage that saves
         print(INTERRUPTED, file=sys.stderr, flush=True)
         return INTERRUPTED_CODE
+    except Exception as error:
+        if not _WORKDIR.value or not Path(_WORKDIR.value).is_dir():
+            raise
+        path = Path(_WORKDIR.value) / ERROR_FILE
+        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        [*_, last_line] = traceback.format_exception_only(error)
+        print(
+            f"error: {printable(last_line.strip())} (traceback: {path})",
+            file=sys.stderr,
+            flush=True,
+        )
+        return 1
 
 
 def main() -> None:

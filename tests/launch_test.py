@@ -183,3 +183,37 @@ def test_the_entry_point_is_light() -> None:
     )
     printed = subprocess.check_output([sys.executable, "-c", code], cwd=REPOSITORY, text=True)
     assert printed.strip() == "[]"
+
+
+BROKEN = """
+from motif_jax.motif.annotation.annotator import Annotator
+class Judge(Annotator):
+    annotate = None
+    def __init__(self, *_, **__):
+        raise RuntimeError("no judge is at home")
+"""
+
+
+def test_a_folder_keeps_the_traceback_of_an_error_whose_last_line_is_printed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    arguments = (
+        "--config=configs/annotate.py --config.probe=True --config.annotator=broken:Judge"
+    ).split()
+
+    done = subprocess.run(
+        [sys.executable, "-m", "motif_jax.launch", *arguments, f"--workdir={folder}"],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+    assert done.returncode == 1
+    assert "RuntimeError: no judge is at home" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "raise RuntimeError" in (folder / "error.txt").read_text()
