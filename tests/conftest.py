@@ -41,7 +41,7 @@ if IN_ORDER not in XLA_FLAGS and compiler_knows(IN_ORDER):  # workers of xdist i
 
 # Parts of the tests' own, which they make without the command that would name them.
 os.environ["MOTIF_JAX_TRUST"] = (
-    "tests.toys,tests.toy_text,tests.rl.outside_parts,tests.rl.actors.lives_test,tests.gym_toys,"
+    "tests.toys,tests.toy_text,tests.rl.outside_parts,tests.rl.actors.lives_test,tests.gym_toys,tests.envs.determinism_test,"
     "tests.oni.label_service_test,tests.play.episodes_test,tests.ilql.train_text_stopped_test,minigrid,json,nowhere"
 )
 

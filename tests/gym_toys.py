@@ -179,7 +179,28 @@ class Aim(gymnasium.Env):
         self._mark = self.np_random.uniform(-0.8, 0.8, 2).astype(np.float32)
 
 
-for _kind in (Vault, Chatter, Mortal, Gates, Ice, Masked, Aim):
+class Lamp(gymnasium.Env):
+    """Four steps, each with a lamp that is on or off; `success` is whether the last action was the
+    lamp's. Nothing is ever won.
+    """
+
+    observation_space = spaces.Discrete(2)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        self._lamp = int(self.np_random.integers(2))
+        return self._lamp, {"success": False}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        is_right = bool(action == self._lamp)
+        self._steps += 1
+        self._lamp = int(self.np_random.integers(2))
+        return self._lamp, 0.0, self._steps == 4, False, {"success": is_right}
+
+
+for _kind in (Vault, Chatter, Mortal, Gates, Ice, Masked, Aim, Lamp):
     gymnasium.register(f"Toy{_kind.__name__}-v0", entry_point=_kind, max_episode_steps=30)
 
 
@@ -195,6 +216,27 @@ class Lowered(gymnasium.RewardWrapper):
 
     def reward(self, reward: Any) -> float:
         return float(reward) - 1
+
+
+class Centred(gymnasium.ObservationWrapper):
+    """Subtracts the mean of all observations so far."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self._count = 0
+        self._mean = 0.0
+
+    def observation(self, observation: Any) -> Any:
+        self._count += 1
+        self._mean += (observation - self._mean) / self._count
+        return (observation - self._mean).astype(np.float32)
+
+
+def standing_still(environment: gymnasium.Env) -> gymnasium.Env:
+    """Statistics of observations that no longer change."""
+    wrapped = gymnasium.wrappers.NormalizeObservation(environment)
+    wrapped.update_running_mean = False
+    return wrapped
 
 
 def two_observations(environment: gymnasium.Env) -> gymnasium.Env:

@@ -20,8 +20,8 @@ its fields: actors, learner and networks follow its `EnvironmentSpec`. The order
     gym_task/                   any gymnasium environment
 
     recording.py                an episode as seed and actions, with a digest
-    determinism.py, checked.py  what environments from outside the package must do: play the same
-                                episode again, give finite numbers
+    determinism.py, checked.py  what environments from outside the package must do: keep nothing
+                                over episodes, play the same episode again, give finite numbers
     gymnasium_env.py            these environments for gymnasium; registration.py registers them
 
 Where a change goes:

@@ -1,13 +1,15 @@
-"""Whether an environment from outside the package plays an episode again from its seed and
-actions.
+"""A look at an environment from outside the package before work starts: whether an episode is a
+function of its seed and actions.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
@@ -17,9 +19,27 @@ from motif_jax.envs.episode import play, random_actions
 from motif_jax.envs.recording import Digest
 from motif_jax.envs.spec import Environment
 
+# Random episodes of at most `_EPISODE_STEPS` are played until they have `_STEPS` in all.
 _STEPS = 200
-_SEEDS = (1, 2)
+_EPISODE_STEPS = 100
+_EPISODES = 10
+# Actions of the environment's own seed could be those that its generator makes right.
+_ACTION_SEED = 1_000
 REMEDY = "draw all its random numbers from the generator that reset(seed=...) seeds, and those of its pictures from another one"
+
+# What is wrong with an environment that does not play an episode again.
+CARRIES = "it keeps something from one episode to the next"
+UNSEEDED = "its seed does not determine its episodes"
+
+
+class Look(NamedTuple):
+    """What short random episodes show of an environment.
+
+    Attributes:
+      fault: '', `CARRIES` or `UNSEEDED`.
+    """
+
+    fault: str = ""
 
 
 def is_outside(name: str) -> bool:
@@ -27,11 +47,36 @@ def is_outside(name: str) -> bool:
     return registry.is_gym(name) or entry_points.is_entry_point(name)
 
 
-def require(name: str, options: Mapping[str, Any], use: str) -> None:
-    """Plays two short random episodes of an environment from outside twice each, once in a fresh
-    environment.
+def look(name: str, options: Mapping[str, Any]) -> Look:
+    """Plays short random episodes in two fresh environments, in each of them twice.
 
-    An environment that can draw pictures draws them in one of the two, as a film does.
+    Two environments that have played the same differ where random numbers come from elsewhere than
+    the seed; one that differs from itself alone has kept something. An environment that fails
+    meanwhile is not judged: actors make such a one again.
+
+    Raises UserError: the environment gives numbers that no agent can learn from.
+    """
+    try:
+        return _look(name, options)
+    except UserError:
+        raise
+    except Exception:
+        return Look()
+
+
+def require_forgetful(name: str, options: Mapping[str, Any]) -> None:
+    """Raises UserError for an environment that keeps something from one episode to the next: each
+    actor's keeps its own, and none has it where the agent plays later.
+    """
+    # A stage begins: in a notebook the environment may have been mended since the last one.
+    _looked.cache_clear()
+    if look(name, options).fault == CARRIES:
+        raise UserError(f"config.environment.name={name} cannot be played: {_forgetting(name)}")
+
+
+def require(name: str, options: Mapping[str, Any], use: str) -> None:
+    """Requires that an environment from outside plays its episodes again, also where it draws
+    pictures in between, as for a film.
 
     Args:
       use: what needs it, for the error: 'config.policy=agents'.
@@ -40,22 +85,78 @@ def require(name: str, options: Mapping[str, Any], use: str) -> None:
       UserError: an episode is not the same the second time, or the environment fails in it; says
           what the environment has to do.
     """
-    if not is_outside(name):
+    try:
+        fault = _look(name, options, with_pictures=True).fault
+    except UserError:
+        raise
+    except Exception as error:
+        raise unplayable(name, error) from error
+    if not fault:
         return
-    with (
-        contextlib.closing(registry.make(name, **options)) as first,
-        # Pictures may draw from the game's generator, so that to look changes the game.
-        contextlib.closing(_with_pictures(name, options)) as second,
-    ):
-        for seed in _SEEDS:
-            # Its later episodes then follow others, unlike those of the fresh environment.
-            _play(first, name, options, seed)
-        for seed in _SEEDS:
-            if _play(first, name, options, seed) != _play(second, name, options, seed):
-                raise UserError(
-                    f"{use} plays episodes again from their seeds and actions, and config.environment.name={name} is not "
-                    f"a function of these: seed {seed} gave two different episodes; {REMEDY}"
-                )
+    remedy = _forgetting(name) if fault == CARRIES else f"{fault}; {REMEDY}"
+    raise UserError(
+        f"{use} plays episodes again from their seeds and actions, and config.environment.name={name} is not a function of "
+        f"these: {remedy}"
+    )
+
+
+def remarks(name: str, options: Mapping[str, Any]) -> list[str]:
+    """Lines on an environment that can be played, but of which not all holds that is usual."""
+    seen = look(name, options)
+    lines = []
+    if seen.fault == UNSEEDED:
+        lines.append(
+            f"{name}: the same seed and actions gave two different episodes. Its games are not compared as pairs, and are neither "
+            f"recorded nor played again. To have that, {REMEDY}"
+        )
+    return lines
+
+
+def _forgetting(name: str) -> str:
+    remedy = "begin each episode anew in reset(seed=...), its random numbers too"
+    if registry.is_gym(name):
+        # What wrappers learn stays in an actor's process; the network's statistics are in its
+        # checkpoints.
+        remedy += (
+            "; in place of NormalizeObservation use --config.network.observation_normalisation=running, "
+            "in place of NormalizeReward --config.algorithm.value_normalisation=running"
+        )
+    return f"{CARRIES}, as a wrapper does that learns statistics, which evaluations, films and other processes do not have: {remedy}"
+
+
+def _look(name: str, options: Mapping[str, Any], with_pictures: bool = False) -> Look:
+    if not is_outside(name):
+        return Look()
+    return _looked(name, json.dumps(dict(options), sort_keys=True), with_pictures)
+
+
+# Kept: a stage asks before it starts and while it runs.
+@functools.lru_cache(maxsize=64)
+def _looked(name: str, options_json: str, with_pictures: bool) -> Look:
+    options = json.loads(options_json)
+    with contextlib.closing(registry.make(name, **options)) as first:
+        played = _play_twice(first, name, options)
+        learns = getattr(first, "learns", False)
+    # Pictures may draw from the game's generator, so that to look changes the game.
+    second = _with_pictures(name, options) if with_pictures else registry.make(name, **options)
+    with contextlib.closing(second):
+        played_elsewhere = _play_twice(second, name, options)
+    fault = ""
+    # Rewards of 0, or random numbers from elsewhere, would hide what a wrapper learns.
+    if learns:
+        fault = CARRIES
+    elif played != played_elsewhere:
+        fault = UNSEEDED
+    elif played.digests != played.digests_again:
+        fault = CARRIES
+    return Look(fault)
+
+
+class _Played(NamedTuple):
+    """Digests of the same random episodes, played one after another and then once more."""
+
+    digests: list[str]
+    digests_again: list[str]
 
 
 def _with_pictures(name: str, options: Mapping[str, Any]) -> Environment:
@@ -69,17 +170,25 @@ def _with_pictures(name: str, options: Mapping[str, Any]) -> Environment:
     return registry.make(name, **options)
 
 
-def _play(environment: Environment, name: str, options: Mapping[str, Any], seed: int) -> str:
-    """A digest of the first steps of a random player in the episode `seed`. Raises UserError: the
-    environment fails.
-    """
+def _play_twice(environment: Environment, name: str, options: Mapping[str, Any]) -> _Played:
+    digests: list[str] = []
+    steps = 0
+    while steps < _STEPS and len(digests) < _EPISODES:
+        digest, length = _play(environment, name, options, seed=len(digests) + 1)
+        digests.append(digest)
+        steps += length
+    again = [_play(environment, name, options, seed)[0] for seed in range(1, len(digests) + 1)]
+    return _Played(digests, again)
+
+
+def _play(
+    environment: Environment, name: str, options: Mapping[str, Any], seed: int
+) -> tuple[str, int]:
+    """A digest of the first steps of a random player in the episode `seed`, and their number."""
     digest = Digest(name, options)
-    episode = play(environment, seed, random_actions(environment.spec, seed))
-    try:
-        for transition in itertools.islice(episode, _STEPS):
-            digest.add(transition.observation, transition.reward, transition.end)
-    except UserError:
-        raise
-    except Exception as error:
-        raise unplayable(name, error) from error
-    return digest.hexdigest()
+    transitions = play(environment, seed, random_actions(environment.spec, _ACTION_SEED + seed))
+    steps = -1  # the first observation is none
+    for transition in itertools.islice(transitions, _EPISODE_STEPS + 1):
+        digest.add(transition.observation, transition.reward, transition.end)
+        steps += 1
+    return digest.hexdigest(), steps

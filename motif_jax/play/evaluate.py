@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -49,6 +50,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     forms = FilmForms(**vars(config.forms))
     forms.check()
     setup = evaluation_setup.check(config, _pinned(workdir))
+    determinism.require_forgetful(setup.environment, setup.options)
     if config.show_best or config.record_every:
         forms.check_screen(setup.environment, setup.options)
         use = f"config.record_every={config.record_every}"
@@ -139,6 +141,10 @@ class _Evaluation:
         self.reward = "none"
         if rater is not None:
             self.reward = f"{rater.description}, count exponent {rater.count_exponent:g}"
+        setup = self._setup
+        seen = determinism.look(setup.environment, setup.options)
+        for remark in determinism.remarks(setup.environment, setup.options):
+            print(remark, file=sys.stderr, flush=True)
         self._expert = self._setup.spec.expert_field if config.bot_agreement else None
         self.plan = {
             **self._setup.plan,
@@ -146,6 +152,8 @@ class _Evaluation:
             "seed": config.seed,
             "digests": self._setup.digests,
         }
+        if seen.fault:
+            self.plan[evaluation_files.SEEDED] = False
         # Before the first episode: a start after a kill reads it to keep these versions
         # (`_pinned`).
         atomic_write_json(workdir / PLAN, self.plan)
@@ -255,9 +263,12 @@ def recorded(
         recording = record_actions(plan["environment"], plan["options"], row["seed"], actions)
     numbers = differences(recording.info, row)
     if numbers or not np.array_equal(recording.actions, actions):
+        cause = "the game or the file has changed"
+        if determinism.is_outside(recording.task):
+            cause += f", or the environment is not a function of its seed and actions: {determinism.REMEDY}"
         raise UserError(
             f"episode {row['index']} of {folder} does not replay as recorded "
-            f"({', '.join(numbers) or 'other actions'}): the game or the file has changed"
+            f"({', '.join(numbers) or 'other actions'}): {cause}"
         )
     return recording
 

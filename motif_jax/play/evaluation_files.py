@@ -32,6 +32,8 @@ JOURNAL = "episodes.jsonl"
 TABLE = "episodes.parquet"
 SUMMARY = "evaluation.json"
 MESSAGES = "messages.json"
+# Entry of a plan: False where the environment's seed does not determine its games.
+SEEDED = "seeded"
 _DIGEST = "digest"
 _SUMMARY_KEYS = (
     "plan",
@@ -266,11 +268,16 @@ _SWITCHES_WITHOUT_EFFECT = ("crop_row_offset", "message_count_off", "timeout_as_
 def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], float]:
     """Game -> the number `key`, for episodes that have it; a game is an environment with its
     options, and a seed.
+
+    Where the seed does not determine the game, it is one of this evaluation alone.
     """
     plan = evaluation["plan"]
     options = _of_game(plan.get("options") or {})
     # 'drawn_from' is of text tasks: what their dialogues are drawn from, without the agent's part.
-    environment = json.dumps([plan["environment"], plan.get("drawn_from", options)], sort_keys=True)
+    identity = [plan["environment"], plan.get("drawn_from", options)]
+    if not plan.get(SEEDED, True):
+        identity.append(evaluation[_DIGEST])
+    environment = json.dumps(identity, sort_keys=True)
     return {
         (environment, row["seed"]): float(row[key])
         for row in evaluation["rows"]

@@ -15,7 +15,7 @@ from motif_jax.core import config as checks
 from motif_jax.core import interruption, run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.progress import Progress
-from motif_jax.envs import registry
+from motif_jax.envs import determinism, registry
 from motif_jax.envs.recording import Recording
 from motif_jax.envs.spec import OBSERVED, EnvironmentSpec
 from motif_jax.play import evaluation_files, evaluation_setup, ratings, watching
@@ -74,6 +74,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     plan = _plan(config)
     games = _games(config, plan)
     for game in games:
+        determinism.require(game.task, game.options, "replay")
         forms.check_screen(game.task, game.options)
     overlay = _Overlay(config, plan)
     for game in games:

@@ -74,12 +74,13 @@ class StudyCommand(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The finished runs of a study: method -> seed -> measure -> the numbers of its games; and the
-    runs without a line.
+    """The finished runs of a study: method -> seed -> measure -> the numbers of its games; the runs
+    without a line; and whether all runs played the same games.
     """
 
     finished: dict[str, dict[int, Any]]
     missing: list[Run]
+    games_are_pairs: bool = True
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
@@ -154,9 +155,11 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
             for step in planned.steps():
                 if not run_step(step, stop):
                     return interruption.EXIT_CODE
-            episodes = evaluation_files.read_evaluation(planned.games)["rows"]
-            measures = study.measure(episodes, lexicon, config.goal)
+            evaluation = evaluation_files.read_evaluation(planned.games)
+            measures = study.measure(evaluation["rows"], lexicon, config.goal)
             row = {**planned.identity, "games": measures, "revision": run_folder.git_revision()}
+            if not evaluation["plan"].get(evaluation_files.SEEDED, True):
+                row[evaluation_files.SEEDED] = False
             study.append_row(rows_file, row)
             text, claims_hold = _write_tables(config, workdir)
         _print(text, workdir)
@@ -265,10 +268,12 @@ def _read_lines(config: StudyConfig, workdir: Path) -> Lines:
     rows = [row for row in lines if isinstance(row.get("games"), dict)]
     planned = runs(config, workdir)
     finished: dict[str, dict[int, Any]] = {method: {} for method in config.methods}
+    games_are_pairs = True
     for row in rows:
         if any(run.identity.items() <= row.items() for run in planned):
             # Of a run with several lines the first counts.
             finished[row["method"]].setdefault(row["seed"], row["games"])
+            games_are_pairs = games_are_pairs and row.get(evaluation_files.SEEDED, True)
 
     lengths = {
         len(numbers)
@@ -290,21 +295,23 @@ def _read_lines(config: StudyConfig, workdir: Path) -> Lines:
     missing = [
         run for run in planned if run.identity["seed"] not in finished[run.identity["method"]]
     ]
-    return Lines(finished, missing)
+    return Lines(finished, missing, games_are_pairs)
 
 
 def _write_tables(config: StudyConfig, workdir: Path) -> tuple[str, bool]:
     """Writes tables.md and study.html from the lines of finished runs; the text, and whether no
     claim fails.
     """
-    finished = _read_lines(config, workdir).finished
+    lines = _read_lines(config, workdir)
+    finished = lines.finished
+    pairs = lines.games_are_pairs
     measures = checks.listed(config.measures)
     tables = []
     for title, names in config.tables.items():
         methods = {name.replace("_", " "): finished[name] for name in checks.listed(names)}
-        tables.append(study.table(methods, title, measures, config.resamples))
+        tables.append(study.table(methods, title, measures, config.resamples, pairs))
     stated = parsed_claims(config.claims, _methods_in_tables(config))
-    claims, claims_hold = study.claims(finished, stated, config.resamples)
+    claims, claims_hold = study.claims(finished, stated, config.resamples, pairs)
 
     folders = {}
     for method in _methods_in_tables(config):

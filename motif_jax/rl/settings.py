@@ -258,10 +258,11 @@ def check(config: AgentConfig) -> AgentConfig:
 
 
 def _check_environment(config: AgentConfig) -> None:
-    """Raises UserError for games that do not exist, that `record_every` could not replay, or that
-    are too many for this machine.
+    """Raises UserError for games that do not exist, that carry over from one episode to the
+    next, that `record_every` could not replay, or that are too many for this machine.
     """
     registry.check(config.environment.name, registry.options_of(vars(config.environment)))
+    determinism.require_forgetful(config.environment.name, environment_options(config))
     for switch, reason in (
         ("seed_noop", "games without seeds cannot be played again"),
         ("glam_fixed_kind_per_env", "what kind an environment has kept is not in a recording"),

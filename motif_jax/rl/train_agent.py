@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from motif_jax.core import entry_points, run_folder
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.interruption import EXIT_CODE, Interruption
+from motif_jax.envs import determinism
 from motif_jax.rl import agent_networks, choices, reward_choice, settings
 from motif_jax.rl.config import agent_config
 from motif_jax.rl.training import AgentTraining
@@ -61,9 +62,14 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     def prepare() -> None:
         run_folder.prepare(workdir, config_tree, IDENTITY)
 
-    remark = remark_on_algorithm(config_tree.algorithm)
-    if remark is not None and hosts.is_first:
-        print(remark, file=sys.stderr, flush=True)
+    environment = resolved.environment.name
+    remarks = determinism.remarks(environment, settings.environment_options(resolved))
+    on_algorithm = remark_on_algorithm(config_tree.algorithm)
+    if on_algorithm is not None:
+        remarks.append(on_algorithm)
+    if hosts.is_first:
+        for remark in remarks:
+            print(remark, file=sys.stderr, flush=True)
 
     with Interruption() as stop, hosts.locked(workdir):
         hosts.on_first(prepare)

@@ -16,10 +16,10 @@ from motif_jax.envs import determinism, registry
 from motif_jax.envs.recording import mismatch_error, record
 from motif_jax.motif import sampling
 from motif_jax.motif.sampling import ReplayedActions
-from motif_jax.play import visualize
+from motif_jax.play import evaluate, evaluation_files, replay, visualize
 from motif_jax.rl import train_agent
 from motif_jax.rl.actors import rerecording
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_config
 
 
 class Dice(gymnasium.Env):
@@ -64,13 +64,100 @@ for _wrong in ("", "seed", "past", "picture", "display", "lost"):
     gymnasium.register(f"Dice{_wrong}-v0", entry_point=Dice, kwargs={"wrong": _wrong})
 
 
-@pytest.mark.parametrize("wrong", ["seed", "past", "picture"])
-def test_an_environment_that_its_seed_does_not_decide_is_refused(wrong):
+@pytest.mark.parametrize(
+    ("wrong", "cause"),
+    [
+        ("seed", determinism.UNSEEDED),
+        ("past", determinism.CARRIES),
+        ("picture", determinism.UNSEEDED),
+    ],
+)
+def test_an_environment_that_its_seed_does_not_decide_is_refused(wrong, cause):
     with pytest.raises(
         UserError, match=f"^config.policy=agents .*gym:Dice{wrong}-v0 is not a function"
     ) as error:
         determinism.require(f"gym:Dice{wrong}-v0", {"text": "info:text"}, "config.policy=agents")
     assert "reset(seed=...)" in str(error.value)
+    assert cause in str(error.value)
+
+
+def wrapped(name, wrapper):
+    """Changes of a config that play the environment in a wrapper."""
+    return {
+        "environment.name": f"gym:{name}-v0",
+        "environment.modules": "tests.gym_toys",
+        "environment.wrappers": wrapper,
+    }
+
+
+LEARNED = [
+    wrapped("ToyAim", "gymnasium.wrappers:NormalizeObservation"),
+    wrapped("ToyAim", "tests.gym_toys:Centred"),
+    # It always pays 0, which no reward's statistics change.
+    wrapped("ToyLamp", "gymnasium.wrappers:NormalizeReward"),
+    # What its seed does not decide hides what the wrapper learns.
+    wrapped("Diceseed", "gymnasium.wrappers:NormalizeReward"),
+    {"environment.name": "gym:Dicepast-v0"},
+]
+
+
+@pytest.mark.parametrize("changes", LEARNED)
+@pytest.mark.parametrize(
+    ("stage", "variant", "more"),
+    [
+        (train_agent, "train_agent:gym", {}),
+        (evaluate, "evaluate:smoke", {"policy": "random"}),
+    ],
+)
+def test_what_an_environment_keeps_over_episodes_is_refused(
+    tmp_path, stage, variant, more, changes
+):
+    """Each actor's environments would learn their own, and an evaluation's begin anew."""
+    config = load_config(*variant.split(":"), {**more, **changes})
+    with pytest.raises(UserError, match=determinism.CARRIES) as error:
+        stage.check(config, tmp_path / "run")
+    assert "--config.network.observation_normalisation=running" in str(error.value)
+
+
+def test_statistics_that_no_longer_change_are_a_function():
+    wrappers = {"modules": "tests.gym_toys", "wrappers": "tests.gym_toys:standing_still"}
+    assert determinism.look("gym:ToyAim-v0", wrappers) == determinism.Look()
+    assert determinism.look("gym:Dicepast-v0", {}).fault == determinism.CARRIES
+
+
+def test_an_environment_that_fails_is_not_judged():
+    assert determinism.look("gym:Dicelost-v0", {}) == determinism.Look()
+
+
+def test_games_that_the_seed_does_not_decide_are_no_pairs(tmp_path, capsys):
+    changes = {
+        "environment.name": "gym:Diceseed-v0",
+        "environment.modules": "tests.envs.determinism_test",
+        "policy": "random",
+        "episodes": 3,
+    }
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        run_config(load_config("evaluate", "smoke", changes), folder)
+        assert capsys.readouterr().err.startswith("gym:Diceseed-v0: the same seed and actions gave")
+    first, second = map(evaluation_files.read_evaluation, folders)
+
+    first_games = evaluation_files.games(first, "return")
+    second_games = evaluation_files.games(second, "return")
+    assert [row["seed"] for row in first["rows"]] == [row["seed"] for row in second["rows"]]
+    assert len(first_games) == len(second_games) == 3
+    assert not first_games.keys() & second_games.keys()
+    config = load_config("replay", "", {"evaluation": str(folders[0])})
+    with pytest.raises(UserError, match=determinism.UNSEEDED):
+        replay.check(config, tmp_path / "film")
+
+
+def test_a_training_says_first_that_the_seed_does_not_decide(tmp_path):
+    config = load_config("train_agent", "gym", {"environment.name": "gym:Diceseed-v0"})
+    train_agent.check(config, tmp_path / "run")
+    (line,) = determinism.remarks("gym:Diceseed-v0", {})
+    assert "not compared as pairs" in line
+    assert determinism.remarks("gym:Dice-v0", {}) == []
 
 
 def test_a_function_of_its_seed_passes():

@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json_lines
 from motif_jax.core.interruption import Interruption
+from motif_jax.play import evaluation_files
 from motif_jax.reports import run_study as study
 from motif_jax.reports import study_config as studies
 from motif_jax.reports.study_config import StudyConfig
@@ -288,6 +289,26 @@ def test_a_claim_that_fails_ends_a_study_with_1(toys: Path, tmp_path: Path) -> N
 
     assert code == 1
     assert f"* {claim}: **does not hold**, 0 [" in (tmp_path / "tables.md").read_text()
+
+
+def test_games_that_a_seed_does_not_decide_are_compared_without_pairs(
+    toys: Path, tmp_path: Path
+) -> None:
+    for name, seeded in (("seeded", True), ("unseeded", False)):
+        path = toys / "games" / evaluation_files.SUMMARY
+        summary = json.loads(path.read_text())
+        summary.pop("digest")
+        summary["plan"][evaluation_files.SEEDED] = seeded
+        rows = evaluation_files.read_rows(toys / "games" / evaluation_files.JOURNAL)
+        evaluation_files.write_summary(toys / "games", summary, rows)
+        config = small(claims="motif > none: score", seeds=1, prepare="")
+        config.methods.motif = "--config.reward.dir=elsewhere"
+
+        study.run(config, tmp_path / name)
+
+        text = (tmp_path / name / "tables.md").read_text()
+        assert ("paired difference" in text) == seeded
+        assert "interval of the " in text
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import gymnasium
+import gymnasium.wrappers
 import numpy as np
 
 from motif_jax.core import config as checks
@@ -50,6 +51,7 @@ CUT = "captions_cut"
 # Numbers of an episode's row that are not from `info`; a number in `info` with such a name gets the
 # prefix 'info_'.
 _RESERVED = ROW_NAMES | {"return", "length", CUT}
+_LEARNING_WRAPPERS = (gymnasium.wrappers.NormalizeObservation, gymnasium.wrappers.NormalizeReward)
 _KEY = "environment.name"
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 _MAX_NUMBERS = 32  # from `info` in an episode's row
@@ -125,6 +127,17 @@ class GymTask:
         self._cut = 0
         self._caption_counts = collections.Counter[bytes]()
         self._numbers: dict[str, float] = {}
+
+    @property
+    def learns(self) -> bool:
+        """Whether one of gymnasium's wrappers learns statistics while it plays."""
+        wrapper: Any = self._env
+        while isinstance(wrapper, gymnasium.Wrapper):
+            # Both kinds have this switch; those that stand still are functions.
+            if isinstance(wrapper, _LEARNING_WRAPPERS) and wrapper.update_running_mean:
+                return True
+            wrapper = wrapper.env
+        return False
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         self._forget()
