@@ -15,6 +15,11 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json_lines
 
+# Numbers of an episode's row: whether it reached the task's goal, and a number of that name that
+# was true and then false within the episode, which says something else.
+SUCCESS = "success"
+FALLEN_SUCCESS = "info_success"
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -63,7 +68,29 @@ def read_curves(folder: str | os.PathLike[str]) -> dict[str, Curve]:
 
 def read_episodes(folder: str | os.PathLike[str]) -> dict[str, Curve]:
     """The curves of episodes.jsonl in an agent's run folder, a point per finished episode."""
-    return columns(episode_rows(folder))
+    curves = columns(episode_rows(folder))
+    fallen = curves.get(FALLEN_SUCCESS)
+    success = curves.get(SUCCESS)
+    if fallen is None or success is None:
+        return curves
+    # The number of one environment: episodes in which it happened not to fall count no successes.
+    x = np.concatenate([success.x, fallen.x])
+    order = np.argsort(x, kind="stable")
+    curves[FALLEN_SUCCESS] = Curve(x[order], np.concatenate([success.y, fallen.y])[order])
+    del curves[SUCCESS]
+    return curves
+
+
+def success_falls(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the success of an environment fell in one of these episodes, so that none of theirs
+    is a success.
+    """
+    return any(FALLEN_SUCCESS in row for row in rows)
+
+
+def without_success(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row, with its success under the name of one that falls."""
+    return {FALLEN_SUCCESS if name == SUCCESS else name: value for name, value in row.items()}
 
 
 def episode_rows(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:

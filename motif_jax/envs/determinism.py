@@ -1,5 +1,5 @@
 """A look at an environment from outside the package before work starts: whether an episode is a
-function of its seed and actions.
+function of its seed and actions, and whether its success is one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
+from motif_jax.core.metric_files import FALLEN_SUCCESS
 from motif_jax.envs import registry
 from motif_jax.envs.checked import unplayable
 from motif_jax.envs.episode import play, random_actions
@@ -37,9 +38,11 @@ class Look(NamedTuple):
 
     Attributes:
       fault: '', `CARRIES` or `UNSEEDED`.
+      success_falls: whether `info`'s success was true and then false within an episode.
     """
 
     fault: str = ""
+    success_falls: bool = False
 
 
 def is_outside(name: str) -> bool:
@@ -109,7 +112,17 @@ def remarks(name: str, options: Mapping[str, Any]) -> list[str]:
             f"{name}: the same seed and actions gave two different episodes. Its games are not compared as pairs, and are neither "
             f"recorded nor played again. To have that, {REMEDY}"
         )
+    if seen.success_falls:
+        lines.append(success_remark(name))
     return lines
+
+
+def success_remark(name: str) -> str:
+    """The line on a success that is none."""
+    return (
+        f"{name}: the success in its info was true and then false within an episode, so it is a measure like others, "
+        f"{FALLEN_SUCCESS}, and no success rate: a success stays true, or ends the episode"
+    )
 
 
 def _forgetting(name: str) -> str:
@@ -149,7 +162,7 @@ def _looked(name: str, options_json: str, with_pictures: bool) -> Look:
         fault = UNSEEDED
     elif played.digests != played.digests_again:
         fault = CARRIES
-    return Look(fault)
+    return Look(fault, played.success_falls or played_elsewhere.success_falls)
 
 
 class _Played(NamedTuple):
@@ -157,6 +170,7 @@ class _Played(NamedTuple):
 
     digests: list[str]
     digests_again: list[str]
+    success_falls: bool
 
 
 def _with_pictures(name: str, options: Mapping[str, Any]) -> Environment:
@@ -173,12 +187,14 @@ def _with_pictures(name: str, options: Mapping[str, Any]) -> Environment:
 def _play_twice(environment: Environment, name: str, options: Mapping[str, Any]) -> _Played:
     digests: list[str] = []
     steps = 0
+    success_falls = False
     while steps < _STEPS and len(digests) < _EPISODES:
         digest, length = _play(environment, name, options, seed=len(digests) + 1)
         digests.append(digest)
         steps += length
+        success_falls = success_falls or FALLEN_SUCCESS in environment.episode_info()
     again = [_play(environment, name, options, seed)[0] for seed in range(1, len(digests) + 1)]
-    return _Played(digests, again)
+    return _Played(digests, again, success_falls)
 
 
 def _play(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.core import capacity, interruption, run_folder, seeds
+from motif_jax.core import capacity, interruption, metric_files, run_folder, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.display import measures
@@ -83,12 +83,19 @@ def _write(
     reward: str,
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
+    # As read_evaluation has them.
+    rows_read = evaluation_files.comparable_rows(plan, rows)
+    if metric_files.success_falls(rows) and not plan.get(evaluation_files.SUCCESS_FALLS):
+        # The look before the first game did not meet it.
+        print(determinism.success_remark(plan["environment"]), file=sys.stderr, flush=True)
     summary, summaries = evaluation_tables.summarise(
-        plan, rows, config.resamples, config.confidence
+        plan, rows_read, config.resamples, config.confidence
     )
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows if "messages" in row)
     # The messages of all episodes have a file of their own.
-    table = [{name: value for name, value in row.items() if name != "messages"} for row in rows]
+    table = [
+        {name: value for name, value in row.items() if name != "messages"} for row in rows_read
+    ]
     evaluation_files.write_parquet(workdir / evaluation_files.TABLE, table)
     atomic_write_json(workdir / evaluation_files.MESSAGES, list(map(asdict, tallies)))
     evaluation_files.write_summary(workdir, summary, rows)
@@ -152,8 +159,11 @@ class _Evaluation:
             "seed": config.seed,
             "digests": self._setup.digests,
         }
+        # Only where they say something: most plans lack both.
         if seen.fault:
             self.plan[evaluation_files.SEEDED] = False
+        if seen.success_falls:
+            self.plan[evaluation_files.SUCCESS_FALLS] = True
         # Before the first episode: a start after a kill reads it to keep these versions
         # (`_pinned`).
         atomic_write_json(workdir / PLAN, self.plan)

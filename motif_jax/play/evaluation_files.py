@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.core import digests, entry_points, run_folder
+from motif_jax.core import digests, entry_points, metric_files, run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import (
     append_lines,
@@ -32,8 +32,10 @@ JOURNAL = "episodes.jsonl"
 TABLE = "episodes.parquet"
 SUMMARY = "evaluation.json"
 MESSAGES = "messages.json"
-# Entry of a plan: False where the environment's seed does not determine its games.
+# Entries of a plan: False where the environment's seed does not determine its games; True where its
+# success is none.
 SEEDED = "seeded"
+SUCCESS_FALLS = "success_falls"
 _DIGEST = "digest"
 _SUMMARY_KEYS = (
     "plan",
@@ -240,7 +242,19 @@ def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise UserError(
             f"{path} or {JOURNAL} was changed after it was written (another digest): restore a copy, or evaluate into another --workdir"
         )
-    return {**summary, "rows": [rows[index] for index in sorted(rows)]}
+    in_order = [rows[index] for index in sorted(rows)]
+    return {**summary, "rows": comparable_rows(summary["plan"], in_order)}
+
+
+def comparable_rows(
+    plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The rows, in which a number has one name in all of them: that of a success that fell in one
+    episode is another in all.
+    """
+    if plan.get(SUCCESS_FALLS) or metric_files.success_falls(rows):
+        return [metric_files.without_success(row) for row in rows]
+    return list(rows)
 
 
 def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:

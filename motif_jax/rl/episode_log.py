@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
+from motif_jax.core import metric_files
 from motif_jax.core.files import json_line, read_json_lines, regular_file, replaced_file
 from motif_jax.rl.reward_lookup import IntrinsicReturn
 
@@ -30,6 +31,10 @@ class EpisodeLog(ExitStack):
       with_intrinsic: whether an episode is complete only with its intrinsic return.
       progress: of the checkpoint that the run resumes from.
       fields: names of the environment's numbers of an episode.
+
+    Attributes:
+      success_falls: whether the environment's success was true and then false within an episode;
+          from then on no episode's counts as a success.
     """
 
     def __init__(
@@ -39,6 +44,7 @@ class EpisodeLog(ExitStack):
         with_intrinsic: bool,
         progress: Mapping[str, Any] = MappingProxyType({}),
         fields: Iterable[str] = (),
+        success_falls: bool = False,
     ) -> None:
         super().__init__()
         # (environment, episode) -> report or return of episodes that lack the other.
@@ -58,6 +64,7 @@ class EpisodeLog(ExitStack):
         self._newest: deque[dict[str, Any]] = deque(
             map(dict, progress.get("episodes", ())), maxlen=window
         )
+        self.success_falls = success_falls or metric_files.success_falls(self._newest)
         self._done: dict[int, int] = {}  # environment -> its newest logged episode
         for row in self._newest:
             self._mark_done(row)
@@ -95,7 +102,11 @@ class EpisodeLog(ExitStack):
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Adds complete episodes to the means, and to the file of the host that writes."""
+        rows = list(rows)
+        self.success_falls = self.success_falls or metric_files.success_falls(rows)
         for row in rows:
+            if self.success_falls:
+                row = metric_files.without_success(row)
             self._newest.append(dict(row))
             if self._file is not None:
                 self._file.write(json_line(row))
@@ -110,6 +121,9 @@ class EpisodeLog(ExitStack):
         alone it would be 1.
         """
         rows = list(self._newest)
+        if self.success_falls:
+            # Earlier ones may still have it, under the name of a rate.
+            rows = [metric_files.without_success(row) for row in rows]
         names = [name for name in rows[0] if all(name in row for row in rows)] if rows else []
         means = {}
         for name in names:

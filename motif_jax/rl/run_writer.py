@@ -16,6 +16,7 @@ from motif_jax.core.devices.meters import of_all_hosts, system_metrics
 from motif_jax.core.metrics import MetricsWriter
 from motif_jax.core.progress import Progress
 from motif_jax.core.run_folder import read_config
+from motif_jax.envs import determinism
 from motif_jax.rl import (
     agent_checkpoints,
     agent_networks,
@@ -34,6 +35,7 @@ from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Averages
 from motif_jax.rl.model_flops import DeviceUse
 from motif_jax.rl.paid_texts import PaidTextLog, as_table
+from motif_jax.rl.settings import environment_options
 from motif_jax.rl.system import System
 from motif_jax.rl.training_hook import TrainingHook, hooks_of
 
@@ -90,7 +92,15 @@ class RunWriter(ExitStack):
         writing_folder = workdir if self._hosts.is_first else None
         self.guard = Guard(config.nonfinite, writing_folder, progress)
         fields = system.network.spec.episode_fields
-        log = EpisodeLog(writing_folder, config.stats_episodes, system.has_lookup, progress, fields)
+        seen = determinism.look(config.environment.name, environment_options(config))
+        log = EpisodeLog(
+            writing_folder,
+            config.stats_episodes,
+            system.has_lookup,
+            progress,
+            fields,
+            seen.success_falls,
+        )
         self._episodes = self.enter_context(log)
         self._writer: MetricsWriter | None = None
         self._paid_texts: PaidTextLog | None = None
@@ -320,7 +330,10 @@ class RunWriter(ExitStack):
             self._unwritten += rows
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
+        had_success = not self._episodes.success_falls
         self._episodes.write(rows)
+        if had_success and self._episodes.success_falls and self._progress:
+            self._progress.log(determinism.success_remark(self._config.environment.name))
         for hook in self._hooks:
             hook.add_episodes(rows)
 

@@ -231,3 +231,21 @@ def test_a_process_that_records_a_slow_game_is_no_hang(tmp_path, monkeypatch):
         assert recorder.answer(order) is None
     # Each step, and the first observation.
     assert len(signs_of_life) == len(played.actions) + 1
+
+
+def test_an_evaluation_shows_no_rate_of_a_success_that_falls(tmp_path, capsys):
+    """A random player meets it before the first game, so that two evaluations have one name."""
+    changes = {
+        "environment.name": "gym:ToyLamp-v0",
+        "environment.modules": "tests.gym_toys",
+        "policy": "random",
+        "episodes": 8,
+    }
+    run_config(load_config("evaluate", "smoke", changes), tmp_path)
+
+    read = evaluation_files.read_evaluation(tmp_path)
+    output = capsys.readouterr()
+    assert "success" not in read["measures"]
+    assert "info_success" in read["measures"]
+    assert "info_success, and no success rate" in output.err
+    assert "success rate" not in output.out

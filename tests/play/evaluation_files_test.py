@@ -86,6 +86,21 @@ def test_read_evaluation(tmp_path):
     )
 
 
+def test_a_success_that_fell_in_one_game_is_none_in_all(tmp_path):
+    rows = evaluation_rows(6, 0.0, 1)
+    rows[2]["info_success"] = rows[2].pop("success")
+    write_evaluation(tmp_path, "random", rows)
+
+    read = evaluation_files.read_evaluation(tmp_path)
+
+    assert not any("success" in row for row in read["rows"])
+    assert [row["info_success"] for row in read["rows"]] == [
+        row.get("success", row.get("info_success")) for row in rows
+    ]
+    always = evaluation_files.comparable_rows({"success_falls": True}, [{"success": 1.0}])
+    assert always == [{"info_success": 1.0}]
+
+
 def test_a_row_says_how_an_episode_ended():
     played = PlayedEpisode(
         4, 77, np.array([3, 0, 2]), np.ones(3), TERMINATED, {"end": 1.0, "score": 5.0}

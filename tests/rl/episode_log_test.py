@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from motif_jax.core import metric_files
 from motif_jax.rl.episode_log import FILE_NAME, EpisodeLog
 from motif_jax.rl.reward_lookup import IntrinsicReturn
 
@@ -64,6 +65,32 @@ def test_a_number_that_some_episodes_lack_has_no_mean() -> None:
         assert "episode/success" not in log.means()
         add(log, 2, [{**report(0, n), "success": n % 2} for n in range(2, 6)], [])
         assert log.means()["episode/success"] == 0.5
+
+
+def test_no_rate_is_made_of_a_success_that_falls_in_some_episodes(tmp_path: Path) -> None:
+    """In two of four episodes of several actors it happened not to fall."""
+    rows = [report(env, 0) for env in range(4)]
+    for row, key in zip(rows, ["success", "info_success", "success", "info_success"], strict=True):
+        row[key] = float(key == "success")
+    with EpisodeLog(tmp_path, 4, with_intrinsic=False) as log:
+        add(log, 1, rows[:1], [])
+        assert log.means()["episode/success"] == 1.0
+        add(log, 2, rows[1:], [])
+        assert log.success_falls
+        assert "episode/success" not in log.means()
+        assert log.means()["episode/info_success"] == 0.5
+        # No later window is of successes alone either.
+        add(log, 3, [{**report(0, n), "success": 1.0} for n in range(1, 9)], [])
+        assert "episode/success" not in log.means()
+        state = log.state()
+    with EpisodeLog(
+        tmp_path, 4, with_intrinsic=False, progress={"env_steps": 3, "episodes": state}
+    ) as log:
+        assert log.success_falls
+    curves = metric_files.read_episodes(tmp_path)
+    assert "success" not in curves
+    assert curves["info_success"].x.tolist() == [1, 2, 2, 2, *[3] * 8]
+    assert curves["info_success"].y.tolist() == [1, 0, 1, 0, *[1] * 8]
 
 
 def test_a_row_without_episodes_has_all_names() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
+from motif_jax.core.metric_files import FALLEN_SUCCESS, SUCCESS, without_success
 from motif_jax.core.text_bytes import cut, padded
 from motif_jax.envs import episode, spec
 from motif_jax.envs.checked import CheckedEnvironment, unplayable
@@ -50,7 +51,7 @@ ACTION_MASK = "action_mask"
 CUT = "captions_cut"
 # Numbers of an episode's row that are not from `info`; a number in `info` with such a name gets the
 # prefix 'info_'.
-_RESERVED = ROW_NAMES | {"return", "length", CUT}
+_RESERVED = ROW_NAMES | {"return", "length", CUT, FALLEN_SUCCESS}
 _LEARNING_WRAPPERS = (gymnasium.wrappers.NormalizeObservation, gymnasium.wrappers.NormalizeReward)
 _KEY = "environment.name"
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
@@ -127,6 +128,7 @@ class GymTask:
         self._cut = 0
         self._caption_counts = collections.Counter[bytes]()
         self._numbers: dict[str, float] = {}
+        self._success_fell = False
 
     @property
     def learns(self) -> bool:
@@ -172,7 +174,10 @@ class GymTask:
 
     def episode_info(self) -> dict[str, float]:
         cut = {} if self._caption is None else {CUT: float(self._cut)}
-        return {"return": self._return, "length": float(self._steps), **cut, **self._numbers}
+        numbers: Mapping[str, float] = self._numbers
+        if self._success_fell:
+            numbers = without_success(numbers)
+        return {"return": self._return, "length": float(self._steps), **cut, **numbers}
 
     def close(self) -> None:
         self._env.close()
@@ -227,6 +232,7 @@ class GymTask:
         # may be anything else in one that does not.
         final = info.get("final_info")
         last_numbers = final if isinstance(final, Mapping) else {}
+        success_before = self._numbers.get(SUCCESS, -math.inf)
         for name, value in {**info, **last_numbers}.items():
             if not isinstance(value, _NUMBERS) or not math.isfinite(value):
                 continue
@@ -235,12 +241,15 @@ class GymTask:
             # have.
             if measure in self._numbers or len(self._numbers) < _MAX_NUMBERS:
                 self._numbers[measure] = float(value)
+        # A success stays or ends the episode: this one tells of the last action, perhaps.
+        if self._numbers.get(SUCCESS, -math.inf) < success_before:
+            self._success_fell = True
 
 
 def _measure(name: str) -> str:
     """The name in an episode's row of a number of `info`."""
     if name == "is_success":  # its name in robotics environments
-        return "success"
+        return SUCCESS
     return f"info_{name}" if name in _RESERVED else name
 
 

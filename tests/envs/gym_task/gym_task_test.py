@@ -171,6 +171,34 @@ def test_info_numbers_become_the_episodes_while_there_is_room():
     assert environment.episode_info() == {"return": 0.0, "length": 0.0}
 
 
+@pytest.mark.parametrize(
+    ("shown", "numbers"),
+    [
+        ([0, 0, 1], {"success": 1.0}),
+        ([0, 1, 1], {"success": 1.0}),
+        ([0, 1, None], {"success": 1.0}),
+        ([0, 0, 0], {"success": 0.0}),
+        ([1, 0, 0], {"info_success": 0.0}),
+        ([0, 1, 0, 1], {"info_success": 1.0}),
+    ],
+)
+@pytest.mark.parametrize("name", ["success", "is_success"])
+def test_a_success_that_falls_within_an_episode_is_none(name, shown, numbers):
+    info = [{} if value is None else {name: bool(value)} for value in shown]
+    environment, out = started(stub(info=info))
+    for _ in shown:
+        environment.step(0, out)
+    known = {"return": len(shown) / 2, "length": float(len(shown))}
+    assert environment.episode_info() == known | numbers
+
+
+def test_a_number_may_be_called_as_a_success_that_falls():
+    environment, out = started(stub(info=[{"success": True, "info_success": 3}]))
+    environment.step(0, out)
+    numbers = environment.episode_info()
+    assert (numbers["success"], numbers["info_info_success"]) == (1.0, 3.0)
+
+
 def test_an_info_may_call_its_last_observation_final_info():
     environment, out = started(stub(info=[{"final_info": "won", "gold": 3}]))
     environment.step(0, out)
