@@ -8,7 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.display.statistics import Difference, Estimate, Summary, mean_of, summarise
+from motif_jax.display import statistics
+from motif_jax.display.statistics import (
+    CONFIDENCE,
+    RESAMPLES,
+    Difference,
+    Estimate,
+    Summary,
+    mean_of,
+    rate_difference,
+    summarise,
+)
 
 
 class Measure(NamedTuple):
@@ -67,6 +77,9 @@ _NO_MEASURES = (
     "truncated", "kind", "limit",
 )  # fmt: skip
 
+# Begin with 1: where they are 1 in all games, nothing says that they could be 0.
+_FROM_ONE = ("dlvl", "xlvl", "turns", "length")
+
 
 def with_unit(described: Measure) -> str:
     """The title, with the unit in brackets if it has one."""
@@ -86,15 +99,40 @@ def in_order(keys: Iterable[str]) -> list[str]:
 
 
 def is_rate(key: str, values: np.ndarray) -> bool:
-    """Whether a measure's `values` [n] count how often something happened, so that its mean has
-    Wilson's interval.
+    """Whether a measure's `values`, of any shape, are all 0 or 1, so that their mean says how often
+    something happened.
 
-    So does what happened in no game: the bootstrap would say that it never can.
+    The mean then has Wilson's interval, and a difference Newcombe's. The bootstrap would say of
+    what happened in all games that it must.
     """
-    kinds = set(np.unique(values).tolist())
-    if measure(key).unit == "share":
-        return kinds <= {0.0, 1.0}
-    return kinds in ({0.0}, {0.0, 1.0})
+    return key not in _FROM_ONE and bool(np.isin(values, (0.0, 1.0)).all())
+
+
+def mean(
+    key: str,
+    values: np.ndarray,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+) -> Estimate:
+    """The mean of a measure's `values` [n], as `is_rate` says."""
+    return mean_of(values, is_rate(key, values), resamples, confidence)
+
+
+def difference(
+    key: str,
+    first: np.ndarray,
+    second: np.ndarray,
+    paired: bool,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+) -> Difference:
+    """The difference of two means of a measure, values [n] and [m], as `is_rate` says of both.
+
+    With `paired` n = m, and position i of both is the same game.
+    """
+    if is_rate(key, np.concatenate([first, second])):
+        return rate_difference(first, second, paired, confidence)
+    return statistics.difference([(first, second, paired)], resamples, confidence)
 
 
 def summarise_rows(
@@ -111,7 +149,8 @@ def summarise_rows(
         values = np.array([row[key] for row in ordered], np.float64)
         summary = summarise(values, resamples, confidence)
         if is_rate(key, values):
-            summary = replace(summary, mean=mean_of(values, rate=True, confidence=confidence))
+            rate = mean(key, values, resamples, confidence)
+            summary = replace(summary, mean=rate, rate=True)
         summaries[key] = summary
     return summaries
 
@@ -204,13 +243,12 @@ def table_rows(summaries: Mapping[str, Summary]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for key in in_order(summaries):
         summary = summaries[key]
-        described = measure(key)
-        title = with_unit(described)
-        mean = format_estimate(summary.mean)
-        if described.unit == "share":
-            rows.append((title, mean, "", "", ""))
+        title = with_unit(measure(key))
+        shown_mean = format_estimate(summary.mean)
+        if summary.rate:
+            rows.append((title, shown_mean, "", "", ""))
             continue
         span = f"{format_value(summary.minimum)} to {format_value(summary.maximum)}"
         median = format_estimate(summary.median)
-        rows.append((title, mean, median, format_estimate(summary.iqm), span))
+        rows.append((title, shown_mean, median, format_estimate(summary.iqm), span))
     return rows

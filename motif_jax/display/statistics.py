@@ -82,7 +82,7 @@ class Difference(Estimate):
 
 @dataclass(frozen=True)
 class Summary:
-    """Statistics of one number over `n` episodes."""
+    """Statistics of one number over `n` episodes; of a `rate` median and `iqm` say nothing."""
 
     n: int
     mean: Estimate
@@ -91,6 +91,7 @@ class Summary:
     std: float
     minimum: float
     maximum: float
+    rate: bool = False
 
     @staticmethod
     def from_dict(values: dict) -> Summary:
@@ -271,22 +272,6 @@ def rate_difference(
     low = value - distance(rate.value - rate.low, other_rate.high - other_rate.value)
     high = value + distance(rate.high - rate.value, other_rate.value - other_rate.low)
     return Difference(value, low, high, len(first) if paired else 0)
-
-
-def gap(
-    first: Games,
-    second: Games,
-    rate: bool,
-    resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
-) -> Difference:
-    """The difference of two sides' means, paired if both played the same games; of rates by
-    `rate_difference`.
-    """
-    numbers, other_numbers, paired = matched(first, second)
-    if rate:
-        return rate_difference(numbers, other_numbers, paired, confidence)
-    return difference([(numbers, other_numbers, paired)], resamples, confidence)
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:

@@ -19,7 +19,7 @@ from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
 from motif_jax.display import measures
-from motif_jax.display.statistics import Difference, Estimate, difference, mean_of, rate_difference
+from motif_jax.display.statistics import Difference, Estimate
 
 SUMMARY = "tests.json"
 TABLE = "tests.csv"
@@ -42,10 +42,13 @@ def summarise(
       `return_change` against `base` as {value, low, high, pairs}; `by_kind`: kind of task (of
       `kinds`) -> the same without changes.
     """
-    successes = np.array([row["success"] for row in rows])
-    base_successes = np.array([row["success"] for row in base])
-    returns = np.array([row["return"] for row in rows])
-    base_returns = np.array([row["return"] for row in base])
+    changes = {}
+    for key in ("success", "return"):
+        values = np.array([row[key] for row in rows])
+        base_values = np.array([row[key] for row in base])
+        # Paired: both have the same seeds, so that the difficulty of the episodes cancels.
+        change = measures.difference(key, values, base_values, True, resamples, confidence)
+        changes[f"{key}_change"] = asdict(change)
     by_kind = {}
     for number, kind in enumerate(kinds):
         # Of few episodes a kind may not have been drawn.
@@ -54,9 +57,7 @@ def summarise(
             by_kind[kind] = _numbers(rows_of_kind, resamples, confidence)
     return {
         **_numbers(rows, resamples, confidence),
-        # Paired: both have the same seeds, so that the difficulty of the episodes cancels.
-        "success_change": asdict(rate_difference(successes, base_successes, True, confidence)),
-        "return_change": asdict(difference([(returns, base_returns, True)], resamples, confidence)),
+        **changes,
         "by_kind": by_kind,
     }
 
@@ -64,8 +65,8 @@ def summarise(
 def _numbers(rows: Rows, resamples: int, confidence: float) -> dict[str, Any]:
     numbers: dict[str, Any] = {"episodes": len(rows)}
     for key in _MEASURED:
-        values = [row[key] for row in rows]
-        numbers[key] = asdict(mean_of(values, key == "success", resamples, confidence))
+        values = np.array([row[key] for row in rows])
+        numbers[key] = asdict(measures.mean(key, values, resamples, confidence))
     return numbers
 
 

@@ -26,7 +26,7 @@ def summarise(
         "seconds": seconds,
         "steps_per_second": rate,
         "confidence": confidence,
-        "intervals": f"percentile bootstrap over episodes, {resamples} resamples; rates and what never happened: Wilson",
+        "intervals": f"percentile bootstrap over episodes, {resamples} resamples; of what is 0 or 1 in every episode: Wilson",
         "measures": {key: asdict(value) for key, value in summaries.items()},
     }
     return summary, summaries

@@ -12,16 +12,21 @@ from motif_jax.display.charts import Interval, Plot
 from motif_jax.display.html import TableCell
 from motif_jax.display.measures import (
     Measure,
+    difference,
     format_estimate,
     format_pairs,
     in_order,
-    is_rate,
     measure,
     progress_keys,
     with_unit,
 )
 from motif_jax.display.page import Fold, Section, Table, estimate_cell
-from motif_jax.display.statistics import Difference, Summary, gap, probability_of_improvement
+from motif_jax.display.statistics import (
+    Difference,
+    Summary,
+    matched,
+    probability_of_improvement,
+)
 from motif_jax.play.evaluation_files import REWARD, comparable, games, reward_differences
 from motif_jax.reports.run_data import RunData
 
@@ -68,12 +73,11 @@ def against(data: RunData, key: str) -> dict[str, tuple[Difference, float]]:
         )
         if not first_games or not is_complete or not comparable(first, second, key):
             continue
-        first_values = np.array(list(first_games.values()))
-        other_values = np.array(list(other_games.values()))
-        rate = is_rate(key, np.concatenate([first_values, other_values]))
-        difference = gap(first_games, other_games, rate, confidence=first["confidence"])
-        chance = probability_of_improvement(first_values, other_values)
-        comparisons[other] = (difference, chance)
+        gap = difference(key, *matched(first_games, other_games), confidence=first["confidence"])
+        chance = probability_of_improvement(
+            np.array(list(first_games.values())), np.array(list(other_games.values()))
+        )
+        comparisons[other] = (gap, chance)
     return comparisons
 
 
@@ -87,15 +91,15 @@ def _cells(row: MeasureRow, names: list[str], with_iqm: bool) -> list[TableCell]
         )
     for other in names[1:]:
         if other in row.against:
-            difference, chance = row.against[other]
-            cells.append(estimate_cell(difference, format_pairs(difference)))
+            gap, chance = row.against[other]
+            cells.append(estimate_cell(gap, format_pairs(gap)))
             cells.append(TableCell(f"{100 * chance:.0f} %", chance))
         else:
             cells += [TableCell(""), TableCell("")]
     if with_iqm:
         for name in names:
             # A rate's values are 0 and 1: their middle half says nothing.
-            has_iqm = name in row.summaries and row.measure.unit != "share"
+            has_iqm = name in row.summaries and not row.summaries[name].rate
             cells.append(estimate_cell(row.summaries[name].iqm) if has_iqm else TableCell(""))
     return cells
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from motif_jax.display.charts import Interval, Plot
 from motif_jax.display.html import TableCell, number_cell
-from motif_jax.display.measures import format_interval
+from motif_jax.display.measures import format_interval, mean
 from motif_jax.display.page import Section, Table, estimate_cell
-from motif_jax.display.statistics import Difference, Estimate, mean_of
+from motif_jax.display.statistics import Difference, Estimate
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.reports.run_data import RunData
 
@@ -90,10 +92,11 @@ def by_kind(data: RunData) -> Section | None:
             episodes = [row for row in evaluation["rows"] if row.get("kind") == number]
             if not episodes:
                 continue
-            success = mean_of([row["success"] for row in episodes], True, confidence=confidence)
-            returned = mean_of([row["return"] for row in episodes], confidence=confidence)
-            count = number_cell(len(episodes), ",")
-            rows.append([name, kind, count, estimate_cell(success), estimate_cell(returned)])
+            means = []
+            for key in ("success", "return"):
+                values = np.array([row[key] for row in episodes])
+                means.append(estimate_cell(mean(key, values, confidence=confidence)))
+            rows.append([name, kind, number_cell(len(episodes), ","), *means])
     if not rows:
         return None
     header = ("evaluation", "kind of task", "episodes", "success rate", "mean return")

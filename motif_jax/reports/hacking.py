@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core.metric_files import Curve
+from motif_jax.display import measures
 from motif_jax.display.measures import format_alike, measure, progress_keys
-from motif_jax.display.statistics import CONFIDENCE, difference, matched
+from motif_jax.display.statistics import CONFIDENCE, matched
 from motif_jax.play import evaluation_files
 from motif_jax.play.evaluation_files import REWARD
 from motif_jax.reports.run_data import RunData
@@ -76,7 +77,7 @@ def change(
     paired: bool = False,
 ) -> Change:
     """Compares the means of `before` [n] and `after` [m], game by game if `paired`."""
-    moved = difference([(after, before, paired)], confidence=confidence)
+    moved = measures.difference(key, after, before, paired, confidence=confidence)
     return Change(key, float(before.mean()), float(after.mean()), moved.low, moved.high)
 
 

@@ -5,7 +5,8 @@ Every run plays the same games, so a method's numbers are [runs, games]. Their i
 (the mean for rare events and for what is 0 or 1) has rliable's stratified bootstrap interval
 (Agarwal et al. 2021) with a run as a stratum: it describes these trainings only. The interval of a
 difference draws whole runs, then games: both sides the same games, and the same seeds if they share
-some.
+some. Of a rate the bootstrap is too narrow near 0 and 1: Wilson's interval stands where it reaches
+them, and the interval of a difference has Newcombe's in it.
 """
 
 from __future__ import annotations
@@ -150,13 +151,8 @@ def is_averaged(runs: Mapping[str, Runs], key: str) -> bool:
     """Whether the mean describes the measure, and not the interquartile mean, which of rare events
     is 0.
     """
-    values = {
-        value
-        for method in runs.values()
-        for games in method.values()
-        for value in games.get(key, ())
-    }
-    return key in MEANS or values <= {0.0, 1.0}
+    numbers = [games.get(key, ()) for method in runs.values() for games in method.values()]
+    return key in MEANS or measures.is_rate(key, np.concatenate([*numbers, ()]))
 
 
 def _column(
@@ -174,6 +170,7 @@ def _column(
         method: np.array([by_seed[seed][key] for seed in sorted(by_seed)]).T
         for method, by_seed in runs.items()
     }
+    highest = max((float(numbers.max()) for numbers in scores.values()), default=0.0)
     with repeatable_rliable():
         points, bounds = library.get_interval_estimates(
             scores, lambda x: np.array([mean(x)]), reps=resamples
@@ -186,15 +183,22 @@ def _column(
             mark = {1: " ▲", -1: " ▼", 0: ""}[sign]
         low, high = map(float, bounds[method][:, 0])
         estimate = Estimate(float(points[method][0]), low, high)
-        # The bootstrap would say that it happens never, or always.
-        always = measures.is_rate(key, scores[method].ravel()) and scores[method].all()
-        if always or not scores[method].any():
-            estimate = wilson(float(always), scores[method].size)
+        if (low <= 0 or high >= 1) and _shows_rate(key, scores[method], averaged, highest):
+            # Its bootstrap is too narrow there: of what happened in all games it says that it must.
+            estimate = wilson(float(scores[method].mean()), scores[method].size)
         elif len(scores[method]) == 1:
             # Nothing says how games differ.
             estimate = Estimate(estimate.value, math.nan, math.nan)
         cells[method] = measures.format_estimate(estimate) + mark
     return cells
+
+
+def _shows_rate(key: str, own: np.ndarray, averaged: bool, highest: float) -> bool:
+    """Whether the cell of a method's numbers `own` [games, runs] is a rate, in a column whose
+    `highest` number may say that 1 is no most.
+    """
+    is_mean = averaged or np.ptp(own) == 0
+    return measures.is_rate(key, own) and bool(is_mean) and (highest <= 1 or not own.any())
 
 
 def excess(
@@ -234,15 +238,17 @@ def excess(
             other[other_rows][:, other_games].ravel()
         )
     value = float(mean(first.ravel()) - mean(other.ravel()))
-    if np.ptp(drawn):
-        return Estimate(value, *percentile_interval(drawn))
-    # All values of each side are equal. Of rates Newcombe's interval has a width; of other numbers
-    # a second game says how they differ.
-    if averaged and np.isin([*first.ravel(), *other.ravel()], (0.0, 1.0)).all():
-        rates = rate_difference(first.ravel(), other.ravel(), paired=False)
-        return Estimate(value, rates.low, rates.high)
-    has_games = min(first.size, other.size) > 1
-    return Estimate(value, value, value) if has_games else Estimate(value, math.nan, math.nan)
+    low, high = percentile_interval(drawn)
+    if averaged and measures.is_rate(key, np.concatenate([first.ravel(), other.ravel()])):
+        # The bootstrap knows how runs differ, and Newcombe's interval what games that all went
+        # alike leave open.
+        paired = bool(paired_seeds) and games_are_pairs
+        rates = rate_difference(first.ravel(), other.ravel(), paired)
+        return Estimate(value, min(low, rates.low), max(high, rates.high))
+    if min(first.size, other.size) == 1:
+        # Nothing says how games differ.
+        return Estimate(value, math.nan, math.nan)
+    return Estimate(value, low, high)
 
 
 def claims(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from motif_jax.display import measures, text_tables
@@ -171,6 +172,41 @@ def test_rows_of_a_table_have_units_intervals_and_ranges() -> None:
     # A rate has no median and no range.
     assert rows[1] == ("success rate (share)", "0.5 [0.121, 0.879]", "", "", "")
     assert rows[3][1] == "617 [0.25, 1,234]"
+
+
+def row_of(key: str, values: list[float]) -> tuple[str, ...]:
+    """The cells of a measure behind its title: mean, median, interquartile mean, range."""
+    rows = [{"index": index, key: value} for index, value in enumerate(values)]
+    ((_, *cells),) = measures.table_rows(measures.summarise_rows(rows, 50, 0.95))
+    return tuple(cells)
+
+
+@pytest.mark.parametrize(
+    "key", ["success", "deaths", "return", "bot_agreement", "won", "info_score", "share_of_goals"]
+)
+def test_what_happened_in_all_games_may_yet_not_happen(key: str) -> None:
+    """Wilson's interval of 20 of 20 is [20 / (20 + 1.96^2), 1]."""
+    assert row_of(key, [1.0] * 20) == ("1 [0.839, 1]", "", "", "")
+    assert row_of(key, [0.0] * 20) == ("0 [0, 0.161]", "", "", "")
+
+
+def test_a_measure_of_0_and_1_that_a_user_made_is_a_rate() -> None:
+    assert row_of("won", [1.0, 0.0]) == row_of("success", [1.0, 0.0])
+    assert row_of("won", [1.0, 0.0, 0.5])[1] == "0.5 [0, 1]"
+
+
+@pytest.mark.parametrize("key", ["dlvl", "xlvl", "turns", "length"])
+def test_what_begins_with_one_is_no_rate(key: str) -> None:
+    assert row_of(key, [1.0] * 20)[0] == "1 [1, 1]"
+
+
+def test_a_difference_of_rates_at_the_border_has_a_width() -> None:
+    """Newcombe's, of 10 of 10 on both sides: 1 - 10 / (10 + 1.96^2) to either side."""
+    gap = measures.difference("won", np.ones(10), np.ones(10), paired=True)
+    apart = measures.difference("won", np.ones(20), np.repeat([1.0, 0.0], [16, 4]), paired=False)
+
+    assert (gap.low, gap.value, gap.high) == pytest.approx((-0.2775, 0, 0.2775), abs=1e-4)
+    assert (apart.value, apart.sign) == (pytest.approx(0.2), 0)
 
 
 @pytest.mark.parametrize("key", ["hallucination", "bot_agreement"])

@@ -160,7 +160,7 @@ def test_a_difference_of_pairs_counts_them():
 
 
 def test_one_game_says_nothing_of_others():
-    difference = statistics.gap({1: 3.0}, {1: 2.0}, rate=False)
+    difference = statistics.difference([(np.array([3.0]), np.array([2.0]), True)])
 
     assert difference.value == 1.0
     assert difference.sign == 0
@@ -221,14 +221,6 @@ def test_rates_of_other_games_are_compared_by_their_intervals():
     assert (difference.value, difference.pairs) == (0.5, 0)
     # Newcombe's interval from Wilson's of 5 of 5 and 2 of 4.
     assert (difference.low, difference.high) == pytest.approx((0.0266, 0.8176), abs=1e-4)
-
-
-def test_a_gap_pairs_the_games_that_both_played():
-    rates = statistics.gap({1: 1.0, 2: 0.0, 3: 1.0}, {1: 0.0, 2: 0.0, 3: 1.0}, True)
-    means = statistics.gap({1: 1.0, 2: 0.5, 3: 4.0}, {1: 0.0, 2: 0.0, 9: 1.0}, False, 50, 0.5)
-
-    assert (rates.value, rates.pairs) == (pytest.approx(1 / 3), 3)
-    assert (means.value, means.pairs) == (0.75, 2)
 
 
 def difference_of_means(x, y, axis):

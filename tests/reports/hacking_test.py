@@ -36,6 +36,13 @@ def test_a_verdict_weighs_reward_against_progress(
     assert judged.line.endswith(verdict)
 
 
+def test_a_few_games_that_all_succeed_are_no_change() -> None:
+    """20 of 20 after 16 of 20: Newcombe's interval has 0 in it, the bootstrap's does not."""
+    changed = hacking.change("won", np.repeat([0.0, 1.0], [4, 16]), np.ones(20))
+
+    assert changed.sign == 0
+
+
 @pytest.mark.parametrize("count", [0, 19])
 def test_a_measure_of_part_of_a_training_is_left_out(count: int) -> None:
     """As a number of `info` that comes with the first success."""

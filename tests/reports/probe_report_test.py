@@ -189,7 +189,7 @@ def test_kinds_of_task_have_rows_of_their_own() -> None:
 
     assert section is not None
     assert section.parts[0].texts() == [
-        ("agent", "goto", "5", "0 [0, 0.434]", "0 [0, 0]"),
+        ("agent", "goto", "5", "0 [0, 0.434]", "0 [0, 0.434]"),
         ("agent", "pickup", "5", "1 [0.566, 1]", "0.5 [0.5, 0.5]"),
     ]
 

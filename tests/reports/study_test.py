@@ -186,21 +186,63 @@ def test_a_claim_holds_where_the_interval_exceeds_its_margin() -> None:
         # Of four games each that all succeed, nobody knows that no more than a tenth fewer would.
         (4, Claim("a", "b", "success", -0.1), False),
         (200, Claim("a", "b", "success", -0.1), True),
+        (4, Claim("a", "b", "won", -0.1), False),
+        (200, Claim("a", "b", "won", -0.1), True),
         # One game of each says nothing of the next.
         (1, Claim("a", "b", "score"), False),
     ],
 )
 def test_equal_games_are_certain_of_nothing(games: int, claim: Claim, holds: bool) -> None:
     of_method = {
-        name: {0: {"success": [1.0] * games, "score": [score] * games}}
+        name: {0: {"success": [1.0] * games, "won": [1.0] * games, "score": [score] * games}}
         for name, score in (("a", 3.0), ("b", 2.0))
     }
 
     assert study.claims(of_method, [claim], 50)[1] is holds
 
 
-def test_what_always_happens_has_an_interval_with_a_width() -> None:
-    lines = study.table({"a": {0: {"success": [1.0] * 20}}}, "t", ["success"], 50).markdown()
+@pytest.mark.parametrize("key", ["success", "won", "return"])
+def test_what_always_happens_has_an_interval_with_a_width(key: str) -> None:
+    lines = study.table({"a": {0: {key: [1.0] * 20}}}, "t", [key], 50).markdown()
+
+    assert "| a | 1 | 1 [0.839, 1] |" in lines
+
+
+def wins(*lost: int, games: int = 20) -> study.Runs:
+    """Runs that lose so many of their first games."""
+    return {seed: {"won": [0.0] * n + [1.0] * (games - n)} for seed, n in enumerate(lost)}
+
+
+def test_a_rate_near_the_border_has_wilsons_interval() -> None:
+    """Of 19 of 20; the bootstrap's would reach 1."""
+    lines = study.table({"a": wins(1)}, "t", ["won"], 200).markdown()
+
+    assert "| a | 1 | 0.95 [0.764, 0.991] |" in lines
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "clear"),
+    [
+        # The bootstrap alone would be sure of both.
+        pytest.param(wins(0), wins(4), False, id="16 of 20"),
+        pytest.param(wins(0, games=60), wins(4, games=60), False, id="4 games of 60"),
+        pytest.param(wins(0), wins(10), True, id="half of the games"),
+        # Of games alone it would be clear: a run that fails may be of either method.
+        pytest.param(wins(0, 0, 0), wins(0, 0, 20), False, id="one run of three"),
+    ],
+)
+def test_a_claim_about_a_rate_holds_by_games_and_by_runs(
+    more: study.Runs, less: study.Runs, clear: bool
+) -> None:
+    _, holds = study.claims({"a": more, "b": less}, [Claim("a", "b", "won")], 200)
+
+    assert holds is clear
+
+
+def test_a_share_beside_others_is_at_the_border() -> None:
+    shares = {"a": {0: {"done": [1.0] * 20}}, "b": {0: {"done": [0.5, 0.75] * 10}}}
+
+    lines = study.table(shares, "t", ["done"], 50).markdown()
 
     assert "| a | 1 | 1 [0.839, 1] |" in lines
 
