@@ -55,7 +55,9 @@ def write(workdir: Path, data: StudyData, measures: Sequence[str]) -> Path:
     Args:
         measures: the numbers of episodes whose curves are shown.
     """
-    title = f"Study {workdir.name}"
+    name = workdir.name
+    # Many a folder's name says study already.
+    title = f"{name[:1].upper()}{name[1:]}" if "study" in name.lower() else f"Study {name}"
     return page.write(workdir, STEM, title, [], sections(data, measures), with_plots=True)
 
 

@@ -47,6 +47,22 @@ def test_the_page_has_tables_claims_and_each_methods_curve(tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.parametrize(
+    ("folder", "title"),
+    [
+        ("study", "Study"),
+        ("judge_study", "Judge_study"),
+        ("Studying", "Studying"),
+        ("seeds", "Study seeds"),
+    ],
+)
+def test_the_title_says_study_once(tmp_path: Path, folder: str, title: str) -> None:
+    path = study_page.write(tmp_path / folder, WITHOUT_CURVES, ["return"])
+
+    assert f"<title>{title}</title>" in path.read_text(encoding="utf-8")
+    assert path.with_suffix(".md").read_text().startswith(f"# {title}\n")
+
+
 def test_a_measure_that_trainings_lack_has_no_chart(tmp_path: Path) -> None:
     path = study_page.write(tmp_path, DRAWN, ["judged"])
 
