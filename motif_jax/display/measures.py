@@ -69,7 +69,11 @@ _LISTED = {
 BY_KEY = {
     key: Measure(key, title, unit, meaning) for key, (title, unit, meaning) in _LISTED.items()
 }
-PROGRESS = ("success", "through_door", "kills", "dlvl", "score", "xlvl", "scout")
+# The result of any task.
+RESULT = ("success", "return")
+# What is progress, too, in the games that this package knows: 1 if more is better, else -1. What
+# the numbers of another environment's `info` mean, nobody but its user knows.
+PROGRESS = {"through_door": 1, "kills": 1, "dlvl": 1, "score": 1, "xlvl": 1, "scout": 1}
 # Numbers of an episode's row that are not measures. BabyAI-Text: `kind` is the index of a kind of
 # task, `limit` its most steps.
 _NO_MEASURES = (
@@ -168,15 +172,12 @@ def partly_shown(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return {key: partly[key] for key in in_order(sorted(partly))}
 
 
-def progress_keys(keys: Iterable[str]) -> list[str]:
-    """The measures among `keys` that show progress: listed ones, or without any the return, then
-    those of the task alone.
+def progress_keys(keys: Iterable[str], named: Mapping[str, int] = PROGRESS) -> list[str]:
+    """The measures among `keys` that show progress: the task's success and return, then those that
+    are `named`.
     """
-    measures = in_order(keys)
-    listed = [key for key in measures if key in PROGRESS] or [
-        key for key in measures if key == "return"
-    ]
-    return listed + [key for key in measures if key not in BY_KEY]
+    measured = set(keys)
+    return [key for key in dict.fromkeys((*RESULT, *named)) if key in measured]
 
 
 def format_alike(values: Sequence[float]) -> list[str]:

@@ -53,6 +53,11 @@ class ReportConfig:
     )
     tests: str = plain_key("", "folders of test_language_agent, with commas between")
     yardsticks: str = plain_key("", "further evaluations to show; first_must_lead ignores them")
+    measures: str = plain_key(
+        "",
+        "'+kills,-deaths': numbers of the episodes that are progress beside success and return, with the direction that is better; empty: "
+        "those of NetHack and minigrid, and none of gymnasium's environments, whose `info` may count anything",
+    )
     first_must_lead: bool = plain_key(
         False,
         "exit code 1 unless the first evaluation is better than all others. BabyAI-Text: the interval of each paired difference of success (to "

@@ -11,6 +11,7 @@ from motif_jax.display import html
 from motif_jax.display.charts import Interval, Plot
 from motif_jax.display.html import TableCell
 from motif_jax.display.measures import (
+    RESULT,
     Measure,
     difference,
     format_estimate,
@@ -45,6 +46,11 @@ class MeasureRow(NamedTuple):
     summaries: dict[str, Summary]
     against: dict[str, tuple[Difference, float]]
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether it is 0 in every game."""
+        return all(summary.minimum == summary.maximum == 0 for summary in self.summaries.values())
+
 
 def rows_of(data: RunData) -> list[MeasureRow]:
     """The measures of the evaluations side by side, for the page and for files."""
@@ -52,9 +58,10 @@ def rows_of(data: RunData) -> list[MeasureRow]:
     rows = []
     for key in in_order(key for measures in by_name.values() for key in measures):
         of_key = {name: measures[key] for name, measures in by_name.items() if key in measures}
-        if all(summary.minimum == summary.maximum == 0 for summary in of_key.values()):
-            continue  # a row of zeros says nothing
-        rows.append(MeasureRow(measure(key), of_key, against(data, key)))
+        row = MeasureRow(measure(key), of_key, against(data, key))
+        # Other rows of zeros say nothing.
+        if key in RESULT or not row.is_zero:
+            rows.append(row)
     return rows
 
 
@@ -137,8 +144,8 @@ def _interval_plots(rows: Sequence[MeasureRow], names: list[str]) -> list[Plot]:
     return plots
 
 
-def _main_keys(rows: Sequence[MeasureRow]) -> set[str]:
-    return {REWARD, "return", "length", *progress_keys(row.measure.key for row in rows)}
+def _main_keys(rows: Sequence[MeasureRow], named: Mapping[str, int]) -> set[str]:
+    return {REWARD, "length", *progress_keys((row.measure.key for row in rows), named)}
 
 
 def evaluation_section(data: RunData) -> Section:
@@ -149,7 +156,7 @@ def evaluation_section(data: RunData) -> Section:
         return Section("Evaluation", "evaluation", [html.nothing("no evaluation was given")])
     names = list(data.evaluations)
     rows = rows_of(data)
-    main_keys = _main_keys(rows)
+    main_keys = _main_keys(rows, data.progress)
     main_cells = [
         _cells(row, names, with_iqm=False) for row in rows if row.measure.key in main_keys
     ]
@@ -176,7 +183,7 @@ def comparison(data: RunData) -> tuple[list[str], list[list[str]]]:
     """
     names = list(data.evaluations)
     rows = rows_of(data) if names else []
-    main_keys = _main_keys(rows)
+    main_keys = _main_keys(rows, data.progress)
     header = ["measure (unit)", *names, *(f"{names[0]} minus {other}" for other in names[1:])]
     cells = []
     for row in rows:

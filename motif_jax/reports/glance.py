@@ -21,9 +21,9 @@ def headline(data: RunData) -> tuple[str, str]:
     """Compares the first two evaluations and looks for reward hacking; returns (text, kind as of
     `Verdict`).
 
-    Good: the first has clearly more reward, and progress in the game rises and nowhere falls. Bad:
-    it has clearly less, or there is a sign of reward hacking, or the agent stays with one text that
-    is paid again and again. For BabyAI-Text success rates are compared.
+    Good: the first has clearly more reward, and progress rises and nowhere falls. Bad: it has
+    clearly less, without more progress, or there is a sign of reward hacking, or the agent stays
+    with one text that is paid again and again. For BabyAI-Text success rates are compared.
     """
     text, kind = compared(data)
     if data.standstill:
@@ -52,28 +52,45 @@ def compared(data: RunData) -> tuple[str, str]:
     warnings = [verdict for verdict in verdicts if verdict.kind == "bad"]
     if warnings:
         return f"{text} {_warning(warnings, sign)}", "bad"
-    if sign <= 0:
-        return text, "bad" if sign < 0 else ""
-    rising = [
-        f"{', '.join(verdict.rising)} from {verdict.when[0]} to {verdict.when[1]}"
-        for verdict in verdicts
-        if verdict.kind == "good"
-    ]
-    if rising:
-        return f"{text} Progress rises too: {'; '.join(rising)}.", "good"
+    if sign < 0:
+        # A better agent may meet less that is paid.
+        first, second = list(data.evaluations)[:2]
+        better = _gained(
+            [
+                verdict
+                for verdict in verdicts
+                if verdict.when == (second, first) and not verdict.has_worse
+            ]
+        )
+        return (f"{text} Yet there is progress: {better}.", "") if better else (text, "bad")
+    if sign == 0:
+        return text, ""
+    better = _gained([verdict for verdict in verdicts if verdict.kind == "good"])
+    if better:
+        return f"{text} Progress rises too: {better}.", "good"
     return f"{text} No measure of progress rises clearly.", ""
 
 
+def _gained(verdicts: Sequence[hacking.Verdict]) -> str:
+    """The measures of progress that get better, in words; '' if none does."""
+    return "; ".join(
+        f"{', '.join(verdict.better)} from {verdict.when[0]} to {verdict.when[1]}"
+        for verdict in verdicts
+        if verdict.better
+    )
+
+
 def _warning(warnings: Sequence[hacking.Verdict], sign: int) -> str:
-    """What falls while the reward rises; `sign` is that of the result before this sentence."""
+    """What gets worse while the reward rises; `sign` is that of the result before this sentence."""
     reward = "But more reward" if sign > 0 else "More reward"
-    fallen = "; ".join(verdict.fallen for verdict in warnings)
-    risen = "; ".join(verdict.risen for verdict in warnings if verdict.risen)
-    if risen:
+    worse = "; ".join(verdict.worse for verdict in warnings)
+    better = ", ".join(text for verdict in warnings for text in verdict.better)
+    if better:
         return (
-            f"{reward} is progress in part only, the reward may be hacked: {fallen}, while {risen}."
+            f"{reward} is progress in part only, the reward may be hacked: {worse}, while progress "
+            f"rises in {better}."
         )
-    return f"{reward} is no progress here, the reward may be hacked: {fallen}."
+    return f"{reward} is no progress here, the reward may be hacked: {worse}."
 
 
 def _result(data: RunData) -> tuple[str, int]:
@@ -88,7 +105,8 @@ def _result(data: RunData) -> tuple[str, int]:
     if different_rewards:
         return different_rewards, 0
     rows = {row.measure.key: row for row in rows_of(data) if second in row.against}
-    keys = [key for key in (hacking.REWARD, *progress_keys(rows)) if key in rows]
+    progress = [key for key in progress_keys(rows, data.progress) if not rows[key].is_zero]
+    keys = [key for key in (hacking.REWARD, *progress) if key in rows]
     if not keys:
         return undecided, 0
 
@@ -99,13 +117,10 @@ def _result(data: RunData) -> tuple[str, int]:
     )
     means = f"{first} {first_mean} (n = {row.summaries[first].n}), {second} {second_mean} (n = {row.summaries[second].n})"
     if keys[0] != hacking.REWARD:
-        verdict = {1: f"{first} is better", 0: "no clear difference", -1: f"{first} is WORSE"}[
-            gap.sign
-        ]
-        return (
-            f"Mean {with_unit(row.measure)}: {means}; difference {difference}: {verdict}.",
-            gap.sign,
-        )
+        sign = gap.sign * data.progress.get(keys[0], 1)
+        verdict = {1: f"{first} is better", 0: "no clear difference", -1: f"{first} is WORSE"}[sign]
+        text = f"Mean {with_unit(row.measure)}: {means}; difference {difference}: {verdict}."
+        return text, sign
     verdict = {1: f"{first} collects more", 0: "no clear difference", -1: f"{first} collects LESS"}[
         gap.sign
     ]

@@ -13,7 +13,7 @@ from motif_jax.core import config as checks
 from motif_jax.core import metric_files, run_folder
 from motif_jax.core.errors import printable
 from motif_jax.core.files import atomic_write_json
-from motif_jax.display import page, text_tables
+from motif_jax.display import measures, page, text_tables
 from motif_jax.envs.babyai_text.changes import EXCHANGED
 from motif_jax.glam import generalisation_files
 from motif_jax.motif.annotation.labels import counts
@@ -74,6 +74,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     checks.require_key(
         config, "replays", is_shown, "empty without agent.dir, whose recorded games they show"
     )
+    parsed_measures(config.measures)
     if config.first_must_lead:
         contents = [evaluation_files.read_evaluation(folder) for folder in evaluations]
         are_of_one_kind = all(map(text_section.is_text, contents)) or all(
@@ -90,6 +91,41 @@ def _check_stage(folder: Path, key: str) -> None:
     )
     actual = f"it is one of {stage}" if stage else "it has no config.json"
     checks.require(stage == STAGES[key], key, str(folder), f"a run of {STAGES[key]}; {actual}")
+
+
+def parsed_measures(text: str) -> dict[str, int]:
+    """Measure -> 1 or -1, of '+kills,-deaths'. Raises UserError: one has no sign, or no name."""
+    directions = {}
+    for part in checks.listed(text):
+        is_valid = part[0] in "+-" and bool(part[1:].strip())
+        checks.require(is_valid, "measures", part, "+NAME if more of it is better, else -NAME")
+        directions[part[1:].strip()] = 1 if part[0] == "+" else -1
+    return directions
+
+
+def _progress(data: RunData, config: ReportConfig) -> Mapping[str, int]:
+    """The measures of `config.measures`; without any, those of the package's own environments.
+
+    Raises UserError: no episode has one of them.
+    """
+    named = parsed_measures(config.measures)
+    available = dict.fromkeys(data.episodes)
+    for evaluation in data.evaluations.values():
+        available |= dict.fromkeys(evaluation["measures"])
+    for key in named:
+        allowed = (
+            f"of the numbers that the episodes have: {', '.join(measures.in_order(available))}"
+        )
+        checks.require(key in available, "measures", key, allowed)
+    if named:
+        return named
+    environments = [evaluation["plan"]["environment"] for evaluation in data.evaluations.values()]
+    if config.agent.dir:
+        agent = run_folder.read_config(config.agent.dir)
+        environments.append(agent.get("environment", {}).get("name"))
+    # `gym:NAME` and `module:function`.
+    has_others = any(":" in str(name) for name in environments)
+    return {} if has_others else measures.PROGRESS
 
 
 def folders_of(text: str) -> list[Path]:
@@ -133,6 +169,7 @@ def _read(config: ReportConfig, workdir: Path) -> RunData:
         data.tests[_distinct_name(tests["player"], data.tests)] = tests
         data.commands += run_report.command_of(folder, f"tests of {tests['player']}")
     _read_evaluations(data, config, workdir)
+    data.progress = _progress(data, config)
     sources = [("dataset", folder) for folder in folders_of(config.dataset_dir or "")]
     for key in STAGES:
         folder_name = checks.dotted(config, key)

@@ -190,7 +190,7 @@ def hacking_section(data: RunData) -> Section:
     keys = list(data.episodes)
     for evaluation in data.evaluations.values():
         keys += evaluation["measures"]
-    progress = [measure(key).title for key in progress_keys(keys)]
+    progress = [measure(key).title for key in progress_keys(keys, data.progress)]
     measured = f" ({', '.join(progress)})" if progress else ""
     note = (
         f"A reward can be collected without playing better. This compares the intrinsic return with progress in the game{measured}; "

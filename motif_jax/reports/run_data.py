@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json
 from motif_jax.core.metric_files import Curve
+from motif_jax.display import measures
 from motif_jax.play.messages import MessageTally
 from motif_jax.reports.learned_reward import LabelLogReport
 from motif_jax.reports.probe_report import Probes
@@ -56,6 +58,8 @@ class RunData:
     # Evaluations by name, the agent's first; the verdict leaves out `yardsticks`.
     evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)
     yardsticks: list[str] = field(default_factory=list)
+    # Measures that are progress beside success and return: 1 if more is better, else -1.
+    progress: Mapping[str, int] = field(default_factory=lambda: measures.PROGRESS)
     lead: float = 0.0  # margin of success over players that do not read; 0: by the intervals
     message_tallies: dict[str, list[MessageTally]] = field(default_factory=dict)  # by evaluation
     replays: list[tuple[str, str]] = field(default_factory=list)  # (title, link)

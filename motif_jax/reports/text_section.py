@@ -30,7 +30,7 @@ def headline(data: RunData) -> tuple[str, str] | None:
     if not data.evaluations or not all(map(is_text, data.evaluations.values())):
         return None
     rows = {row.measure.key: row for row in rows_of(data)}
-    if "return" not in rows:  # of zeros there is no row
+    if rows["return"].is_zero:
         return f"The return of all episodes is 0: {', '.join(data.evaluations)}.", ""
     text, kind = _side_by_side(rows["return"], "Mean return", data.yardsticks)
     if "success" in rows:

@@ -162,7 +162,11 @@ def training_section(data: RunData) -> Section:
         return Section("Agent training", "training", [html.nothing("no agent run was given")])
     # In the page's order: the first `CURVES` charts are not folded.
     episode_keys = dict.fromkeys(
-        [hacking.REWARD, *progress_keys(data.episodes), "return", *in_order(data.episodes)]
+        [
+            hacking.REWARD,
+            *progress_keys(data.episodes, data.progress),
+            *in_order(data.episodes),
+        ]
     )
     grouped = {name for _, members in METRIC_GROUPS.values() for name in members}
     others: Groups = {

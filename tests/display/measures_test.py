@@ -16,18 +16,22 @@ from tests.reports.glance_test import evaluation
     [
         (
             ["return", "success", "length", "through_door", "kills", "gold", "ribbons"],
-            ["success", "through_door", "kills", "ribbons"],
+            ["success", "return", "through_door", "kills"],
         ),
         pytest.param(["return", "length"], ["return"], id="nothing but the return"),
-        pytest.param(
-            ["captions_cut", "prob", "return"], ["return", "prob"], id="the return is first"
-        ),
+        pytest.param(["captions_cut", "prob"], [], id="nothing that is known"),
     ],
 )
-def test_success_kills_and_what_a_task_counts_are_progress(
+def test_success_and_return_and_what_a_game_counts_are_progress(
     names: list[str], progress: list[str]
 ) -> None:
     assert measures.progress_keys(names) == progress
+
+
+def test_what_an_environment_counts_is_progress_where_it_is_named() -> None:
+    keys = measures.progress_keys(["deaths", "kills", "errors", "return"], {"deaths": -1})
+
+    assert keys == ["return", "deaths"]
 
 
 def success_headline(*shares: float) -> tuple[str, str]:

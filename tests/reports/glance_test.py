@@ -86,6 +86,58 @@ def test_less_reward_is_bad() -> None:
     assert text.endswith(": random collects LESS.")
 
 
+def test_less_reward_of_a_better_agent_is_not_bad() -> None:
+    data = agent_and_random(0.0)
+    data.evaluations = dict(reversed(data.evaluations.items()))
+    for name, won in (("random", 1.0), ("agent", 0.0)):
+        played = [row | {"success": won} for row in data.evaluations[name]["rows"]]
+        data.evaluations[name] = evaluation(played)
+
+    text, kind = headline(data)
+
+    assert kind == ""
+    assert text.endswith(
+        "random collects LESS. Yet there is progress: success rate 0 to 1 from agent to random."
+    )
+
+
+def test_an_agent_that_wins_is_not_judged_by_what_its_environment_counts() -> None:
+    """Connection errors, say: they fall where an agent learns."""
+    evaluations = {}
+    for name, won in (("agent", 1.0), ("random", 0.0)):
+        played = [
+            {**row, "success": won, "return": won, "errors": 4.0 - 4.0 * won}
+            for row in rows(np.full(GAMES, 1.0 + won), np.ones(GAMES))
+        ]
+        evaluations[name] = evaluation(played)
+    data = RunData("t", evaluations=evaluations, progress={})
+
+    text, kind = headline(data)
+
+    assert kind == "good"
+    assert text.endswith(
+        "Progress rises too: success rate 0 to 1, return 0 to 1 from random to agent."
+    )
+    data.progress = {"errors": 1}
+    assert headline(data)[1] == "bad"
+
+
+def test_no_success_and_no_return_are_in_the_table() -> None:
+    played = [row | {"success": 0.0, "gold": 0.0} for row in rows(np.ones(GAMES), np.ones(GAMES))]
+    data = RunData("t", evaluations={name: evaluation(played) for name in ("agent", "random")})
+
+    _, cells = evaluation_sections.comparison(data)
+
+    shown = {title: numbers for title, *numbers in cells}
+    assert shown["success rate (share)"] == [
+        "0 [0, 0.0876]",
+        "0 [0, 0.0876]",
+        "0 [-0.0876, 0.0876]",
+    ]
+    assert shown["return (reward)"][0] == "0 [0, 0.0876]"
+    assert "gold (pieces)" not in shown
+
+
 def test_one_evaluation_alone_is_neither_good_nor_bad() -> None:
     data = agent_and_random(0.5)
     del data.evaluations["random"]

@@ -36,6 +36,40 @@ def test_a_verdict_weighs_reward_against_progress(
     assert judged.line.endswith(verdict)
 
 
+@pytest.mark.parametrize(
+    ("named", "kind", "end"),
+    [
+        # What an environment counts may be better where there is less of it.
+        ({}, "good", "rises; success rate 0 to 1 rises too."),
+        ({"deaths": -1}, "good", "rises; success rate 0 to 1 rises and deaths 1 to 0 falls too."),
+        ({"kills": 1}, "bad", "rises while kills 3 to 1 falls. Yet success rate 0 to 1 rises."),
+        (
+            {"kills": 1, "errors": -1},
+            "bad",
+            "rises while kills 3 to 1 falls and errors 2 to 4 rises. Yet success rate 0 to 1 rises.",
+        ),
+    ],
+)
+def test_other_numbers_are_progress_where_they_are_named(
+    named: dict[str, int], kind: str, end: str
+) -> None:
+    numbers = {
+        "intrinsic_return": (1.0, 3.0),
+        "success": (0.0, 1.0),
+        "deaths": (1.0, 0.0),
+        "kills": (3.0, 1.0),
+        "errors": (2.0, 4.0),
+    }
+    before, after = (
+        {key: np.full(20, values[side]) for key, values in numbers.items()} for side in (0, 1)
+    )
+
+    verdict = hacking.judge(before, after, ("a", "b"), named=named)
+
+    assert verdict.kind == kind
+    assert verdict.line.endswith(end)
+
+
 def test_a_few_games_that_all_succeed_are_no_change() -> None:
     """20 of 20 after 16 of 20: Newcombe's interval has 0 in it, the bootstrap's does not."""
     changed = hacking.change("won", np.repeat([0.0, 1.0], [4, 16]), np.ones(20))

@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.glam import generalisation_files
+from motif_jax.play import evaluation_files, evaluation_tables
 from motif_jax.reports import report
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation, write_recordings
 from tests.reward_fixtures import load_config, make_dataset
@@ -183,6 +184,60 @@ def test_numbers_of_all_evaluations_are_printed(
     printed = capsys.readouterr().out
     assert "agent beside other beside other 2 beside fixed shares" in printed
     assert "means; brackets: 95 % intervals" in printed
+
+
+@pytest.mark.parametrize(
+    ("environment", "measures", "shown"),
+    [
+        ("NetHackScore-v1", "", True),
+        ("gym:Mine-v0", "", False),
+        ("mine:make_spec", "", False),
+        ("gym:Mine-v0", "-dlvl", True),
+        ("NetHackScore-v1", "+scout", False),
+    ],
+)
+def test_what_an_environment_counts_is_progress_where_it_is_known_or_named(
+    folders: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    environment: str,
+    measures: str,
+    shown: bool,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("one", "two"):
+        plan = json.loads((folders / name / "evaluation.json").read_text())["plan"] | {
+            "environment": environment
+        }
+        rows = evaluation_rows(6, 0.0, 1)
+        summary, _ = evaluation_tables.summarise(plan, rows, 50, 0.95)
+        evaluation_files.write_summary(folders / name, summary, rows)
+        journal = "".join(json.dumps(row) + "\n" for row in rows)
+        (folders / name / evaluation_files.JOURNAL).write_text(journal)
+    evaluations = f"{folders / 'one'},{folders / 'two'}"
+    config = load_config("report", "smoke", {"evaluations": evaluations, "measures": measures})
+
+    report.check(config, folders / "out")
+    report.run(config, folders / "out")
+
+    assert ("dungeon level" in capsys.readouterr().out) == shown
+
+
+@pytest.mark.parametrize("measures", ["dlvl", "+dlvl,-"])
+def test_a_measure_without_a_direction_is_refused(folders: Path, measures: str) -> None:
+    evaluations = str(folders / "one")
+    config = load_config("report", "smoke", {"evaluations": evaluations, "measures": measures})
+
+    with pytest.raises(UserError, match=r"^config\.measures=.*\+NAME if more of it is better"):
+        report.check(config, folders / "out")
+
+
+def test_a_measure_of_no_episode_is_refused(folders: Path) -> None:
+    evaluations = str(folders / "one")
+    config = load_config("report", "smoke", {"evaluations": evaluations, "measures": "+deth"})
+
+    with pytest.raises(UserError, match=r"^config\.measures='deth': .*return, .*dlvl"):
+        report.run(config, folders / "out")
 
 
 def test_an_agent_that_does_not_lead_ends_with_1(

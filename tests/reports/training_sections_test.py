@@ -140,8 +140,8 @@ def test_a_page_shows_four_training_charts_and_folds_the_rest(tmp_path: Path) ->
 
     unfolded = [part.title for part in section.parts if isinstance(part, page.Plot)]
     [fold] = [part for part in section.parts if isinstance(part, page.Fold)]
-    assert unfolded == ["intrinsic return", "game score", "dungeon level", "scout"]
-    assert {"return", "speed", "losses", "time/updates"} <= {plot.title for plot in fold.parts}
+    assert unfolded == ["intrinsic return", "return", "dungeon level", "game score"]
+    assert {"speed", "losses", "time/updates"} <= {plot.title for plot in fold.parts}
 
 
 @pytest.mark.slow
