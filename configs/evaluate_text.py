@@ -15,6 +15,22 @@ games of Wordle by a network of the quick run's size take about 10 seconds on 2 
 Variants: wordle, visdial, reddit: the published way to decode for that task (weights 16, 16, 8);
 babyai_text; TASK_utterance and TASK_chai (of 4 and of 5 samples the one with the best value, for
 agents of those methods); smoke (8 episodes).
+
+rank: the utterances and n-grams of greatest and least advantage by agents' values; and, on
+branching and adversarial data, how often the values rank the expert's tokens above the others':
+
+    python -m motif_jax.launch --config=configs/evaluate_text.py:rank --workdir=runs/ranks \\
+        --config.agent=runs/sarsa,runs/ilql --config.data=runs/branch
+
+Out come ranks.json and tables at the terminal. Published: `top_advantage`, `eval_q_rank`. 10,000
+dialogues of Wordle take about a minute on 2 cores.
+
+play: a person at the terminal plays a text task with an agent, against it, or is the other side:
+
+    python -m motif_jax.launch --config=configs/evaluate_text.py:play --workdir=runs/play \\
+        --config.agent=runs/ilql --config.play.mode=with
+
+Every game is kept in WORKDIR/games.jsonl. End with Ctrl-D.
 """
 
 from motif_jax.ilql.evaluation.config import EvaluateTextConfig
@@ -38,5 +54,7 @@ VARIANTS = {
         for task, decode in TASKS.items()
         for method, width in CANDIDATES.items()
     },
+    "rank": {"kind": "rank"},
+    "play": {"kind": "play", "decode": {"kind": "greedy", "advantage_clip": 0.0}},
 }
 get_config = configs(KEYS, VARIANTS)

@@ -4,7 +4,7 @@
         --config.data=runs/games
 
 Out come tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and agent/, which
-evaluate_text, rank_text and play_text open. Without --config.data dialogues are drawn from the task
+evaluate_text opens. Without --config.data dialogues are drawn from the task
 while it trains. Stopped at any moment and started again with the same command it resumes, to the
 same parameters. Of your own dialogues, with your own model (docs/tutorials/my_dialogues.md):
 

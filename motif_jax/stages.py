@@ -31,8 +31,6 @@ MODULES = {
     "collect_text": "motif_jax.ilql.collect_text",
     "train_text": "motif_jax.ilql.train_text",
     "evaluate_text": "motif_jax.ilql.evaluate_text",
-    "play_text": "motif_jax.ilql.play_text",
-    "rank_text": "motif_jax.ilql.rank_text",
     "train_upvote": "motif_jax.ilql.train_upvote",
     # Language models
     "pretrain_language_model": "motif_jax.lm.pretrain_language_model",

@@ -30,8 +30,8 @@ BAD = [
     ("evaluate.py:smoke", "policy=agent agent.dir=AT", "AT"),
     ("visualize.py:smoke", "forms.start=5 forms.stop=3", "config.forms.stop"),
     ("replay.py", "evaluation=AT", "AT"),
-    ("play_text.py", "agent=AT", "AT"),
-    ("rank_text.py", "agents=AT", "config.data"),
+    ("evaluate_text.py:play", "agent=AT", "AT"),
+    ("evaluate_text.py:rank", "agent=AT", "config.data"),
     ("report.py", "agent.dir=AT", "AT"),
     ("study.py", "training=", "config.training"),
 ]

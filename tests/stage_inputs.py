@@ -180,7 +180,7 @@ def _plays(at: Inputs) -> dict[str, Any]:
 
 
 NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
-    **dict.fromkeys(("export:text_agent", "play_text"), lambda at: {"agent": at.text_agent}),
+    "export:text_agent": lambda at: {"agent": at.text_agent},
     **dict.fromkeys(("export", "train_agent"), lambda at: {"reward.dir": at.reward}),
     **dict.fromkeys(("train_language_agent:drrn", "train_language_agent:drrn_faithful"), lambda at: {"network.tokenizer": at.model}),
     # CartPole has no text.
@@ -192,6 +192,7 @@ NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
         "trajectories": at.trajectories, "network.model": at.model, "network.prompt_tokens": ROOM,
     },
     "evaluate_text": lambda at: {"agent": at.text_agent, "task": "wordle"},
+    "evaluate_text:rank": lambda at: {"data": at.dialogues},
     "evaluate_text:reddit": lambda at: {"decode.max_tokens": 40},
     "explain_reward": lambda at: {"reward.dir": at.reward, "dataset_dir": at.dataset},
     "export:language_agent": lambda at: {"agent": at.language_agent},
@@ -201,7 +202,6 @@ NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     "oni": lambda at: {"annotator.store_dir": at.folder / "store"},
     "pretrain_language_model": lambda at: {"texts": at.texts},
     "probe_language_agent": lambda at: {"policy": at.language_agent},
-    "rank_text": lambda at: {"agents": at.text_agent, "data": at.dialogues},
     "replay": lambda at: {"evaluation": at.evaluations[0]},
     "report": lambda at: {"reward.dir": at.reward, "evaluations": str(at.evaluations[0])},
     "test_language_agent": lambda at: {**_plays(at), "policy": "zero_shot", "environment.name": LEVEL},

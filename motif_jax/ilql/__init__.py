@@ -35,8 +35,8 @@ Then the agent speaks:
     agent/text_session.py           many dialogues at once, whose caches grow with them
                                     (text_programs.py, decode_state.py)
     agent/agent_folder.py           the folder of a trained agent
-    evaluate_text.py, play_text.py  games, tables, a person at the terminal; rank_text.py ranks
-                                    utterances (evaluation/)
+    evaluate_text.py                games and tables, utterances ranked, a person at the terminal
+                                    (evaluation/)
     methods/chai.py                 CHAI's term for candidates of dialogues
 
 tasks/ has the games: Wordle, visual dialogue, replies to comments, BabyAI-Text, dialogues of your

@@ -1,5 +1,6 @@
-"""Evaluates an agent or a policy in a text task: seeded episodes, many at a time, then tables with
-intervals and a page.
+"""Evaluates agents that speak, as `config.kind` says: by seeded episodes of a text task, many at a
+time, with tables of intervals and a page; by recorded dialogues, whose texts their values rank; or
+in games with a person at the terminal.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from motif_jax.ilql.evaluation import (
     recorded_texts,
     text_episodes,
     text_games_page,
+    text_ranks,
     text_setup,
+    text_terminal,
 )
 from motif_jax.ilql.evaluation.config import EvaluateTextConfig
 from motif_jax.ilql.tasks import registry
@@ -33,7 +36,10 @@ from motif_jax.play.evaluation_files import Journal
 from motif_jax.play.journal import FAILED, play_missing
 from motif_jax.schema import read_section
 
+# Of episodes and recorded dialogues. Ranks are written again with any keys, and games at the
+# terminal are added to those that were played with others.
 IDENTITY = (
+    "kind",
     "seed",
     "agent",
     "policy",
@@ -50,10 +56,18 @@ PLAN, PAGE, DIALOGUES = "plan.json", "tokens.html", "dialogues.parquet"
 _PlanAndRows = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
+def _identity(config: EvaluateTextConfig) -> Sequence[str]:
+    return IDENTITY if config.kind == "episodes" else ("kind",)
+
+
 def check(config_tree: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config_tree, IDENTITY, free=registry.FREE_OPTIONS)
     config = read_section(EvaluateTextConfig, config_tree)
-    if recorded_texts.replace_episodes(config):
+    run_folder.check_identity(workdir, config_tree, _identity(config), free=registry.FREE_OPTIONS)
+    if config.kind == "rank":
+        text_ranks.check(config)
+    elif config.kind == "play":
+        text_terminal.check(config)
+    elif recorded_texts.replace_episodes(config):
         recorded_texts.check(config)
     else:
         text_setup.check(config)
@@ -61,10 +75,17 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
 
 def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     config = read_section(EvaluateTextConfig, config_tree)
-    with (
-        Interruption() as stop,
-        run_folder.opened(workdir, config_tree, IDENTITY, registry.FREE_OPTIONS),
-    ):
+    folder = run_folder.opened(workdir, config_tree, _identity(config), registry.FREE_OPTIONS)
+    if config.kind == "rank":
+        with folder:
+            text_ranks.write(config, workdir)
+        return None
+    if config.kind == "play":
+        setup = text_setup.open_setup(config)
+        with folder:
+            text_terminal.play_games(config, setup, workdir)
+        return None
+    with Interruption() as stop, folder:
         with Journal(workdir) as journal:
             plan, rows = _play(config, workdir, journal, stop)
         # Stopped before the last episode; the same command goes on.

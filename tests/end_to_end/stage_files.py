@@ -52,6 +52,8 @@ FILES = {
         run/dialogues.parquet run/episodes.jsonl run/episodes.parquet run/evaluation.json run/plan.json
         run/table.md run/tokens.html
     """.split(),
+    "evaluate_text_play": ("run/games.jsonl",),
+    "evaluate_text_rank": ("run/ranks.json",),
     "explain_reward": """
         run/explain.html run/messages.csv run/summary.json run/texts.csv
     """.split(),
@@ -90,7 +92,6 @@ FILES = {
     "oni_serial": """
         run/checkpoints run/episodes.jsonl run/labels.jsonl run/metrics.jsonl run/paid_texts.jsonl store/*.jsonl
     """.split(),
-    "play_text": ("run/games.jsonl",),
     "pretrain_language_model": """
         run/checkpoints run/metrics.jsonl run/model/config.json run/model/model.safetensors
         run/model/tokenizer.json run/model/tokenizer_config.json run/model/training.json run/summary.json
@@ -103,7 +104,6 @@ FILES = {
     "probe_language_agent": """
         run/clauses.jsonl run/distrib.csv run/plan.json run/probes.json run/probes.jsonl
     """.split(),
-    "rank_text": ("run/ranks.json",),
     "replay": """
         run/episode-00000.html run/episode-00000.ttyrec3.bz2 run/films.json
     """.split(),
@@ -168,6 +168,8 @@ SUMMARIES = {
     "clone_behaviour": """
         best best_evaluation evaluations last steps_left_out stopped_early used used_evaluation
     """.split(),
+    "evaluate_text_play": ("run/games.jsonl",),
+    "evaluate_text_rank": ("run/ranks.json",),
     "explain_reward": """
         messages rewards steps
     """.split(),

@@ -111,7 +111,9 @@ SCENARIOS: dict[str, Scenario] = {
         "test_language_agent.py:smoke", f"{_LEVEL} policy=bot tests=distractors_4 episodes=20 workers=2", episodes()
     ),
     "train_upvote": Scenario("train_upvote.py:smoke", f"{_SAVING} {ONE}", params("model/**/*.safetensors")),
-    "rank_text": Scenario("rank_text.py:smoke", "agents={at.text_agent} data={at.dialogues}", files("ranks.json")),
+    "evaluate_text_rank": Scenario(
+        "evaluate_text.py:rank", "agent={at.text_agent} data={at.dialogues} rank.dialogues=20", files("ranks.json")
+    ),
     "probe_language_agent": Scenario(
         "probe_language_agent.py", "policy={at.language_agent}", files("probes.jsonl", "clauses.jsonl")
     ),
@@ -142,8 +144,8 @@ SCENARIOS: dict[str, Scenario] = {
         "report.py", "dataset_dir={at.dataset} reward.dir={at.reward} agent.dir={at.runs}/agent evaluations={at.evaluations[0]}",
         page("report.html", "report.json", "*.csv", "plots/*.png"),
     ),
-    "play_text": Scenario(
-        "play_text.py", "task=wordle policy=optimal 'options={{\"num_words\": 40}}' games=60",
+    "evaluate_text_play": Scenario(
+        "evaluate_text.py:play", "task=wordle policy=optimal 'options={{\"num_words\": 40}}' play.games=60",
         first_lines("games.jsonl", 60), typed="\n" * 2_000,
     ),
     "study": Scenario(

@@ -153,6 +153,13 @@ def test_a_plan_names_task_policy_and_seed(games: Path) -> None:
     }
 
 
+def test_a_folder_of_another_kind_is_refused(games: Path) -> None:
+    config = load_config("evaluate_text", "play", {"task": "tests.toy_text:Task", "policy": "half"})
+
+    with pytest.raises(UserError, match="kind: episodes before, play now"):
+        evaluate_text.check(config, games)
+
+
 def test_games_of_changed_files_are_not_added(tmp_path: Path) -> None:
     workdir = tmp_path / "run"
     evaluate(

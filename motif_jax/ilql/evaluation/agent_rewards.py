@@ -39,17 +39,15 @@ def section_of(about: Mapping[str, Any]) -> TokenRewardSection:
 
 
 def evaluated(
-    configured: EvaluatedTokenReward | None, about: Mapping[str, Any] | None
+    configured: EvaluatedTokenReward, about: Mapping[str, Any] | None
 ) -> TokenRewardSection:
     """What an evaluation pays for tokens: what its config says, else what the agent was trained
     with; raises as `section_of`.
 
     Args:
-      configured: by the config; None where nothing counts these rewards.
+      configured: by the config.
       about: describes the agent; None without one.
     """
-    if configured is None:
-        return TokenRewardSection()
     # All keys at their defaults: the config says nothing of its own.
     if configured == EvaluatedTokenReward() and about is not None:
         return section_of(about)

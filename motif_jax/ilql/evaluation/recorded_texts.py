@@ -19,7 +19,7 @@ from motif_jax.ilql.dialogues import dialogue_source, files, token_columns
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.items import TextTokenizer
 from motif_jax.ilql.evaluation import agent_rewards, text_setup, text_values
-from motif_jax.ilql.evaluation.config import EvaluatedTokenReward, TextSpeaker
+from motif_jax.ilql.evaluation.config import EvaluateTextConfig
 from motif_jax.ilql.evaluation.text_values import ValuedDialogue
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm import tokenised
@@ -40,7 +40,7 @@ class ReadableDialogues(NamedTuple):
     too_long: int
 
 
-def replace_episodes(config: TextSpeaker) -> bool:
+def replace_episodes(config: EvaluateTextConfig) -> bool:
     """Whether recorded dialogues replace episodes: `config.data` names some, or the agent's task
     has no environment.
     """
@@ -54,7 +54,7 @@ def replace_episodes(config: TextSpeaker) -> bool:
     return name == dialogue_source.RECORDED and not options.get("environment")
 
 
-def check(config: TextSpeaker) -> None:
+def check(config: EvaluateTextConfig) -> None:
     """Raises UserError where there are no dialogues that the agent can read, or for keys of
     episodes, which recorded dialogues do not have.
 
@@ -67,7 +67,7 @@ def check(config: TextSpeaker) -> None:
     }
     for key, (fits, allowed) in rules.items():
         checks.require_key(config, key, fits, allowed)
-    paid = config.token_reward or EvaluatedTokenReward()
+    paid = config.token_reward
     for field in dataclasses.fields(paid):
         value = getattr(paid, field.name)
         is_default = value == field.default

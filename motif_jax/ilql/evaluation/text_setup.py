@@ -24,11 +24,12 @@ from motif_jax.ilql.agent.config import (
 from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.dialogues import dialogue_data
+from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.items import TextTokenizer, tokenise
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
 from motif_jax.ilql.evaluation import agent_rewards, text_episodes
-from motif_jax.ilql.evaluation.config import TextSpeaker
+from motif_jax.ilql.evaluation.config import EvaluateTextConfig
 from motif_jax.ilql.evaluation.text_episodes import PlayedText, TextActor
 from motif_jax.ilql.evaluation.text_values import token_row
 from motif_jax.ilql.tasks import registry, text_scores
@@ -84,7 +85,9 @@ def describe_agent(agent: str | None) -> dict[str, Any] | None:
     return agent_folder.describe(agent, "agent")
 
 
-def named_task(config: TextSpeaker, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+def named_task(
+    config: EvaluateTextConfig, about: Mapping[str, Any] | None
+) -> tuple[str, dict[str, Any]]:
     """The task and its options: the agent's, replaced by the config's; UserError for none, or
     another than the agent's.
     """
@@ -105,7 +108,17 @@ def named_task(config: TextSpeaker, about: Mapping[str, Any] | None) -> tuple[st
     return name, registry.overlaid(name, options, user_options)
 
 
-def check(config: TextSpeaker, plays: bool = True) -> None:
+def paid_for_tokens(
+    config: EvaluateTextConfig, about: Mapping[str, Any] | None
+) -> TokenRewardSection:
+    """What tokens are paid; raises as `agent_rewards.section_of`."""
+    # Nothing counts these rewards in games at the terminal.
+    if config.kind == "play":
+        return TokenRewardSection()
+    return agent_rewards.evaluated(config.token_reward, about)
+
+
+def check(config: EvaluateTextConfig, plays: bool = True) -> None:
     """Raises UserError for what `open_setup` would refuse, without reading networks.
 
     `plays`: in the task's environment, which a conversation at the terminal does not need.
@@ -128,7 +141,7 @@ def check(config: TextSpeaker, plays: bool = True) -> None:
             return model_agent.network_of(agent).model.config.vocab_size
         return task.tokenizer().size
 
-    paid = agent_rewards.evaluated(config.token_reward, about)
+    paid = paid_for_tokens(config, about)
     dialogue_data.check_token_reward(paid, tokens)
     if config.policy:
         task.policy(config.policy)
@@ -204,7 +217,7 @@ class TextEvalSetup:
         )
 
 
-def open_setup(config: TextSpeaker) -> TextEvalSetup:
+def open_setup(config: EvaluateTextConfig) -> TextEvalSetup:
     """Reads the agent, where there is one; UserError where something is missing or does not fit."""
     agent = config.agent or ""
     about = describe_agent(config.agent)
@@ -216,7 +229,7 @@ def open_setup(config: TextSpeaker) -> TextEvalSetup:
         "seed": config.seed,
         "drawn_from": registry.drawn_from(task),
     }
-    paid = agent_rewards.evaluated(config.token_reward, about)
+    paid = paid_for_tokens(config, about)
     token_reward = dialogue_data.token_reward_of(paid)
     if config.policy:
         plan |= {"policy": config.policy, "digest": None, "decode": None, "values": False}

@@ -2,29 +2,65 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import unicodedata
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
+from motif_jax.core import config as checks
+from motif_jax.core.files import append_lines, regular_file
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.items import NO_TOKENS, TextTokenizer
+from motif_jax.ilql.evaluation import text_setup
+from motif_jax.ilql.evaluation.config import EvaluateTextConfig
 from motif_jax.ilql.evaluation.text_episodes import (
     DialogueObservation,
     TextAction,
     TextActor,
     environment_seed,
 )
+from motif_jax.ilql.evaluation.text_setup import TextEvalSetup
 from motif_jax.ilql.tasks.contract import Observation, TextTask
 from motif_jax.ilql.tasks.wordle.environment import WordleObservation
 from motif_jax.ilql.tasks.wordle.policies import picture
 
+GAMES = "games.jsonl"
 _QUIT = "/end"
 # They turn the direction of a line's text, and are not of Unicode's category Cc.
 _TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
+
+
+def check(config: EvaluateTextConfig) -> None:
+    """Raises UserError for games that cannot be played."""
+    is_allowed = config.play.mode != "answer" or not config.policy
+    checks.require_key(
+        config, "policy", is_allowed, "None with config.play.mode=answer: an agent has to speak"
+    )
+    text_setup.check(config, plays=config.play.mode != "answer")
+
+
+def play_games(config: EvaluateTextConfig, setup: TextEvalSetup, workdir: Path) -> None:
+    """Plays games at the terminal, and writes each as a line of games.jsonl."""
+    table = TextTable(setup.task, setup.actor, Terminal(), setup.tokenizer, config.seed)
+    path = workdir / GAMES
+    # Drops a last line that a kill has torn, so that the next one does not continue it.
+    append_lines(path, keep=lambda line: True).close()
+    first = len(path.read_text(encoding="utf-8").splitlines())  # games of earlier starts stay
+    for game in range(first, first + config.play.games):
+        try:
+            dialogues: list[dict[str, Any]] = table.play(game, config.play.mode)
+        except EOFError:
+            print("\nend of input: this game is left out")
+            return
+        with open(path, "a", encoding="utf-8", opener=regular_file) as file:
+            file.write(
+                json.dumps({"game": game, "mode": config.play.mode, "dialogues": dialogues}) + "\n"
+            )
 
 
 def plain(text: str) -> str:

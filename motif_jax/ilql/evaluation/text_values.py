@@ -1,14 +1,10 @@
-"""An agent's values on recorded dialogues: advantages of utterances and n-grams, and ranks of an
-expert's tokens.
-"""
+"""An agent's values on recorded dialogues."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-import json
 import math
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -199,127 +195,3 @@ def token_row(
         "by_policy": pieces(by_policy) or unknown,
         "by_values": pieces(by_values) or unknown,
     }
-
-
-class RankedUtterance(NamedTuple):
-    """An utterance, its count, and its mean summed advantage."""
-
-    text: str
-    times: int
-    advantage: float
-
-
-def utterances(valued: Sequence[ValuedDialogue]) -> list[RankedUtterance]:
-    """Distinct actions by the mean of the sum of their tokens' advantages (target Q - V), without
-    that of `</a>`; greatest first.
-    """
-    sums: dict[str, list[float]] = defaultdict(list)
-    for one in valued:
-        dialogue = one.dialogue
-        advantages = one.values.target_q - one.values.v
-        pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
-        actions = [text for text, reward in pairs if reward is not None]
-        for text, span in zip(actions, one.spans, strict=True):
-            # Without `</a>`, as published.
-            sums[text].append(float(advantages[span][:-1].sum()))
-    return _ranked(sums)
-
-
-def n_grams(
-    valued: Sequence[ValuedDialogue], tokenizer: TextTokenizer, n: int
-) -> list[RankedUtterance]:
-    """Distinct runs of `n` tokens within actions, by the mean of their summed advantages; greatest
-    first.
-    """
-    sums: dict[str, list[float]] = defaultdict(list)
-    for one in valued:
-        advantages = one.values.target_q - one.values.v
-        tokens = one.item.tokens[one.item.action_indices + 1]
-        for span in one.spans:
-            # To the token before `</a>`, hence not `span.stop - n + 1`.
-            for start in range(span.start, span.stop - n):
-                run = slice(start, start + n)
-                sums[tokenizer.decode(tokens[run].tolist())].append(float(advantages[run].sum()))
-    return _ranked(sums)
-
-
-def _ranked(sums: Mapping[str, Sequence[float]]) -> list[RankedUtterance]:
-    utterances = [
-        RankedUtterance(text, len(values), float(np.mean(values))) for text, values in sums.items()
-    ]
-    return sorted(utterances, key=lambda utterance: (-utterance.advantage, utterance.text))
-
-
-class Pair(NamedTuple):
-    """Indices of two dialogues that go apart at action `turn`, where both may still say the same:
-    an expert's and another one.
-    """
-
-    expert: int
-    other: int
-    turn: int
-    kind: str
-
-
-def pairs_of(dialogues: Dialogues) -> list[Pair]:
-    """The pairs of branching and adversarial data, whose `meta` says which games belong
-    together.
-    """
-    experts: dict[str, int] = {}
-    others: list[tuple[int, str, int, str]] = []
-    for index in range(len(dialogues)):
-        meta = dialogues[index].meta
-        # Data of other origin do not say which belong together, or mean something else by these
-        # words.
-        if "group" not in meta:
-            continue
-        group = json.dumps(meta["group"])
-        kind = meta.get("kind")
-        start = meta.get("start")
-        if kind == "expert":
-            experts[group] = index
-        elif isinstance(kind, str) and type(start) is int and start >= 0:
-            others.append((index, group, start, kind))
-    action_counts = dialogues.action_counts()
-    pairs = []
-    for index, group, start, kind in others:
-        # Both need an action with the index `start`.
-        if (
-            group in experts
-            and action_counts[experts[group]] > start
-            and action_counts[index] > start
-        ):
-            pairs.append(Pair(experts[group], index, start, kind))
-    return pairs
-
-
-def ranking_accuracy(
-    valued: Sequence[ValuedDialogue], pairs: Sequence[Pair], tokens: int = 6
-) -> dict[str, float]:
-    """'KIND_q_rank_acc_-I' (and 'q_target'): share of pairs in which Q of the expert's token I from
-    the action's end exceeds the other's.
-
-    By the kind of the others and I = 1 ... `tokens`; 'KIND_pairs' is the number of pairs. Where
-    both said the same up to that token, Q is the same and does not exceed: 'KIND_q_rank_ties_-I' is
-    the share of these pairs.
-    """
-    is_right: dict[str, list[bool]] = defaultdict(list)
-    counts = Counter(f"{pair.kind}_pairs" for pair in pairs)
-    for pair in pairs:
-        expert = valued[pair.expert]
-        other = valued[pair.other]
-        expert_span = expert.spans[pair.turn]
-        other_span = other.spans[pair.turn]
-        for back in range(1, tokens + 1):
-            # From the end, since the two actions may have different numbers of tokens.
-            expert_token = expert_span.stop - back
-            other_token = other_span.stop - back
-            if expert_token < expert_span.start or other_token < other_span.start:
-                continue
-            q_above = expert.values.q[expert_token] > other.values.q[other_token]
-            target_above = expert.values.target_q[expert_token] > other.values.target_q[other_token]
-            is_tie = expert.values.q[expert_token] == other.values.q[other_token]
-            is_right[f"{pair.kind}_q_rank_acc_-{back}"].append(bool(q_above))
-            is_right[f"{pair.kind}_q_rank_ties_-{back}"].append(bool(is_tie))
-            is_right[f"{pair.kind}_q_target_rank_acc_-{back}"].append(bool(target_above))
-    return {**{name: float(np.mean(values)) for name, values in is_right.items()}, **counts}

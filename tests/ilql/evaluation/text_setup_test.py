@@ -23,7 +23,7 @@ from motif_jax.ilql.evaluation import (
     text_rollouts,
     text_setup,
 )
-from motif_jax.ilql.evaluation.config import EvaluatedTokenReward, TextSpeaker
+from motif_jax.ilql.evaluation.config import EvaluatedTokenReward, EvaluateTextConfig
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm.config import parse
 from motif_jax.lm.model import LanguageModel
@@ -118,19 +118,19 @@ def test_the_length_of_actions_has_to_be_known() -> None:
 def test_a_task_is_that_of_the_config_or_the_agent(
     speaker: dict[str, str], agent: dict[str, Any] | None, expected: tuple[str, dict[str, Any]]
 ) -> None:
-    assert text_setup.named_task(TextSpeaker(**speaker), agent) == expected
+    assert text_setup.named_task(EvaluateTextConfig(**speaker), agent) == expected
 
 
 def test_a_policy_of_a_task_can_speak() -> None:
-    text_setup.check(TextSpeaker(policy="half", task=TOY))
+    text_setup.check(EvaluateTextConfig(policy="half", task=TOY))
 
 
 def test_recorded_dialogues_replace_the_episodes_of_an_agent() -> None:
-    assert recorded_texts.replace_episodes(TextSpeaker(agent="nowhere", data="x"))
+    assert recorded_texts.replace_episodes(EvaluateTextConfig(agent="nowhere", data="x"))
 
 
 def test_the_plan_of_a_policy_says_what_decides_its_episodes() -> None:
-    setup = text_setup.open_setup(TextSpeaker(policy="half", task=TOY, seed=3))
+    setup = text_setup.open_setup(EvaluateTextConfig(policy="half", task=TOY, seed=3))
 
     assert setup.plan == {
         "environment": TOY,
@@ -145,7 +145,7 @@ def test_the_plan_of_a_policy_says_what_decides_its_episodes() -> None:
 
 
 def test_a_row_of_an_episode_has_its_dialogue_and_numbers() -> None:
-    setup = text_setup.open_setup(TextSpeaker(policy="half", task=TOY, seed=3))
+    setup = text_setup.open_setup(EvaluateTextConfig(policy="half", task=TOY, seed=3))
 
     for episode in text_episodes.play(setup.task, setup.actor, 3, range(3), 2):
         row = setup.row(episode, 3, tokens=False)
@@ -166,7 +166,7 @@ def test_a_row_of_an_episode_has_its_dialogue_and_numbers() -> None:
 
 
 def test_an_episode_that_a_limit_cuts_says_so() -> None:
-    setup = text_setup.open_setup(TextSpeaker(policy="half", task=TOY, seed=3))
+    setup = text_setup.open_setup(EvaluateTextConfig(policy="half", task=TOY, seed=3))
     (episode,) = text_episodes.play(setup.task, setup.actor, 3, range(1), 1)
     cut = dataclasses.replace(episode, dialogue=episode.dialogue._replace(terminal=False))
 
@@ -229,11 +229,10 @@ def test_evaluations_of_a_training_write_no_more_than_fits(positions: int | None
         (EvaluatedTokenReward(file="x"), about() | PAID, TokenRewardSection(file="x")),
         (EvaluatedTokenReward(), about(), TokenRewardSection()),
         (EvaluatedTokenReward(), None, TokenRewardSection()),
-        (None, about() | PAID, TokenRewardSection()),
     ],
 )
 def test_tokens_are_paid_as_in_the_training_of_the_agent(
-    configured: EvaluatedTokenReward | None, agent: dict[str, Any] | None, paid: TokenRewardSection
+    configured: EvaluatedTokenReward, agent: dict[str, Any] | None, paid: TokenRewardSection
 ) -> None:
     assert agent_rewards.evaluated(configured, agent) == paid
 

@@ -1,6 +1,4 @@
-"""An agent's values on recorded dialogues: what it reads, and how actions, runs of tokens and pairs
-are ranked.
-"""
+"""An agent's values on recorded dialogues: what it reads, and the numbers of each token."""
 
 from __future__ import annotations
 
@@ -17,15 +15,7 @@ from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.ilql.dialogues.items import tokenise
-from motif_jax.ilql.dialogues.token_rewards import constant
 from motif_jax.ilql.evaluation import recorded_texts, text_values
-from motif_jax.ilql.evaluation.text_values import (
-    ActionValues,
-    Pair,
-    RankedUtterance,
-    ValuedDialogue,
-)
 from motif_jax.lm.config import parse
 from motif_jax.lm.model import LanguageModel
 from tests import text_agents, toy_text
@@ -36,116 +26,6 @@ ENDED = Dialogue(("abc", "ca", "b", "ca"), (None, 1.0, None, -0.5), True)
 RUNNING = Dialogue(("ca", "bb", "ca"), (0.25, 0.5, 2.0), False)
 WITHOUT_ACTIONS = Dialogue(("c",), (None,), True)
 TWO_ACTIONS = Dialogue(("abc", "a", "b", "bca"), (None, 1.0, None, 3.0), True)
-
-
-def valued(
-    dialogue: Dialogue, advantages: list[float], q: list[float] | None = None
-) -> ValuedDialogue:
-    """A dialogue whose tokens, `</a>` included, have these advantages (target Q - V) over a V of
-    1.
-    """
-    item = tokenise(dialogue, TOKENIZER, constant(0.0))
-    assert len(advantages) == len(item.action_indices)
-    v = np.ones(len(advantages), np.float32)
-    target_q = v + np.float32(advantages)
-    online_q = target_q if q is None else np.float32(q)
-    return ValuedDialogue(dialogue, item, ActionValues(online_q, target_q, v, -v))
-
-
-# The 9s are of `</a>`, which utterances leave out.
-VALUED = [
-    valued(ENDED, [1, 2, 9, 3, 4, 9]),
-    valued(RUNNING, [5, 0, 9, -1, -2, 9, 1, 1, 9]),
-    valued(WITHOUT_ACTIONS, []),
-    valued(TWO_ACTIONS, [-1, 9, 2, 2, 2, 9]),
-]
-
-
-def test_spans_are_the_tokens_of_each_action() -> None:
-    assert [one.spans for one in VALUED] == [
-        [slice(0, 3), slice(3, 6)],
-        [slice(0, 3), slice(3, 6), slice(6, 9)],
-        [],
-        [slice(0, 2), slice(2, 6)],
-    ]
-
-
-def test_utterances_are_ranked_by_their_mean_advantage() -> None:
-    assert text_values.utterances(VALUED) == [
-        RankedUtterance("bca", 1, 6.0),
-        # 3, 7, 5 and 2.
-        RankedUtterance("ca", 4, 4.25),
-        RankedUtterance("a", 1, -1.0),
-        RankedUtterance("bb", 1, -3.0),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("n", "expected"),
-    [
-        (1, [("c", 5, 12 / 5), ("a", 6, 8 / 6), ("b", 3, -1 / 3)]),
-        (2, [("ca", 5, 21 / 5), ("bc", 1, 4.0), ("bb", 1, -3.0)]),
-    ],
-)
-def test_runs_of_tokens_are_ranked_within_actions(
-    n: int, expected: list[tuple[str, int, float]]
-) -> None:
-    ranked = text_values.n_grams(VALUED, TOKENIZER, n)
-
-    assert [(one.text, one.times) for one in ranked] == [
-        (text, times) for text, times, _ in expected
-    ]
-    np.testing.assert_allclose(
-        [one.advantage for one in ranked], [mean for *_, mean in expected], rtol=1e-6
-    )
-
-
-def test_pairs_are_an_expert_and_others_of_its_group() -> None:
-    metas: list[dict[str, Any]] = [
-        {"kind": "x", "group": 0, "start": 1},
-        {"kind": "y", "group": 0, "start": 0},
-        # A turn that the dialogues do not have.
-        {"kind": "x", "group": 0, "start": 2},
-        {"kind": "x", "group": 0, "start": -1},
-        {"kind": "x", "group": 0, "start": True},
-        {"kind": "3", "group": 0, "start": 1},
-        {"kind": "expert", "group": 0},
-        # Data of another origin.
-        {"kind": "x", "start": 0},
-        {"kind": "expert", "group": 1},
-        {"kind": 3, "group": 0, "start": 1},
-    ]
-    dialogues = Dialogues.of([Dialogue(("a", "b"), (1.0, 2.0), True, meta) for meta in metas])
-
-    assert text_values.pairs_of(dialogues) == [
-        Pair(expert=6, other=0, turn=1, kind="x"),
-        Pair(expert=6, other=1, turn=0, kind="y"),
-        Pair(expert=6, other=5, turn=1, kind="3"),
-    ]
-
-
-def test_accuracy_counts_from_the_end_of_an_action() -> None:
-    """Q of the expert's tokens 1, 2, 3; of one other 3, 2, 1; of a shorter one 0, 5. The target Qs
-    are their negatives.
-    """
-    two_letters = Dialogue(("ca",), (1.0,), True)
-    expert = valued(two_letters, [-2, -3, -4], q=[1, 2, 3])
-    other = valued(two_letters, [-4, -3, -2], q=[3, 2, 1])
-    shorter = valued(Dialogue(("a",), (1.0,), True), [-1, -6], q=[0, 5])
-    pairs = [Pair(0, 1, 0, "x"), Pair(0, 2, 0, "x")]
-
-    assert text_values.ranking_accuracy([expert, other, shorter], pairs) == {
-        "x_q_rank_acc_-1": 0.5,  # 3 > 1, but not 3 > 5
-        "x_q_rank_acc_-2": 0.5,  # not 2 > 2, but 2 > 0
-        "x_q_rank_acc_-3": 0.0,
-        "x_q_rank_ties_-1": 0.0,
-        "x_q_rank_ties_-2": 0.5,
-        "x_q_rank_ties_-3": 0.0,
-        "x_q_target_rank_acc_-1": 0.5,
-        "x_q_target_rank_acc_-2": 0.0,
-        "x_q_target_rank_acc_-3": 1.0,
-        "x_pairs": 2,
-    }
 
 
 def network_of(positions: int | None) -> TextAgentNetwork:

@@ -8,7 +8,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.ilql import collect_text
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.evaluation import text_setup
-from motif_jax.ilql.evaluation.config import TextSpeaker
+from motif_jax.ilql.evaluation.config import EvaluateTextConfig
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.tasks.reddit.task import Reddit
 from tests.ilql.tasks.reddit.conftest import SCORES, returns
@@ -53,7 +53,7 @@ def test_another_reward_drops_the_scores_and_scale_of_a_training(options):
 
     def overlaid(**changes):
         return text_setup.named_task(
-            TextSpeaker(task="reddit", options=json.dumps(changes)), about
+            EvaluateTextConfig(task="reddit", options=json.dumps(changes)), about
         )[1]
 
     liked = {"reward": "upvote_model", "upvote_run": "runs/upvote"}
