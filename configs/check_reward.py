@@ -3,7 +3,7 @@
     python -m motif_jax.launch --config=configs/check_reward.py --workdir=runs/check \\
         --config.reward.dir=runs/oni --config.evaluation=runs/evaluation
 
-It takes the labelled messages that the training saw at least `least_met` times, and the messages
+It takes the labelled messages that the training saw at least three times, and the messages
 without a label of the training and of an evaluation's games. About the latter it asks the run's
 annotator, unless the answer store has the answer. With `minimum` it ends with an error where they
 agree on fewer of the labelled messages. It writes agreement.json, which names every message on

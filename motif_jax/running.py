@@ -103,7 +103,7 @@ def start(config: ConfigDict, workdir: Path | None) -> int:
         # Before the import of the stage, which takes seconds: a typing error is answered at once.
         schema.validate(config, keys_of_stage(config))
         # jax reads the cache's settings when it is imported.
-        compiled_programs.keep(config.get("compile_cache", "auto"))
+        compiled_programs.keep()
         stage = stages.module(stage_name)
         if getattr(stage, "NEEDS_WORKDIR", True) and workdir is None:
             raise UserError(

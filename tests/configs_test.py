@@ -34,9 +34,6 @@ AGENT = {
     "train_for_env_steps": Default(2_000_000_000, "agent --train_for_env_steps"),
     "batch_size": Default(4096, "agent --batch_size"),
     "rollout": Default(32, "agent --rollout, --recurrence"),
-    "max_waiting_batches": Default(
-        1, "0.8 has at most 2: each waiting batch adds an update of policy lag"
-    ),
     "environment.name": Default("NetHackScore-v1", "agent --root_env"),
     "environment.max_episode_steps": Default(5000, "0.1, 0.8"),
     "network.image_encoder": Default("convnet_simple", "agent --encoder_type, --encoder_subtype"),

@@ -52,9 +52,6 @@ class ClusterHosts:
     heartbeat_timeout_seconds: float = plain_key(
         100.0, "the other hosts end when one is silent for this long", minimum=1
     )
-    connect_timeout_seconds: float = positive(
-        300.0, "seconds that the hosts wait for each other at the start"
-    )
 
     def position(self) -> cluster.HostPosition:
         """The position of this process among the hosts. Raises UserError: the values do not fit

@@ -56,9 +56,9 @@ class GameNetwork:
         (), "layers, with tanh, before the heads of policy and value"
     )
     separate_critic: bool = plain_key(False, "the value has a network of its own")
-    first_convolution: str = one_of(
-        ("auto", "table", "picture"), "looks tiles up (fast on CPU), or draws them"
-    )
+    # How the first convolution is computed: 'table' looks tiles up, which is fast on a CPU,
+    # 'picture' draws them, 'auto' takes what suits the platform. Both have the same parameters.
+    first_convolution: str = "auto"
     dtype: str = one_of(
         DTYPES, "dtype of the computation; parameters, states, losses and targets are float32"
     )

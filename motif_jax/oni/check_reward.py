@@ -32,6 +32,11 @@ from motif_jax.schema import read_section
 SUMMARY = "agreement.json"
 # Kinds that say yes or no to a message.
 _KINDS = ("classification", "retrieval")
+# Messages that the training saw less often are left out: the reward has hardly learned from them.
+LEAST_MET = 3
+# How long the annotator's answers are waited for. Those that came are kept, so that the same
+# command asks the rest.
+WAIT_SECONDS = 600.0
 # Messages without agreement that the terminal names.
 _EXAMPLES = 10
 
@@ -79,26 +84,24 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         frequent = {
             text: count
             for text, count in reward.step_counts.items()
-            if count >= config.least_met and text in labels
+            if count >= LEAST_MET and text in labels
         }
         frequent_agreement = compare(frequent, labels, _verdicts(reward, list(frequent)))
 
         unlabelled = _never_labelled(config, reward)
-        answers = _ask(folder, list(unlabelled), config.wait_seconds)
+        answers = _ask(folder, list(unlabelled))
         answered = {text: unlabelled[text] for text in answers}
         new_agreement = compare(answered, answers, _verdicts(reward, list(answers)))
 
         summary = {
             "step": reward.step,
-            "least_met": config.least_met,
+            "least_met": LEAST_MET,
             "met_often": _as_json(frequent_agreement),
             "never_labelled": {**_as_json(new_agreement), "asked": len(unlabelled)},
         }
         atomic_write_json(workdir / SUMMARY, summary)
         print(
-            agreement_line(
-                frequent_agreement, f"labelled messages seen at least {config.least_met} times"
-            )
+            agreement_line(frequent_agreement, f"labelled messages seen at least {LEAST_MET} times")
         )
         source = "" if config.evaluation else " (of the run itself)"
         print(
@@ -112,7 +115,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         value = "none" if share is None else f"{share.value:.1%}"
         print(
             f"minimum: the reward agrees with its annotator on {value} of the {frequent_agreement.messages:,} messages seen "
-            f"at least {config.least_met} times, less than {config.minimum:.1%}; {workdir / SUMMARY} names those where it does not",
+            f"at least {LEAST_MET} times, less than {config.minimum:.1%}; {workdir / SUMMARY} names those where it does not",
             file=sys.stderr,
         )
         return 1
@@ -161,9 +164,9 @@ def _never_labelled(config: CheckRewardConfig, reward: Any) -> dict[str, int]:
     return {text: step_counts[text] for text in unlabelled[: config.questions]}
 
 
-def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
+def _ask(folder: Path, texts: Sequence[str]) -> dict[str, int]:
     """Labels of the texts by the annotator of the run in `folder`, as far as it answers within
-    `seconds`.
+    `WAIT_SECONDS`.
     """
     if not texts:
         return {}
@@ -178,7 +181,7 @@ def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
     try:
         service.start()
         service.enqueue([(text,) for text in texts], [1] * len(texts), None, 0)
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             # Read before the labels are taken: an answer that comes meanwhile still counts as
             # waited for.
@@ -203,7 +206,9 @@ def agreement_line(agreement: JudgeAgreement, messages: str, num_questions: int 
       num_questions: messages that the judge was asked about now.
     """
     unanswered = num_questions - agreement.messages
-    without_answer = f"{unanswered:,} of {num_questions:,} were not answered: give the command again, with a greater config.wait_seconds"
+    without_answer = (
+        f"{unanswered:,} of {num_questions:,} were not answered: give the command again"
+    )
     if agreement.share is None:
         return (
             f"none of the {messages} has an answer: {without_answer}"

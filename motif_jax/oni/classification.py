@@ -21,7 +21,7 @@ from motif_jax.oni.config import LearnedReward
 from motif_jax.oni.label_set import Examples
 from motif_jax.oni.message_stats import NO_LABEL
 from motif_jax.oni.network_reward import NetworkReward
-from motif_jax.oni.online_model import cautious, classifier_probabilities
+from motif_jax.oni.online_model import classifier_probabilities
 from motif_jax.oni.reward_trainer import Model, TrainingBatch
 from motif_jax.rl.intrinsic import BatchMessages
 
@@ -78,8 +78,7 @@ class ClassificationReward(NetworkReward):
     """1 where the probability of yes is strictly above `config.classifier.threshold`, else 0.
 
     Texts with a label are classified, too: the label counts only by what the network learns from
-    it. With `config.value` 'probability' the reward is the probability: an ensemble's mean less
-    `config.training.deviations` standard deviations.
+    it. With `config.value` 'probability' the reward is the probability: an ensemble's mean.
     """
 
     form = SINGLE
@@ -91,7 +90,8 @@ class ClassificationReward(NetworkReward):
         return ClassifierModel(self.config, self.run.config.seed)
 
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
-        return cautious(self.model.probabilities(params, texts), self.config.training.deviations)
+        members = self.model.probabilities(params, texts)
+        return np.asarray(members.mean(axis=0), np.float32)
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         return self.lookup(texts).values

@@ -88,16 +88,6 @@ class OnlineTraining:
         read_when=_NETWORKS,
     )
     members: int = layer_size_key(1, "number of networks in the ensemble", read_when=_NETWORKS)
-    deviations: float = non_negative(
-        0.0,
-        "standard deviations of the members that are subtracted from their mean",
-        read_when=_NETWORKS,
-    )
-    device: str = plain_key(
-        "auto",
-        "number of the device that trains; 'auto': the one that computes rewards",
-        read_when=_NETWORKS,
-    )
 
 
 @section_class
@@ -217,9 +207,7 @@ class CheckRewardConfig:
     seed: int = sections.SEED
     reward: CheckedReward = subsection(CheckedReward)
     evaluation: str = plain_key("", "an evaluation whose messages are checked too; empty: none")
-    least_met: int = positive(3, "messages that the training saw less often are left out")
     questions: int = positive(
         1000, "questions to the annotator at most, about the most frequent messages"
     )
-    wait_seconds: float = positive(600.0, "how long to wait for the annotator's answers")
     minimum: float | None = fraction(None, "share of messages on which they must agree; None: any")

@@ -16,7 +16,6 @@ from motif_jax.core import seeds
 from motif_jax.core.devices.cpu import cpu_device
 from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.oni import reward_schedule
-from motif_jax.oni.config import LearnedReward
 from motif_jax.oni.label_queue import Label
 from motif_jax.oni.label_set import WIDTH, LabelSet
 from motif_jax.oni.message_stats import NO_LABEL
@@ -63,8 +62,8 @@ class NetworkReward(OnlineReward, abc.ABC):
 
         self.model = self.make_model()
         state = self.model.init(seeds.derive(run.seed, "reward") % (1 << 31))
-        # It trains on another device than it pays, where the config says so.
-        state = jax.device_put(state, _training_device(training.device, self._device))
+        # It trains on the device that pays.
+        state = jax.device_put(state, self._device)
         # A serial run trains in the caller's thread, so that the outcome is there when the batch is
         # paid.
         self.trainer = Trainer(self.model, state, training.batch_size, in_thread=not run.serial)
@@ -80,30 +79,12 @@ class NetworkReward(OnlineReward, abc.ABC):
         self.table = MessageTable(self.compute, self._params(), 0, CAPACITY)
 
     @classmethod
-    def check(cls, config: LearnedReward) -> None:
-        training = config.training
-        has_deviation = training.members > 1 or training.deviations == 0
-        checks.require(
-            has_deviation,
-            "reward.training.deviations",
-            training.deviations,
-            "0 without several members",
-        )
-        is_device = training.device == "auto" or checks.is_natural(str(training.device))
-        checks.require(
-            is_device, "reward.training.device", training.device, "'auto' or the number of a device"
-        )
-
-    @classmethod
     def check_run(cls, config: AgentConfig, spec: ObservationSpec) -> None:
         super().check_run(config, spec)
         assert spec.text_field is not None
         width = spec.observation[spec.text_field].shape[-1]
         allowed = f"a task whose texts have at most {WIDTH} bytes, not {width}"
         checks.require(width <= WIDTH, "environment.name", config.environment.name, allowed)
-        assert isinstance(config.reward, LearnedReward)
-        if config.reward.training.device != "auto":
-            _training_device(config.reward.training.device, None)
 
     @abc.abstractmethod
     def make_model(self) -> Model:
@@ -255,15 +236,3 @@ def _like(old: Any, new: Any) -> Any:
         )
     (device,) = old.devices()
     return jax.device_put(np.asarray(new, old.dtype), device)
-
-
-def _training_device(number: str, reward_device: jax.Device | None) -> jax.Device | None:
-    """The device of the key reward.training.device: `reward_device` for 'auto'. Raises UserError:
-    there is no such device.
-    """
-    if number == "auto":
-        return reward_device
-    devices = jax.local_devices()
-    allowed = f"'auto' or a number below {len(devices)}, the devices here"
-    checks.require(int(number) < len(devices), "reward.training.device", number, allowed)
-    return devices[int(number)]

@@ -170,10 +170,9 @@ class OnlineReward(RewardKind):
 
         The batcher calls it once for each batch, when it assembles the batch. A label that arrives
         after `poll` in here counts from the next batch that is assembled. A batch that already
-        waits for the learner (`config.max_waiting_batches`) keeps its rewards: a label that arrives
-        during update N counts from batch N + 1 if that is not assembled yet, else from a later one
-        (with one waiting batch, the default, from N + 2). In a serial or on-policy run it is always
-        N + 1.
+        waits for the learner (`batch_stream.MAX_WAITING_BATCHES`) keeps its rewards: a label that
+        arrives during update N counts from batch N + 1 if that is not assembled yet, else from
+        N + 2. In a serial or on-policy run it is always N + 1.
         """
         begin = time.perf_counter()
         with self._lock:

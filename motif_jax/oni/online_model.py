@@ -43,11 +43,6 @@ def architecture_of_run(config: Mapping[str, Any]) -> tuple[RewardArchitecture, 
     return RewardArchitecture(message=reward["encoder"]), members
 
 
-def cautious(members: np.ndarray, deviations: float) -> np.ndarray:
-    """Mean less `deviations` standard deviations over the members: float32 [N] of [members, N]."""
-    return np.asarray(members.mean(axis=0) - deviations * members.std(axis=0), np.float32)
-
-
 def classifier_probabilities(
     message: str, members: int, params: Any, texts: np.ndarray
 ) -> np.ndarray:
@@ -137,10 +132,7 @@ class OnlineRewardModel(RewardModel):
         """Raw rewards, 0 before the first training."""
         if not self._pays:
             return np.zeros(members.shape[1], np.float32)
-        deviations = (
-            0.0 if self._reward["kind"] == RETRIEVAL else self._reward["training"]["deviations"]
-        )
-        return cautious(members, deviations)
+        return np.asarray(members.mean(axis=0), np.float32)
 
     def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
         if self._reward["kind"] == RANKING:

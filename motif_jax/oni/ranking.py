@@ -29,7 +29,6 @@ from motif_jax.oni.config import LearnedReward
 from motif_jax.oni.label_queue import Label
 from motif_jax.oni.label_set import WIDTH, Examples
 from motif_jax.oni.network_reward import NetworkReward
-from motif_jax.oni.online_model import cautious
 from motif_jax.oni.reward_trainer import Model, TrainingBatch
 from motif_jax.rl.intrinsic import BatchMessages, RewardSetup
 
@@ -130,10 +129,8 @@ class RankingReward(NetworkReward):
         return RankingModel(self.config)
 
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
-        """Raw rewards float32 [N] of texts uint8 [N, L]: the members' mean, less
-        `training.deviations` of their deviation.
-        """
-        return cautious(self.model.rewards(params, texts), self.config.training.deviations)
+        """Raw rewards float32 [N] of texts uint8 [N, L]: the members' mean."""
+        return np.asarray(self.model.rewards(params, texts).mean(axis=0), np.float32)
 
     def is_new(self, label: Label) -> bool:
         rows = self.stats.rows(label.items, label.step, label.update_index)

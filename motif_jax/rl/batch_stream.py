@@ -15,12 +15,15 @@ from motif_jax.rl.batcher import Batch, put
 from motif_jax.rl.reward_lookup import IntrinsicReturn
 from motif_jax.rl.system import System
 
+# Batches that wait for the learner until the actors wait. The published tool allows two; each one
+# makes the policy that plays an update older.
+MAX_WAITING_BATCHES = 1
 # The longest wait of a thread's round, after which it sees that it is to stop.
 WAIT_SECONDS = 0.2
 
 
 class BatchStream:
-    """Gives the learner its batches, of which at most `config.max_waiting_batches` wait.
+    """Gives the learner its batches, of which at most `MAX_WAITING_BATCHES` wait.
 
     Usually inference and batcher run in threads beside the caller. In a serial run and on policy
     they take turns with it: `get` plays until a batch is full.
@@ -52,7 +55,7 @@ class BatchStream:
         self._ready: queue.SimpleQueue[Batch] = queue.SimpleQueue()
         # A permit for each batch that waits. Without one none is made: full slots are not released,
         # and the actors wait, so that the learner gets no old rollouts.
-        self._room = threading.Semaphore(system.config.max_waiting_batches)
+        self._room = threading.Semaphore(MAX_WAITING_BATCHES)
 
     def __enter__(self) -> BatchStream:
         try:

@@ -115,9 +115,6 @@ class Actors:
         None,
         "one is stepped while others wait for their actions; None: 4 on one host with a GPU, else 2",
     )
-    slots_per_group: int | None = positive(
-        None, "rollouts a group can hold; None: as many as batches need"
-    )
     warmup_steps: int = non_negative(
         32, "every environment starts with up to this many random steps"
     )
@@ -126,12 +123,6 @@ class Actors:
     )
     timeout_seconds: float = positive(
         300.0, "a process that does not answer for this long is replaced"
-    )
-    start_timeout_seconds: float = positive(
-        120.0, "a process that takes longer than this to start is replaced"
-    )
-    max_failures: int = positive(
-        3, "deaths of a process without a rollout between them until the run ends"
     )
 
 
@@ -143,7 +134,6 @@ class Devices:
     actor: str = plain_key(
         "first", "numbers of those that choose actions, 'all', or 'first' (of the learner's)"
     )
-    cpu_count: int | None = positive(None, "without a GPU: splits the CPU into this many devices")
 
 
 @section_class
@@ -156,9 +146,6 @@ class AgentConfig:
     train_for_env_steps: int = positive(2_000_000_000, "environment steps of the whole run")
     batch_size: int = sections.batch_size_key(4096, "steps of an update, of all hosts together")
     rollout: int = length_key(32, "steps of a trajectory; gradients run back through all of them")
-    max_waiting_batches: int = positive(
-        1, "batches that wait for the learner until actors wait: policy lag"
-    )
     # On a GPU: docs/clusters.md, Precision.
     serial: bool = plain_key(
         False, "everything in one thread and in order: slow, and two runs are equal bit for bit"
@@ -188,11 +175,6 @@ class AgentConfig:
     )
     log_every_seconds: float = positive(20.0, "seconds between rows of metrics")
     matmul_precision: str = sections.MATMUL_PRECISION
-    compile_cache: str = plain_key(
-        "auto",
-        "folder of compiled programs; 'auto': that of the variable JAX_COMPILATION_CACHE_DIR, or else in the user's cache folder; "
-        "'': as the variable says alone",
-    )
     profile: sections.Profile = subsection(sections.Profile, steps=5)
     wandb: sections.Wandb = subsection(sections.Wandb)
     compat: Compat = Compat()

@@ -94,10 +94,6 @@ def resolved(config: AgentConfig) -> AgentConfig:
     reward = dataclasses.replace(config.reward, extrinsic_coefficient=extrinsic_coefficient(config))
     config = dataclasses.replace(config, hosts=hosts, reward=reward)
     actors = dataclasses.replace(config.actors, groups_per_worker=groups_per_worker(config))
-    config = dataclasses.replace(config, actors=actors)
-    if actors.slots_per_group is not None:
-        return config
-    actors = dataclasses.replace(actors, slots_per_group=slots_per_group(config))
     return dataclasses.replace(config, actors=actors)
 
 
@@ -169,14 +165,12 @@ def actors_configs(config: AgentConfig, count: int) -> list[ActorsConfig]:
         workers=workers,
         groups_per_worker=groups_per_worker(config),
         envs_per_group=actors.envs_per_worker // groups_per_worker(config),
-        slots_per_group=actors.slots_per_group or slots_per_group(config),
+        slots_per_group=slots_per_group(config),
         rollout=config.rollout,
         same_step_autoreset=config.compat.timeout_as_terminal,
         warmup_steps=actors.warmup_steps,
         warmup_seconds=actors.warmup_seconds,
         timeout_seconds=actors.timeout_seconds,
-        start_timeout_seconds=actors.start_timeout_seconds,
-        max_failures=actors.max_failures,
         start_method=actors.start_method,
     )
 
@@ -236,8 +230,6 @@ def configure_jax(config: AgentConfig) -> None:
     """Sets up jax, and where only the CPU computes the heap, which keeps freed memory; called
     before the first computation.
     """
-    if config.devices.cpu_count is not None:
-        jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
     if not memory.accelerator_possible(jax.config.values["jax_platforms"]):
         memory.keep_freed_memory()
     precision.set_matmul_precision(config.matmul_precision)
@@ -299,11 +291,6 @@ def _check_batch(config: AgentConfig) -> None:
         steps = rollout * actors.workers * envs * (config.hosts.count or 1)
         allowed = f"{steps} with config.on_policy: a rollout of every environment"
         checks.require(batch == steps, "batch_size", batch, allowed)
-    slots = actors.slots_per_group or 0
-    needed = slots_per_group(config)
-    checks.require(
-        slots >= needed, "actors.slots_per_group", slots, f"at least {needed} for this batch_size"
-    )
 
 
 def _check_reward_and_algorithm(config: AgentConfig) -> None:

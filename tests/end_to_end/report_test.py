@@ -24,9 +24,7 @@ def test_a_run_from_games_to_its_report(tmp_path):
     values = {"reward.dir": reward, "reward.intrinsic_coefficient": 0.1, "devices.learner": "0"}
     # A network that is compiled fast.
     values |= {"network.encoder": "flat", "network.flat_sizes": (16,), "network.hidden_size": 16}
-    agent = str(
-        run_stage("train_agent", tmp_path / "agent", record_every=1, compile_cache="", **values)
-    )
+    agent = str(run_stage("train_agent", tmp_path / "agent", record_every=1, **values))
     of_both = {"reward.dir": reward, "agent.dir": agent}
     for policy in ("agent", "random"):
         run_stage(

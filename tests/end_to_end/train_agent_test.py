@@ -27,10 +27,7 @@ from tests.processes import (
 
 def start(variant: str, workdir: Path, **flags: object) -> Program:
     # Compiled programs are those of all tests.
-    arguments = [
-        f"--config.{key.replace('__', '.')}={value}"
-        for key, value in {"compile_cache": "", **flags}.items()
-    ]
+    arguments = [f"--config.{key.replace('__', '.')}={value}" for key, value in flags.items()]
     # Few steps take longer to compile than to run; those that an agent learns in do not.
     variables = {
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "0",
@@ -123,7 +120,7 @@ def test_a_stop_saves_although_nobody_reads_the_output(tmp_path: Path) -> None:
     }
     flags = [f"--config.{key}={value}" for key, value in values.items()]
     program = subprocess.Popen(
-        reward_fixtures.command("train_agent", workdir, *flags, "--config.compile_cache="),
+        reward_fixtures.command("train_agent", workdir, *flags),
         env={**os.environ, **reward_fixtures.environment()}, cwd=reward_fixtures.REPOSITORY,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip

@@ -39,18 +39,16 @@ TEXT_AGENT = (
 LANGUAGE_AGENT = (
     "train_language_agent.py:smoke",
     "--config.network.prompt_tokens=160",
-    "--config.compile_cache=",
     "--config.probes.prompts=",
 )
 # Half of the environments, and a model over two devices, for each of two hosts.
 SPLIT = (
     "--config.devices.learner=all",
-    "--config.devices.cpu_count=2",
     "--config.sharding.fsdp=2",
     "--config.actors.envs_per_worker=2",
     "--config.train_for_env_steps=128",
 )
-ALONE = ("--config.devices.cpu_count=1", "--config.train_for_env_steps=200")
+ALONE = ("--config.train_for_env_steps=200",)
 
 
 def train(folder: Path, hosts: int, devices: int, config: str, *flags: str) -> None:

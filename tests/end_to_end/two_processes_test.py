@@ -50,12 +50,15 @@ class Run:
         flags = [
             "--config.batch_size=64", "--config.rollout=8", "--config.network.hidden_size=16", "--config.network.flat_sizes=(16,)",
             "--config.actors.workers=2", f"--config.actors.envs_per_worker={ENVIRONMENTS // 2}", "--config.save_every_steps=200",
-            "--config.log_every_seconds=0.5", "--config.compile_cache=", f"--config.train_for_env_steps={steps}",
-            f"--config.hosts.heartbeat_timeout_seconds={heartbeat}.0", f"--config.devices.cpu_count={hosts}",
+            "--config.log_every_seconds=0.5", f"--config.train_for_env_steps={steps}",
+            f"--config.hosts.heartbeat_timeout_seconds={heartbeat}.0",
             f"--config.profile.server_port={free_port()}",
         ]  # fmt: skip
         log = self.logs / f"log_{len(self.programs)}"
-        started = launch_hosts(hosts, self.folder, "train_agent.py:recall", *flags, log=log)
+        started = launch_hosts(
+            hosts, self.folder, "train_agent.py:recall", *flags, log=log,
+            JAX_NUM_CPU_DEVICES=str(hosts),
+        )  # fmt: skip
         self.programs += started
         return started
 

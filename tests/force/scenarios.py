@@ -68,13 +68,13 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "train_agent": Scenario("train_agent.py:smoke", f"{RECALL} serial=True {_SAVING}", counters(2048)),
     "train_agent_processes": Scenario(
-        "train_agent.py:smoke", f"{RECALL} train_for_env_steps=6000 actors.max_failures=9", counters(6000)
+        "train_agent.py:smoke", f"{RECALL} train_for_env_steps=6000", counters(6000)
     ),
     "train_agent_nethack": Scenario(
         "train_agent.py:smoke", "network.encoder=flat network.flat_sizes=(16,) save_every_steps=256", counters(2048)
     ),
     "oni": Scenario(
-        "oni.py:smoke", f"{RECALL} train_for_env_steps=4000 annotator.store_dir={{trial}}/store actors.max_failures=9",
+        "oni.py:smoke", f"{RECALL} train_for_env_steps=4000 annotator.store_dir={{trial}}/store",
         labels(counters(4000)),
     ),
     "oni_serial": Scenario(
@@ -133,7 +133,7 @@ SCENARIOS: dict[str, Scenario] = {
         "import.py:dialogues", "file={at.dialogue_lines}", files("dialogues.parquet", "dialogues.json")
     ),
     "check_reward": Scenario(
-        "check_reward.py", "reward.dir={trial}/learned_reward least_met=1", files("agreement.json"), copied="learned_reward"
+        "check_reward.py", "reward.dir={trial}/learned_reward", files("agreement.json"), copied="learned_reward"
     ),
     "explain_reward": Scenario(
         "explain_reward.py", "reward.dir={at.reward} dataset_dir={at.dataset} 'text=You see here a key.'",

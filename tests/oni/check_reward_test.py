@@ -47,7 +47,6 @@ def rated_messages(kind: str) -> RatedMessages:
         "reward": {
             "kind": kind,
             "classifier": {"threshold": 0.65},
-            "training": {"deviations": 0.0},
         },
         "compat": {},
     }
@@ -103,8 +102,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfigDict:
 
     monkeypatch.setattr(check_reward, "open_reward", lambda *arguments: rated_messages("retrieval"))
     monkeypatch.setattr(check_reward, "LabelService", AnsweringService)
+    monkeypatch.setattr(check_reward, "LEAST_MET", 5)
     monkeypatch.setattr(AnsweringService, "answers", {"caf\xe9\nnew": YES, "c": YES})
-    values = {"reward.dir": str(run), "evaluation": str(evaluation), "least_met": 5, "questions": 3}
+    values = {"reward.dir": str(run), "evaluation": str(evaluation), "questions": 3}
     return load_config("check_reward", "", values)
 
 

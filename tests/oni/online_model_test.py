@@ -28,7 +28,7 @@ pytestmark = pytest.mark.extra
 
 TEXTS = [*(f"the cue is {cue}" for cue in range(4)), "which cue?", "", "never met"]
 TRAINING = {"batch_size": 8, "learning_rate": 1e-2}
-SEVERAL = {**TRAINING, "members": 2, "deviations": 0.5}
+SEVERAL = {**TRAINING, "members": 2}
 KINDS: dict[str, dict[str, Any]] = {
     "retrieval": {"value": "probability"},
     "classification": {

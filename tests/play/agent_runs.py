@@ -16,7 +16,7 @@ def recall_config(**changes: Any) -> ConfigDict:
     """
     small = {
         "train_for_env_steps": 2_000, "batch_size": 128, "rollout": 8, "network__hidden_size": 16, "network__flat_sizes": (16,),
-        "actors__workers": 2, "actors__envs_per_worker": 6, "devices__learner": "0", "compile_cache": "",
+        "actors__workers": 2, "actors__envs_per_worker": 6, "devices__learner": "0",
     }  # fmt: skip
     return changed(load_config("train_agent", "recall"), **{**small, **changes})
 
@@ -28,7 +28,7 @@ def continuous_config(**changes: Any) -> ConfigDict:
     small = {
         "environment__name": "gym:ToyAim-v0", "environment__modules": "tests.gym_toys", "batch_size": 64, "rollout": 16,
         "network__hidden_size": 16, "network__flat_sizes": (16,), "actors__envs_per_worker": 4, "algorithm__minibatches": 2,
-        "devices__learner": "0", "compile_cache": "",
+        "devices__learner": "0",
     }  # fmt: skip
     return changed(load_config("train_agent", "gym"), **{**small, **changes})
 

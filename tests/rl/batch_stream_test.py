@@ -141,7 +141,8 @@ def threaded(monkeypatch: pytest.MonkeyPatch) -> System:
     stream.
     """
     monkeypatch.setattr(batch_stream, "WAIT_SECONDS", 0.01)
-    system = Parts([], max_waiting_batches=2)
+    monkeypatch.setattr(batch_stream, "MAX_WAITING_BATCHES", 2)
+    system = Parts([])
     for slot in range(7):
         system.finished.put(slot)
     return system, BatchStream(system)  # type: ignore[arg-type]

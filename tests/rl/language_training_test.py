@@ -31,7 +31,7 @@ LORA = {"lora.patterns": PATTERNS, "lora.rank": 2, "optimizer.learning_rate": 1e
 def config(tmp_path: Path, **changes: Any) -> Any:
     model = str(talkers.write(tmp_path / "model"))
     small = {
-        "network.model": model, "network.prompt_tokens": 160, "compile_cache": "", "probes.prompts": "",
+        "network.model": model, "network.prompt_tokens": 160, "probes.prompts": "",
         "devices.learner": "0", "train_for_env_steps": STEPS, "algorithm.epochs": 1,
     }  # fmt: skip
     return load_config("train_language_agent", "smoke", {**small, **changes})

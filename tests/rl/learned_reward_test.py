@@ -25,14 +25,12 @@ from motif_jax.oni.classification import ClassificationReward, ClassifierModel
 from motif_jax.oni.label_log import FILE, read_log
 from motif_jax.oni.label_queue import Label
 from motif_jax.oni.label_set import WIDTH, LabelSet
-from motif_jax.oni.online_model import cautious
 from motif_jax.oni.ranking import RankingModel, RankingReward
 from motif_jax.oni.reward_trainer import METRICS
 from motif_jax.rewards import BatchMessages, RunSetup, load_intrinsic
 from motif_jax.rl.config import agent_config
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
-from tests.sets import extra
 
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 2, text_field="message")
 SMALL = {"reward__encoder": "lt_cnn_small", "reward__training__batch_size": 8}
@@ -76,19 +74,11 @@ def unlearning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", [extra("auto"), "1"])
-def test_the_classifier_pays_by_threshold(
-    tmp_path: Path, annotator: oni_runs.Annotator, device: str
-) -> None:
+def test_the_classifier_pays_by_threshold(tmp_path: Path, annotator: oni_runs.Annotator) -> None:
     reward: ClassificationReward = make_reward(
         tmp_path, "classification", reward__training__learning_rate=1e-2, reward__training__steps_per_update=40,
-        reward__training__steps_per_arrival=40, reward__training__device=device,
+        reward__training__steps_per_arrival=40,
     )  # fmt: skip
-    trains = {leaf.device for leaf in jax.tree.leaves(reward.trainer.state)}
-    assert trains == {jax.local_devices()[0 if device == "auto" else 1]}
-    assert {leaf.device for leaf in jax.tree.leaves(reward.table.params)} == {
-        jax.local_devices()[0]
-    }
     for number in range(3):
         values, version = reward.pay(batch(number))
     expected = [oni_runs.verdict((text,)) for text in TEXTS]
@@ -367,10 +357,3 @@ def test_a_text_that_becomes_longer_in_utf8_is_cut() -> None:
     text = decode_message(np.frombuffer(b"x" * 255 + b"\xe9", np.uint8))
 
     assert bytes(text_bytes.padded_rows([text], WIDTH)[0]) == b"x" * 255 + b"\0"
-
-
-@pytest.mark.slow
-def test_an_ensemble_pays_less_where_it_disagrees() -> None:
-    members = np.array([[0.9, 0.6], [0.7, 0.6]], np.float32)
-    np.testing.assert_allclose(cautious(members, 0.0), [0.8, 0.6], rtol=1e-6)
-    np.testing.assert_allclose(cautious(members, 2.0), [0.6, 0.6], rtol=1e-6)

@@ -175,7 +175,7 @@ def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatc
         system.learner.update_program = updates
         system.learner.step(batch)
         waiting = threading.Event()
-        limit = config.max_waiting_batches
+        limit = batch_stream.MAX_WAITING_BATCHES
         thread = in_thread(lambda: (stream.get(), system.learner.step(batch), waiting.set()))
         assert updates.launched[0].waited_for.wait(SECONDS)
         before = len(behind)

@@ -22,7 +22,6 @@ def test_rows_of_a_training_with_a_reward(trained: Path, tmp_path: Path) -> None
     config.train_for_env_steps = 512
     config.environment.max_episode_steps = 40
     config.devices.learner = "0"
-    config.compile_cache = ""
     # A network that is compiled fast.
     config.network.encoder = "flat"
     config.network.flat_sizes = (16,)

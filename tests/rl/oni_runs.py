@@ -28,7 +28,7 @@ def oni_config(kind: str, **changes: Any) -> ConfigDict:
         "environment__name": "Recall-v0", "environment__max_episode_steps": 100, "serial": True, "rollout": 8,
         "train_for_env_steps": 600, "batch_size": 48, "network__hidden_size": 8, "network__flat_sizes": (8,),
         "actors__workers": 1, "actors__envs_per_worker": 6, "actors__warmup_steps": 6, "devices__learner": "0",
-        "compile_cache": "", "log_every_seconds": 1e-9, "reward__kind": kind,
+        "log_every_seconds": 1e-9, "reward__kind": kind,
     }  # fmt: skip
     return changed(load_config("oni", ""), **{**recall, **changes})
 

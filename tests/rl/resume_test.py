@@ -74,7 +74,6 @@ def train(config: ConfigDict, workdir: Path, steps: int) -> Any:
     config = config.copy_and_resolve_references()
     with config.unlocked():
         config.train_for_env_steps = steps
-        config.compile_cache = ""
         config.devices.learner = "0"
         config.log_every_seconds = 1e-9  # a row for each update
     training = runs.train(workdir, config)

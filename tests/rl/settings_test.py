@@ -126,7 +126,6 @@ def test_timeouts_as_terminals_reset_in_the_same_step(published: bool) -> None:
         # A round of slots has 12 columns, and the batch before may have left 2.
         ({"batch_size": 176}, 22, 2),
         ({"batch_size": 184}, 23, 3),
-        ({"actors__slots_per_group": 9}, 16, 9),
     ],
 )
 def test_slots_hold_a_batch_and_what_the_last_one_left(
@@ -134,7 +133,7 @@ def test_slots_hold_a_batch_and_what_the_last_one_left(
 ) -> None:
     config = settings.resolved(recall_training(**changes))
 
-    assert (settings.columns(config), config.actors.slots_per_group) == (columns, slots)
+    assert (settings.columns(config), settings.slots_per_group(config)) == (columns, slots)
 
 
 def test_optimizer_steps_are_updates_times_epochs_and_minibatches() -> None:
@@ -226,17 +225,6 @@ def test_products_are_as_exact_as_the_config_says() -> None:
     finally:
         settings.configure_jax(recall_training())
     assert precision() is None
-
-
-@pytest.mark.parametrize("count", [None, 3])
-def test_the_cpu_is_split_into_the_devices_of_the_config(
-    count: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Recorded, since jax has counted its devices before this test.
-    updates: dict[str, Any] = {}
-    monkeypatch.setattr(jax.config, "update", updates.__setitem__)
-    settings.configure_jax(recall_training(devices__cpu_count=count))
-    assert updates.get("jax_num_cpu_devices") == count
 
 
 @pytest.mark.parametrize(

@@ -29,14 +29,10 @@ _ZLIB = b"\x78"  # first byte of zlib's format
 _LEAST_SAVED_SECONDS = 1.0
 
 
-def folder_of(value: str) -> Path | None:
-    """The folder of a config's `compile_cache`; '' is None.
-
-    'auto' is the folder that the environment names for jax, or else one in the user's cache folder;
-    of a user without one it is None, which a line says.
+def programs_folder() -> Path | None:
+    """The folder that the environment names for jax, or else one in the user's cache folder; None
+    for a user without one, which a line says.
     """
-    if value != "auto":
-        return Path(value) if value else None
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
         return Path(named)
@@ -47,11 +43,11 @@ def folder_of(value: str) -> Path | None:
         return None
 
 
-def keep(value: str) -> None:
-    """Makes jax keep the programs of this process, and of those that it starts, in the folder of
-    `value` (`folder_of`).
+def keep() -> None:
+    """Makes jax keep the programs of this process, and of those that it starts, in
+    `programs_folder`.
     """
-    folder = folder_of(value)
+    folder = programs_folder()
     if folder is None:
         return
     remove_torn(folder)

@@ -33,6 +33,8 @@ Value = TypeVar("Value")
 # Smallest padded message in bytes; larger ones are padded to its doubles, so that few programs are
 # compiled.
 _SMALLEST_MESSAGE = 256
+# The hosts wait so long for each other at the start; Slurm starts all of a job's at once.
+CONNECT_SECONDS = 300.0
 # The first host waits after an error: its end cuts off the others, which report the error first.
 _LAST_WORDS_SECONDS = 5.0
 # longest time in which a network file system shows one host what another has written
@@ -62,7 +64,7 @@ def join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
     not meet in time.
     """
     slurm = here.coordinator == cluster.SLURM
-    seconds = hosts.connect_timeout_seconds
+    seconds = CONNECT_SECONDS
     host, _, port = str(here.coordinator).rpartition(":")
     if here.index == 0 and not slurm:
         try:

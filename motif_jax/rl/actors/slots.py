@@ -185,7 +185,7 @@ def require_memory(layouts: Sequence[SlotLayout]) -> None:
     available = capacity.available_memory()
     if available is None or size <= available:
         return
-    keys = "config.actors.workers, config.actors.envs_per_worker or config.actors.slots_per_group"
     raise UserError(
-        f"trajectory slots need {size / 2**20:,.0f} MiB of memory and {available / 2**20:,.0f} MiB are left: lower {keys}"
+        f"trajectory slots need {size / 2**20:,.0f} MiB of memory and {available / 2**20:,.0f} MiB are left: lower "
+        "config.actors.workers or config.actors.envs_per_worker"
     )

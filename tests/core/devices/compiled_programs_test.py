@@ -52,13 +52,11 @@ def test_the_folder_of_programs_is_the_environments_or_the_users(
 ) -> None:
     monkeypatch.delenv(compiled_programs.FOLDER_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
-    assert compiled_programs.folder_of("auto") == Path("/caches/motif_jax/compiled")
+    assert compiled_programs.programs_folder() == Path("/caches/motif_jax/compiled")
     monkeypatch.setenv("XDG_CACHE_HOME", "")
-    assert compiled_programs.folder_of("auto") == Path.home() / ".cache/motif_jax/compiled"
+    assert compiled_programs.programs_folder() == Path.home() / ".cache/motif_jax/compiled"
     monkeypatch.setenv(compiled_programs.FOLDER_VARIABLE, "/own")
-    assert compiled_programs.folder_of("auto") == Path("/own")
-    assert compiled_programs.folder_of("there") == Path("there")
-    assert compiled_programs.folder_of("") is None
+    assert compiled_programs.programs_folder() == Path("/own")
 
 
 def test_without_a_home_no_programs_are_kept(
@@ -71,7 +69,7 @@ def test_without_a_home_no_programs_are_kept(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv(compiled_programs.FOLDER_VARIABLE, raising=False)
 
-    compiled_programs.keep("auto")
+    compiled_programs.keep()
 
     assert compiled_programs.FOLDER_VARIABLE not in os.environ
     assert capsys.readouterr().err == (
@@ -82,11 +80,11 @@ def test_without_a_home_no_programs_are_kept(
 def test_keep_sets_this_process_and_the_environment_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jax_config: JaxConfig
 ) -> None:
-    monkeypatch.setenv(compiled_programs.FOLDER_VARIABLE, "before")
+    monkeypatch.setenv(compiled_programs.FOLDER_VARIABLE, str(tmp_path))
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.25")
     (tmp_path / "torn-cache").touch()
 
-    compiled_programs.keep(str(tmp_path))
+    compiled_programs.keep()
 
     assert list(tmp_path.iterdir()) == []
     assert os.environ[compiled_programs.FOLDER_VARIABLE] == str(tmp_path)
@@ -101,7 +99,7 @@ def test_a_second_start_says_how_much_the_cache_saved(tmp_path: Path) -> None:
     code = """
 import sys
 from motif_jax.core.devices import compiled_programs
-compiled_programs.keep(sys.argv[1])
+compiled_programs.keep()
 assert "jax" not in sys.modules
 import jax
 reused = compiled_programs.ReusedPrograms()
@@ -110,10 +108,14 @@ jax.jit(lambda x: x @ x + 1)(jax.numpy.ones((8, 8)))
 compiled_programs._LEAST_SAVED_SECONDS = -1.0
 print(reused.programs, reused.line())
 """
-    environment = {**os.environ, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    environment = {
+        **os.environ,
+        compiled_programs.FOLDER_VARIABLE: str(tmp_path),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
     lines = [
         subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path)],
+            [sys.executable, "-c", code],
             env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True,
         ).stdout
         for _ in range(2)

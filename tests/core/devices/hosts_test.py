@@ -77,11 +77,12 @@ def recorded_calls(monkeypatch: pytest.MonkeyPatch) -> Mock:
     monkeypatch.setattr(cluster.os, "environ", SLURM)
     monkeypatch.setattr(hosts, "jax", calls)
     monkeypatch.setattr(hosts, "leave_at_once_on_error", contextlib.nullcontext)
+    monkeypatch.setattr(hosts, "CONNECT_SECONDS", 7.25)
     monkeypatch.setattr(hosts.threading, "Timer", calls.Timer)
     return calls
 
 
-TIMES = {"connect_timeout_seconds": 7.25, "heartbeat_timeout_seconds": 12.5}
+TIMES = {"heartbeat_timeout_seconds": 12.5}
 SECOND_OF_TWO = {"count": 2, "index": 1}
 
 

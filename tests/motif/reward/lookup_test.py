@@ -255,8 +255,7 @@ def learned_model(
             "value": value,
             "normalise": changes.get("normalise", True),
             "threshold": 0.75,
-            "training": {"deviations": 0.5},
-            "classifier": {"threshold": 0.2},
+            "classifier": {"threshold": 0.3},
         },
         "compat": {
             "oni_untrained_reward": changes.get("untrained", False),
@@ -267,8 +266,8 @@ def learned_model(
     return OnlineRewardModel(Path("run"), 7, PLAIN, {}, 1, MOMENTS, config, [], labels, taken)
 
 
-# Mean less half a deviation over the members.
-CAUTIOUS = np.float32([0.2 - 0.05, 0.575 - 0.1625, 1.0 - 0.5])
+# Of the members.
+MEANS = np.float32([0.2, 0.575, 1.0])
 
 
 @pytest.mark.parametrize("value", ["label", "probability"])
@@ -286,14 +285,14 @@ def test_retrieved_rewards_are_labels_without_threshold(value: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "quantile", "expected"),
-    [("label", 0.5, [0, 1, 1]), ("label", None, CAUTIOUS), ("probability", 0.5, CAUTIOUS)],
+    [("label", 0.5, [0, 1, 1]), ("label", None, MEANS), ("probability", 0.5, MEANS)],
 )
 def test_a_classified_label_is_a_step_at_its_threshold(
     value: str, quantile: float | None, expected: list[float]
 ) -> None:
     model = learned_model("classification", value)
 
-    np.testing.assert_allclose(model.combine_members(MEMBERS), CAUTIOUS, rtol=1e-6)
+    np.testing.assert_allclose(model.combine_members(MEMBERS), MEANS, rtol=1e-6)
     paid = model.normalisation(True, quantile)(model.combine_members(MEMBERS))
     np.testing.assert_allclose(paid, expected, rtol=1e-6)
 
@@ -320,7 +319,7 @@ def test_an_untrained_network_pays_nothing_unless_compat_wants_it(kind: str) -> 
         learned_model(kind, taken=0).combine_members(MEMBERS), np.zeros(3)
     )
     paid = learned_model(kind, taken=0, untrained=True).combine_members(MEMBERS)
-    np.testing.assert_allclose(paid, CAUTIOUS, rtol=1e-6)
+    np.testing.assert_allclose(paid, MEANS, rtol=1e-6)
 
 
 @pytest.mark.parametrize("numbers", [(np.nan, 1.0), (0.0, -1e-9), (0.0, 1.0, np.inf)])

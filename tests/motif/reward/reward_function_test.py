@@ -40,7 +40,6 @@ CONFIG = {
         "kind": "ranking",
         "normalise": True,
         "threshold": 0.75,
-        "training": {"deviations": 0.0},
     },
     "compat": {},
 }
