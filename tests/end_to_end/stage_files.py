@@ -168,8 +168,6 @@ SUMMARIES = {
     "clone_behaviour": """
         best best_evaluation evaluations last steps_left_out stopped_early used used_evaluation
     """.split(),
-    "evaluate_text_play": ("run/games.jsonl",),
-    "evaluate_text_rank": ("run/ranks.json",),
     "explain_reward": """
         messages rewards steps
     """.split(),
