@@ -33,8 +33,8 @@ from motif_jax.rl.config import AgentConfig, agent_config
 from motif_jax.schema import read_section
 
 IDENTITY = (
-    "stage", "seed", "trajectories", "published", "train_pairs", "held_out_share", "loss", "target_tokens", "batch_size",
-    "accumulate", "epochs", "evaluate_every", "evaluation_batches", "chunk_steps", "num_devices", "warmup_share", "optimizer",
+    "stage", "seed", "trajectories", "published", "train_pairs", "loss", "batch_size",
+    "accumulate", "epochs", "evaluate_every", "evaluation_batches", "chunk_steps", "num_devices", "optimizer",
     "network", "lora", "environment", "early_stopping", "compat",
 )  # fmt: skip
 

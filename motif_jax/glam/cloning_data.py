@@ -21,6 +21,8 @@ from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer, padded
 
 _TOKENISED_AT_ONCE = 1024  # prompts
+# Of the steps, where config.train_pairs does not say how many are learned from.
+HELD_OUT_SHARE = 0.05
 
 
 class JointActions(NamedTuple):
@@ -115,7 +117,7 @@ def load(
             f"{actions - 1}, it has {count}{highest}"
         )
     # The last steps, so that at most one episode lies in both parts.
-    held_out = max(1, round(count * config.held_out_share))
+    held_out = max(1, round(count * HELD_OUT_SHARE))
     train = config.train_pairs or count - held_out
     allowed = f"below the {count:,} steps that there are: the rest is what is measured with"
     checks.require(train < count, "train_pairs", config.train_pairs, allowed)

@@ -26,6 +26,11 @@ from motif_jax.lm.training import LanguageTrainState, TokenSums
 # Values of `config.loss`: the tokens of the expert's action, or the choice among the actions.
 TOKENS = "tokens"
 CANDIDATES = "candidates"
+# The length that the published code pads a target to, with compat.bc_pad_in_loss.
+PUBLISHED_TARGET_TOKENS = 3
+# Of the optimiser's steps, where config.optimizer.warmup_steps is None: Adam's second moment needs
+# some steps, however few the data has.
+WARMUP_SHARE = 0.01
 
 
 class CloningBatch(NamedTuple):
@@ -207,7 +212,7 @@ class CloningTask(SumsTask):
         parameters = (trained, network.frozen())
         by_tokens = config.loss == TOKENS
         if by_tokens:
-            length = config.target_tokens if config.compat.bc_pad_in_loss else None
+            length = PUBLISHED_TARGET_TOKENS if config.compat.bc_pad_in_loss else None
             network = scoring_targets(network, *special, length)
             if data.joint is not None:
                 data = data._replace(joint=with_targets(data.joint, *special, length))
@@ -218,7 +223,7 @@ class CloningTask(SumsTask):
         loss = functools.partial(sums, network, by_tokens)
         if config.optimizer.warmup_steps is None:
             # The number of steps follows from the data, so that the warm-up is a share of it.
-            warmup = math.ceil(steps * config.warmup_share)
+            warmup = math.ceil(steps * WARMUP_SHARE)
             optimizer = dataclasses.replace(config.optimizer, warmup_steps=warmup)
             config = dataclasses.replace(config, optimizer=optimizer)
         training_data = TrainingData(batches, batches, digests, config.source)

@@ -9,7 +9,7 @@ from motif_jax.core.compat import Compat, quirk
 from motif_jax.core.training.config import GradientConfig
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.play.config import AgentCheckpoint
-from motif_jax.play.keys import CONFIDENCE, GREEDY, LANES, RESAMPLES, WORKERS
+from motif_jax.play.keys import GREEDY, LANES, RESAMPLES, WORKERS
 from motif_jax.rl.algorithms.config import Ppo
 from motif_jax.rl.config import PlayedTask
 from motif_jax.schema import (
@@ -200,7 +200,7 @@ class CloningCompat(Compat):
     """Quirks of an agent, and of the published behavioural cloning."""
 
     bc_unshuffled: bool = quirk("pairs are learned from in their order")
-    bc_pad_in_loss: bool = quirk("pads up to target_tokens count in the loss")
+    bc_pad_in_loss: bool = quirk("pads up to three tokens count in the loss")
 
 
 @section_class
@@ -211,19 +211,11 @@ class CloningConfig(GradientConfig):
     trajectories: str | None = plain_key(None, "folder of collect_trajectories to learn from")
     # Arrays of Python objects are refused.
     published: PublishedArrays = subsection(PublishedArrays)
-    train_pairs: int | None = positive(
-        None, "the first ones (published: 400,000); None: all but held_out_share"
-    )
-    held_out_share: float = plain_key(
-        0.05, "share of the steps that is held out to measure with", above=0, maximum=0.5
-    )
+    train_pairs: int | None = positive(None, "the first ones (published: 400,000); None: 95 %")
     loss: str = one_of(
         ("tokens", "candidates"),
         "'tokens': cross-entropy of each token of the action's words and of the end token after them, as published. 'candidates': "
         "cross-entropy of the action among all actions, as PPO acts",
-    )
-    target_tokens: int = layer_size_key(
-        3, "number of pads, at most, that count with compat.bc_pad_in_loss"
     )
     batch_size: int = sections.batch_size_key(64, "steps of a batch")
     accumulate: int = sections.ACCUMULATE
@@ -233,9 +225,6 @@ class CloningConfig(GradientConfig):
         64, "greatest number of batches of held-out steps in an evaluation"
     )
     chunk_steps: int = sections.CHUNK_STEPS
-    warmup_share: float = fraction(
-        0.01, "share of the steps that warm up, where optimizer.warmup_steps is None"
-    )
     optimizer: sections.Optimizer = subsection(
         sections.Optimizer,
         learning_rate=5e-4,
@@ -316,7 +305,6 @@ class GeneralisationConfig(LevelPolicy):
     workers: int = WORKERS
     lanes: int = LANES
     resamples: int = RESAMPLES
-    confidence: float = CONFIDENCE
 
 
 @section_class

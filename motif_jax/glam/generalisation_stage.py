@@ -12,6 +12,7 @@ from motif_jax.core import capacity, interruption, run_folder, seeds
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.display import text_tables
+from motif_jax.display.statistics import CONFIDENCE
 from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.glam import eval_agents, generalisation, generalisation_files
 from motif_jax.glam.config import GeneralisationConfig
@@ -35,7 +36,6 @@ IDENTITY = (
     "action_names",
     "prompt_tokens",
     "resamples",
-    "confidence",
 )
 
 
@@ -151,7 +151,7 @@ def _result(
     assert level is not None
     # One kind alone: its numbers would be those of the test.
     kinds = () if played_level.options.get("kind") else level.kinds
-    numbers = generalisation_files.summarise(rows, base, kinds, config.resamples, config.confidence)
+    numbers = generalisation_files.summarise(rows, base, kinds, config.resamples, CONFIDENCE)
     return {
         "name": test.name,
         "what": test.description,
@@ -174,7 +174,7 @@ def _write(
         "base": {"environment": player.base.environment, "options": dict(player.base.options)},
         "seed": config.seed,
         "episodes": config.episodes,
-        "confidence": config.confidence,
+        "confidence": CONFIDENCE,
         "intervals": f"success: Wilson, its change: Newcombe; the rest: percentile bootstrap over episodes, {config.resamples} resamples",
         **results,
     }
@@ -188,7 +188,7 @@ def _show(config: GeneralisationConfig, workdir: Path, player: eval_agents.EvalA
     title = f"{player.name} tested, {player.base.environment}"
     note = (
         f"{config.episodes} episodes of the same seeds in each test; changes are relative to the first; brackets: "
-        f"{100 * config.confidence:g} % intervals ({summary['intervals']})"
+        f"{100 * CONFIDENCE:g} % intervals ({summary['intervals']})"
     )
     write_table(workdir, title, note, header, cells)
     text_tables.show(header, cells, title, note)

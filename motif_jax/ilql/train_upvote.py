@@ -28,7 +28,6 @@ IDENTITY = (
     "seed",
     "reddit",
     "cutoff",
-    "held_out_share",
     "network",
     "vocab_size",
     "max_len",

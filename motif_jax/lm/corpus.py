@@ -65,13 +65,12 @@ def find(names: str, key: str = "texts") -> list[Path]:
     return files
 
 
-def read(paths: list[Path], split: str) -> Iterator[Item]:
+def read(paths: list[Path]) -> Iterator[Item]:
     """The items of files in their order, without blank texts; UserError where a file or line cannot
     be read.
 
     Files are .jsonl of objects with `text` and optionally `prompt`; .parquet with such columns, or
-    with dialogues, see `_read_dialogues`; .txt and .md, with a `split` into items: 'paragraph'
-    (separated by empty lines), 'line' or 'file'.
+    with dialogues, see `_read_dialogues`; .txt and .md, of paragraphs with empty lines between.
     """
     for path in paths:
         try:
@@ -80,27 +79,20 @@ def read(paths: list[Path], split: str) -> Iterator[Item]:
             elif path.suffix == ".jsonl":
                 items = _read_json_lines(path)
             else:
-                items = _read_text(path, split)
+                items = _read_text(path)
             yield from (item for item in items if item.text.strip())
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{path} cannot be read: {error}") from None
 
 
-def _read_text(path: Path, split: str) -> Iterator[Item]:
+def _read_text(path: Path) -> Iterator[Item]:
     # A byte order mark is no letter of a text. Line ends stay as they are, also inside a paragraph.
     with open(path, encoding="utf-8-sig", newline="") as file:
-        if split == "file":
-            text = file.read()
-            yield Item(text, size=len(text))
-        elif split == "line":
-            for line in file:
-                yield Item(line.rstrip("\r\n"), size=len(line))
-        else:
-            for is_paragraph, lines in itertools.groupby(file, lambda line: bool(line.strip())):
-                if is_paragraph:
-                    text = "".join(lines)
-                    # With the empty line after it.
-                    yield Item(text.rstrip("\r\n"), size=len(text) + 1)
+        for is_paragraph, lines in itertools.groupby(file, lambda line: bool(line.strip())):
+            if is_paragraph:
+                text = "".join(lines)
+                # With the empty line after it.
+                yield Item(text.rstrip("\r\n"), size=len(text) + 1)
 
 
 def _read_json_lines(path: Path) -> Iterator[Item]:

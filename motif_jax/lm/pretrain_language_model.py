@@ -31,7 +31,6 @@ IDENTITY = (
     "stage",
     "seed",
     "texts",
-    "text_item",
     "tokens",
     "held_out",
     "model",

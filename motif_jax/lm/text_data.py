@@ -20,6 +20,8 @@ from motif_jax.lm.training_config import LanguageModelConfig
 
 # Texts of a file that are checked before it is tokenised.
 _CHECKED = 64
+# Texts that a tokenizer is made from, the first ones: more change few merges, and take memory.
+_MOST_TEXTS = 1_000_000
 
 
 def check_first_texts(config: LanguageModelConfig) -> None:
@@ -41,7 +43,7 @@ def check_first_texts(config: LanguageModelConfig) -> None:
 def _read_items(config: LanguageModelConfig, paths: list[Path]) -> Iterator[Item]:
     """The items of files; UserError for a prompt that `config.packing` does not allow."""
     for path in paths:
-        for item in corpus.read([path], config.text_item):
+        for item in corpus.read([path]):
             if item.prompt:
                 text_batches.refuse_prompts(config.packing, path)
             yield item
@@ -55,7 +57,7 @@ def make_tokenizer(config: LanguageModelConfig, architecture: str, folder: Path)
         print(f"making a tokenizer of at most {settings.vocab_size:,} tokens", flush=True)
         paths = corpus.find(config.texts or "")
         # Lazily: merges are learned from the first texts, and the rest is not read.
-        texts = itertools.islice(_read_pieces(config, paths), settings.most_texts)
+        texts = itertools.islice(_read_pieces(config, paths), _MOST_TEXTS)
         phrase = ""
         if settings.phrases:
             phrase = settings.phrase or byte_pairs.SENTENCES
@@ -133,7 +135,6 @@ def prepare(
         tokenizer=digests.of_file(tokenizer_folder / FILE),
         source={
             "files": {str(path): digests.of_file(path) for path in all_paths},
-            "item": config.text_item,
             "held_out": str(share.share),
             "longest": longest or 0,
             "begins": beginning,
@@ -142,8 +143,8 @@ def prepare(
         token_columns={},
         item_columns={"prompt": "int32"},
         too_few=(
-            f"config.texts={config.texts}: too few texts, there is none {{}}; a larger config.held_out.share or smaller config.text_item "
-            f"than {config.text_item}, or config.held_out.texts, helps"
+            f"config.texts={config.texts}: too few texts, there is none {{}}; a larger config.held_out.share, or "
+            "config.held_out.texts, helps"
         ),
         unit="bytes",
         amount=lambda item: item.size,

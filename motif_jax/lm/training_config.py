@@ -62,7 +62,6 @@ class LearnedTokenizer:
     phrase: str = plain_key(
         "", "a regular expression of a phrase; empty: up to the end of a sentence or line"
     )
-    most_texts: int = positive(1_000_000, "texts that it is made from, the first ones")
 
 
 @section_class
@@ -70,10 +69,6 @@ class LanguageModelConfig(TextDatasetConfig):
     """A training of a language model on texts."""
 
     texts: str | None = plain_key(None, "files and folders, with commas between them")
-    text_item: str = one_of(
-        ("paragraph", "line", "file"),
-        "what is one text in .txt and .md files; empty lines divide paragraphs",
-    )
     tokens: str | None = plain_key(
         None, "tokens/ of another run, in place of texts; its tokenizer is named below"
     )

@@ -126,9 +126,6 @@ class ExplainRewardConfig:
         "folder of the dataset whose messages are shown, or of several with commas between; None: those that the reward was trained on",
     )
     text: str = plain_key("", "messages to rate, with | between them")
-    max_evaluations: int = positive(
-        12, "evaluations that show the change over training, spread evenly"
-    )
     max_rows: int = positive(
         5000, "messages on the page, the most frequent ones; messages.csv has all"
     )

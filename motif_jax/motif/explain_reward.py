@@ -178,9 +178,7 @@ def _explanation(
     compositions = []
     for model, name in zip(models, names_of(models), strict=True):
         rating = reward_ratings.rate_dataset(model, data, config.max_steps)
-        history, evaluations = reward_ratings.history(
-            model, data, config.max_evaluations, config.max_steps
-        )
+        history, evaluations = reward_ratings.history(model, data, config.max_steps)
         reward = _explained_reward(config, model, name, rating, history, evaluations)
         rewards.append(reward)
         compositions.append(_compositions(model, data, reward))

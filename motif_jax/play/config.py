@@ -6,7 +6,6 @@ from motif_jax.core import sections
 from motif_jax.core.compat import Compat
 from motif_jax.play.keys import (
     CHECKPOINT,
-    CONFIDENCE,
     EPISODES,
     GREEDY,
     LANES,
@@ -110,7 +109,6 @@ class EvaluateConfig(PlayedPolicy):
         0, "also this many best and worst episodes, by intrinsic return, else return"
     )
     resamples: int = RESAMPLES
-    confidence: float = CONFIDENCE
     forms: Forms = subsection(Forms)
 
 
@@ -123,7 +121,6 @@ class VisualizeConfig(PlayedPolicy):
     seconds_per_step: float = non_negative(
         0.125, "seconds between steps at the start; 0: as fast as possible"
     )
-    top_messages: int = positive(100, "number of messages to list")
     forms: Forms = subsection(Forms)
 
 

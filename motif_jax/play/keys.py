@@ -27,9 +27,6 @@ GREEDY = plain_key(False, "takes the most likely action instead of drawing one (
 RESAMPLES = positive(2000, "number of resamples of the bootstrap")
 
 
-CONFIDENCE = plain_key(0.95, "confidence level of the intervals", above=0, below=1)
-
-
 CHECKPOINT = plain_key(
     "latest", "'latest', 'best' (by mean return in training), or a step; 0: before it"
 )
@@ -48,13 +45,7 @@ THREADS = layer_size_key(
 class Forms:
     """Files that show episodes."""
 
-    html: bool = plain_key(True, "writes a player for a browser")
-    ttyrec: bool = plain_key(True, "writes a file for nle-ttyplay2")
     gif: bool = plain_key(False, "writes a movie")
     frames_per_second: float = positive(10.0, "frames per second of movies")
-    start: int = non_negative(
-        0,
-        "step at which movies start; they show steps [start, stop), every `every`-th and the rewarded ones",
-    )
+    start: int = non_negative(0, "step at which movies start; they show steps [start, stop)")
     stop: int | None = positive(None, "step at which movies end, see start; None: the end")
-    every: int = positive(1, "movies show every so many-th step, and the rewarded ones")

@@ -30,6 +30,9 @@ from motif_jax.play.films.film_files import FilmForms, Films
 from motif_jax.rl.actors.rerecording import differences, record_actions
 from motif_jax.schema import read_section
 
+# Messages that an episode's tables list, as many as the published script prints.
+TOP_MESSAGES = 100
+
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree)
@@ -115,8 +118,7 @@ class _Episodes:
             )
         recording.save(self._workdir / f"{_stem(index)}.json")
         written = self._films.write(_stem(index), film, source)
-        top = self._config.top_messages
-        for table in terminal.message_tables(_tallies(film), f"episode {index}", top):
+        for table in terminal.message_tables(_tallies(film), f"episode {index}", TOP_MESSAGES):
             self._console.print(table)
         end = ", ".join(f"{key} {value:g}" for key, value in film.info.items())
         self._say(printable(f"{title}: {end}"))

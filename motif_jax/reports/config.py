@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from motif_jax.core import sections
 from motif_jax.rl.reward_keys import ThresholdedReward
-from motif_jax.schema import plain_key, positive, section_class, subsection
+from motif_jax.schema import plain_key, section_class, subsection
 
 
 @section_class
@@ -72,8 +72,5 @@ class ReportConfig:
     )
     replays: str = plain_key(
         "", "folders of `replay` of the training's recorded games, with commas between"
-    )
-    max_messages: int = positive(
-        5000, "number of messages in the page's list, the most frequent of the dataset first"
     )
     plots: bool = plain_key(True, "PNG and PDF files beside the page")

@@ -198,9 +198,7 @@ def _read_dataset_and_reward(data: RunData, config: ReportConfig) -> None:
         if not architecture.message_only:
             data.reward_reads = architecture.fields
         elif dataset is not None:
-            data.liked, data.message_curves = reward_values.liked_messages(
-                config.reward, config.max_messages, dataset
-            )
+            data.liked, data.message_curves = reward_values.liked_messages(config.reward, dataset)
         data.reward_train = metric_files.read_csv(folder / "train_metrics.csv")
         data.reward_validation = metric_files.read_csv(folder / "val_metrics.csv")
         data.reward_summary = read_reward_summary(folder)

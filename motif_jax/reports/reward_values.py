@@ -21,6 +21,8 @@ from motif_jax.rl.reward_keys import ThresholdedReward
 
 # Evaluations or checkpoints of a reward that the page shows.
 MAX_EVALUATIONS = 12
+# Messages in the page's list, the most frequent of the dataset: with more a browser becomes slow.
+_MAX_MESSAGES = 5000
 # Messages of each end whose reward is shown over its training.
 _EXTREMES = 3
 
@@ -72,7 +74,7 @@ def read_learned(folder: Path) -> LabelLogReport | None:
 
 
 def liked_messages(
-    section: ThresholdedReward, max_messages: int, dataset: PairsDataset
+    section: ThresholdedReward, dataset: PairsDataset
 ) -> tuple[list[LikedMessage], dict[str, Curve]]:
     """The rewards of the most frequent messages, and those of the extreme ones over the reward's
     training.
@@ -82,7 +84,7 @@ def liked_messages(
     dataset_messages = dataset.data["message"]
     texts, ids = distinct_rows(dataset_messages.reshape(-1, dataset_messages.shape[-1]))
     counts = np.bincount(ids.reshape(-1), minlength=len(texts))
-    frequent = np.argsort(-counts, kind="stable")[:max_messages]
+    frequent = np.argsort(-counts, kind="stable")[:_MAX_MESSAGES]
     texts = texts[frequent]
     folder = section.dir or ""
     reward = reward_function.load(folder, section.step)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 
 import numpy as np
-import pytest
 
 from motif_jax.core.files import read_json
 from motif_jax.ilql.dialogues import json_lines
@@ -28,10 +27,9 @@ def test_words(tmp_path):
     assert words.read_words("words", str(path)) == ("about", "crane")
 
 
-@pytest.mark.parametrize("split", ["file", "line"])
-def test_texts_to_learn_from(tmp_path, split):
+def test_texts_to_learn_from(tmp_path):
     path = marked(tmp_path, "texts.txt", "about\n")
-    assert next(iter(corpus.read([path], split))).text.strip() == "about"
+    assert next(iter(corpus.read([path]))).text.strip() == "about"
 
 
 def test_json(tmp_path):

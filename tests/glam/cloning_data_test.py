@@ -54,9 +54,7 @@ def test_prompts_may_have_the_special_tokens_of_the_model(folder: Path) -> None:
     assert prompts_of(data) == [[*characters.numbers(prompt), characters.END] for prompt in PROMPTS]
 
 
-@pytest.mark.parametrize(
-    ("values", "train"), [({}, 4), ({"held_out_share": 0.4}, 3), ({"train_pairs": 2}, 2)], ids=str
-)
+@pytest.mark.parametrize(("values", "train"), [({}, 4), ({"train_pairs": 2}, 2)], ids=str)
 def test_the_last_steps_are_held_out(folder: Path, values: dict[str, Any], train: int) -> None:
     data = load(folder, ACTIONS, **values)
 

@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
 def test_files_of_a_folder_are_read_in_order(folder: Path) -> None:
     paths = corpus.find(str(folder))
 
-    items = list(corpus.read(paths, "paragraph"))
+    items = list(corpus.read(paths))
 
     size = (folder / "c.parquet").stat().st_size
     assert items == [
@@ -35,29 +35,13 @@ def test_files_of_a_folder_are_read_in_order(folder: Path) -> None:
     ]
 
 
-def test_lines_of_a_text_are_items(folder: Path) -> None:
-    items = list(corpus.read([folder / "a.txt"], "line"))
-
-    assert items == [
-        corpus.Item("one", size=4),
-        corpus.Item("two", size=4),
-        corpus.Item("three", size=6),
-    ]
-
-
-def test_a_whole_file_is_an_item(folder: Path) -> None:
-    [item] = corpus.read([folder / "a.txt"], "file")
-
-    assert item == corpus.Item((folder / "a.txt").read_text(), size=19)
-
-
 def test_every_dialogue_action_is_an_item_after_its_prompt(tmp_path: Path) -> None:
     path = tmp_path / "d.parquet"
     # The actions are b and d; the second dialogue has none.
     table = {"texts": [["a", "b", "c", "d"], ["e"]], "rewards": [[None, 1.0, None, 2.0], [None]]}
     pq.write_table(pa.table(table), path)
 
-    items = list(corpus.read([path], "line"))
+    items = list(corpus.read([path]))
 
     # Two rows, and two actions in the first one.
     size = path.stat().st_size // 2 // 2

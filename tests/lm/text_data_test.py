@@ -67,7 +67,7 @@ def test_a_decoders_items_begin_as_its_prompts_do(tmp_path: Path, packing: str) 
         tmp_path / "tokenizer", chat_families.FAMILIES["headers"], adds_bos=True
     )
     (tmp_path / "texts.txt").write_text("\n\n".join(["one two three"] * 200))
-    changes = {"model.architecture": "llama", "packing": packing, "text_item": "paragraph"}
+    changes = {"model.architecture": "llama", "packing": packing}
     config = read_section(LanguageModelConfig, config_of(tmp_path / "texts.txt", **changes))
 
     data = text_data.prepare(config, tmp_path / "run", folder, 1, None, lambda: False, begins=True)

@@ -151,19 +151,3 @@ def test_a_film_of_one_step_is_drawn():
     picture = movie.frame(row_film(np.zeros(1, np.float32)), 0)
 
     assert bar_columns(picture, (255, 255, 255)) == [4]
-
-
-@pytest.mark.parametrize(
-    ("start", "stop", "every", "steps"),
-    [
-        (0, None, 4, [0, 4, 7, 8, 10]),
-        (1, None, 5, [1, 6, 7, 10]),
-        (0, 6, 4, [0, 4, 5]),
-        (0, 99, 20, [0, 7, 10]),
-    ],
-)
-def test_a_movie_shows_every_nth_step_and_what_is_paid(start, stop, every, steps):
-    rewards = np.zeros(11, np.float32)
-    rewards[7] = -1.0
-
-    assert movie.chosen_steps(row_film(rewards), start, stop, every) == steps

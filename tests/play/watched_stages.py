@@ -16,9 +16,7 @@ def visualize_config(**changes):
     values = {
         "environment.name": "Recall-v0",
         "environment.max_episode_steps": 7,
-        "forms.ttyrec": False,
         "episodes": 2,
-        "top_messages": 2,
     }
     return load_config("visualize", "smoke", {**values, **changes})
 

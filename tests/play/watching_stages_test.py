@@ -31,7 +31,6 @@ def evaluate_config(**changes):
     values = {
         "episodes": 3,
         "resamples": 50,
-        "forms.ttyrec": False,
         "environment.max_episode_steps": 30,
     }
     return load_config("evaluate", "smoke", {**values, **changes})
@@ -146,7 +145,7 @@ def test_a_row_that_the_replay_contradicts_is_not_filmed(evaluation):
 
 
 def replay_config(**changes):
-    return load_config("replay", "", {"forms.ttyrec": False, **changes})
+    return load_config("replay", "", changes)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import dataclasses
 
 from motif_jax.core import sections
 from motif_jax.ilql.agent.config import Decode
-from motif_jax.play.keys import CONFIDENCE, RESAMPLES, THREADS
+from motif_jax.play.keys import RESAMPLES, THREADS
 from motif_jax.schema import non_negative, one_of, plain_key, positive, section_class, subsection
 
 _EPISODES = ("kind", ("episodes",))
@@ -42,12 +42,6 @@ class Ranks:
         read_when=_RANK,
     )
     n_gram: int = positive(3, "tokens of an n-gram", read_when=_RANK)
-    shown: int = positive(
-        20,
-        "number of texts to show in the list of the greatest and in that of the least",
-        read_when=_RANK,
-    )
-    least_count: int = positive(2, "the lists leave out what was said less often", read_when=_RANK)
     tokens: int = positive(
         6, "last tokens of an action for which ranking accuracy is measured", read_when=_RANK
     )
@@ -118,7 +112,6 @@ class EvaluateTextConfig:
     threads: int = dataclasses.replace(THREADS, read_when=_EPISODES)
     show: int = non_negative(8, "episodes on the page token by token", read_when=_EPISODES)
     resamples: int = dataclasses.replace(RESAMPLES, read_when=_EPISODES)
-    confidence: float = dataclasses.replace(CONFIDENCE, read_when=_EPISODES)
     published_log: bool = plain_key(
         False, "writes eval_log.pkl as the published evaluations do", read_when=_EPISODES
     )

@@ -23,11 +23,15 @@ from motif_jax.ilql.dialogues import files
 from motif_jax.ilql.dialogues.dialogue import Dialogues
 from motif_jax.ilql.dialogues.items import TextTokenizer
 from motif_jax.ilql.evaluation import text_values
-from motif_jax.ilql.evaluation.config import EvaluateTextConfig, Ranks
+from motif_jax.ilql.evaluation.config import EvaluateTextConfig
 from motif_jax.ilql.evaluation.text_values import ValuedDialogue
 from motif_jax.ilql.tasks import registry
 
 FILE = "ranks.json"
+# Texts in the list of the greatest and in that of the least, a page each. What was said once tells
+# more about its dialogue than about its words.
+_SHOWN = 20
+_LEAST_COUNT = 2
 _ACCURACY = re.compile(r"(.+)_(q_target|q)_rank_acc_-(\d+)")
 
 
@@ -79,7 +83,7 @@ def write(config: EvaluateTextConfig, workdir: Path) -> None:
             "method": saved.method,
             "dialogues": len(valued),
             "accuracy": ranking_accuracy(valued, pairs, config.rank.tokens),
-            "lists": {name: _ends(ranked, config.rank) for name, ranked in lists.items()},
+            "lists": {name: _ends(ranked) for name, ranked in lists.items()},
         }
     atomic_write_json(workdir / FILE, of_agents)
     print(terminal_text(of_agents))
@@ -148,13 +152,11 @@ def _ranked(sums: Mapping[str, Sequence[float]]) -> list[RankedUtterance]:
     return sorted(utterances, key=lambda utterance: (-utterance.advantage, utterance.text))
 
 
-def _ends(ranked: Sequence[RankedUtterance], config: Ranks) -> Mapping[str, list[dict[str, Any]]]:
+def _ends(ranked: Sequence[RankedUtterance]) -> Mapping[str, list[dict[str, Any]]]:
     """The first and the last of those that occur often enough."""
-    frequent = [
-        utterance._asdict() for utterance in ranked if utterance.times >= config.least_count
-    ]
+    frequent = [utterance._asdict() for utterance in ranked if utterance.times >= _LEAST_COUNT]
     # The least first, so that both lists begin with their extreme.
-    return {"greatest": frequent[: config.shown], "least": frequent[::-1][: config.shown]}
+    return {"greatest": frequent[:_SHOWN], "least": frequent[::-1][:_SHOWN]}
 
 
 class Pair(NamedTuple):

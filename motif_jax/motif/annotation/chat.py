@@ -134,9 +134,7 @@ class ChatAnnotator(Annotator):
         self._minimum_mass: float = config.answer.minimum_mass
         limit_key = "sampling.verdict_tokens" if self.mode == "verdict" else "sampling.max_tokens"
         self._token_limit = f"config.{limit_key}={checks.dotted(config, limit_key)}"
-        self._seed: int | None = (
-            config.seed if self._draws(config) and config.sampling.seeded else None
-        )
+        self._seed: int | None = config.seed if self._draws(config) else None
         first_match = config.compat.answer_first_match
         anywhere = config.compat.oni_label_anywhere
         self._parse = AnswerParser(self.prompt.answer, first_match, anywhere)

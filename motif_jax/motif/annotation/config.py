@@ -67,9 +67,6 @@ class AnswerSampling:
         64,
         "greatest number of tokens in mode verdict, in place of max_tokens; a model that reasons first needs more",
     )
-    seeded: bool = plain_key(
-        True, "a seed for every question, derived from `seed`; False is a little faster on a GPU"
-    )
 
 
 @section_class
@@ -125,7 +122,6 @@ class VllmEngine:
         None, "bytes of the cache of keys and values; None: what the share leaves"
     )
     block_size: int | None = positive(None, "tokens of a block of the cache; None: vLLM's choice")
-    enable_prefix_caching: bool = plain_key(True, "computes what prompts share once")
     enforce_eager: bool = plain_key(False, "runs the model without CUDA graphs")
     trust_remote_code: bool = plain_key(False, "runs Python code that the model brings")
     download_dir: str | None = plain_key(None, "folder of downloaded models; None: the hub's cache")
@@ -277,12 +273,4 @@ class AnnotationConfig(AnnotatorConfig):
     keep_conversations: bool = KEEP_CONVERSATIONS
     dry_run: bool = plain_key(
         False, "prints the conversations of the first pairs and a cost estimate; asks nothing"
-    )
-    dry_run_pairs: int = positive(
-        2, "pairs whose conversations dry_run prints", read_when=(".dry_run", (True,))
-    )
-    measured_rate: float | None = positive(
-        None,
-        "questions a second, for the estimate; None: the last run's",
-        read_when=(".dry_run", (True,)),
     )

@@ -13,6 +13,8 @@ from motif_jax.motif.annotation.config import AnnotationConfig
 from motif_jax.motif.annotation.questions import QuestionList
 from motif_jax.motif.annotation.store import AnswerStore, is_settled
 
+# Pairs whose conversations are printed: one may be an exception, more fill the terminal.
+_PRINTED_PAIRS = 2
 # Questions whose tokens are counted for the mean.
 _SAMPLE = 200
 
@@ -27,7 +29,7 @@ def report_dry_run(
     """Prints the conversations of the first pairs and the estimate."""
     indices = [index for index in questions.question_indices[:, 0] if index >= 0]
     # Pairs may share a question, which is shown once.
-    for index in dict.fromkeys(indices[: config.dry_run_pairs]):
+    for index in dict.fromkeys(indices[:_PRINTED_PAIRS]):
         preview = annotator.preview(questions.questions[index])
         tokens = "no language model, no tokens"
         if preview.tokens:
@@ -63,19 +65,17 @@ def estimate_lines(
         annotator, [annotator.preview(question) for question in sample], unanswered, last_run
     )
 
-    # A rate that the user gives comes before that of a pilot in this work folder.
-    rate = config.measured_rate or last_run.get("questions_per_second") or 0.0
+    # That of a pilot in this work folder.
+    rate = last_run.get("questions_per_second") or 0.0
     if rate:
-        source = "config.measured_rate" if config.measured_rate else f"measured in {workdir}"
         hours = unanswered / rate / 3600
         lines.append(
-            f"time         {format_seconds(unanswered / rate)} at {rate:,.2f} questions/s ({source}): {hours:,.2f} hours for one "
+            f"time         {format_seconds(unanswered / rate)} at {rate:,.2f} questions/s (measured in {workdir}): {hours:,.2f} hours for one "
             f"shard after the other, {hours / config.num_shards:,.2f} side by side"
         )
     else:
         lines.append(
-            "time         not measured yet: ask a few with --config.limit=200 in the same --workdir, or give "
-            "--config.measured_rate=QUESTIONS_PER_SECOND"
+            "time         not measured yet: ask a few with --config.limit=200 in the same --workdir"
         )
     return lines
 

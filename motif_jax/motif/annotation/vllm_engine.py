@@ -87,7 +87,7 @@ class VllmAnnotator(chat.ChatAnnotator):
         if length is None or sequences is None:
             raise UserError(
                 "config.vllm.max_model_len and config.vllm.max_num_seqs: must be given on a CPU where answers are drawn with "
-                "seeds (or set config.sampling.temperature=0, or config.sampling.seeded=False)"
+                "seeds (or set config.sampling.temperature=0)"
             )
         # A step that holds all sequences at their full length never splits a prompt.
         full_step = length * sequences

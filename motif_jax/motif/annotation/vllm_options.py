@@ -26,7 +26,6 @@ _OPTIONS = (
     "gpu_memory_utilization",
     "kv_cache_memory_bytes",
     "block_size",
-    "enable_prefix_caching",
     "enforce_eager",
     "trust_remote_code",
     "download_dir",
@@ -89,6 +88,7 @@ _HOW_IT_RUNS = frozenset(
         "scheduler_delay_factor",
         "preemption_mode",
         "stream_interval",
+        "enable_prefix_caching",
         "prefix_caching_hash_algo",
         "compilation_config",
         "max_seq_len_to_capture",
@@ -122,7 +122,12 @@ def engine_options(config: AnnotatorConfig) -> dict[str, Any]:
     """Arguments of vllm.LLM: the keys of config.vllm that are not None, and those of
     config.vllm.engine.
     """
-    options: dict[str, Any] = {"model": config.vllm.model, "seed": 0}
+    # All questions share the system's part of the prompt, which is computed once.
+    options: dict[str, Any] = {
+        "model": config.vllm.model,
+        "seed": 0,
+        "enable_prefix_caching": True,
+    }
     for name in _OPTIONS:
         value = getattr(config.vllm, name)
         if value is not None:

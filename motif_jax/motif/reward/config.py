@@ -60,7 +60,6 @@ class Ensemble:
     members: int = layer_size_key(
         1, "models from other initial parameters, side by side; their mean is the reward"
     )
-    bootstrap: bool = plain_key(False, "trains each member on its own sample of the pairs")
 
 
 @section_class

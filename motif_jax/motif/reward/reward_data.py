@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core import config as checks
-from motif_jax.core import seeds
 from motif_jax.core.distinct import distinct_rows, used_length
 from motif_jax.core.errors import UserError
 from motif_jax.core.training.task import epoch_order
@@ -221,14 +220,6 @@ class BatchPlan:
         # The epoch whose order is cached, and that order.
         self._cached_epoch = -1
         self._cached_order = np.empty((0, 0), np.int64)
-        # Each member counts each pair so often as it would be in a bootstrap sample of a large
-        # dataset (Poisson with mean 1). The sample depends on the member and the pair, not on the
-        # epoch.
-        self._draws: list[np.ndarray] = []
-        if config.ensemble.bootstrap:
-            for member in range(config.ensemble.members):
-                rng = seeds.rng(config.seed, "bootstrap", member)
-                self._draws.append(rng.poisson(1.0, data.dataset.num_pairs))
 
     def order(self, epoch: int) -> np.ndarray:
         """Training pairs int64 [steps, batch] of `epoch`, -1 where the last batch is not full."""
@@ -266,15 +257,10 @@ class BatchPlan:
         return self.make(pairs, self._member_weights(pairs))
 
     def _member_weights(self, pairs: np.ndarray) -> np.ndarray:
-        """Weights float32 [steps, members, B]; with bootstrap each member sees its own sample of
-        the pairs.
-        """
+        """Weights float32 [steps, members, B], the same for all members."""
         # -1 is padding, of weight 0.
         weights = np.where(pairs >= 0, self._data.targets.weights[np.maximum(pairs, 0)], 0)
         weights = np.repeat(weights[:, None], self._config.ensemble.members, axis=1)
-        if self._draws:
-            samples = [draws[np.maximum(pairs, 0)] for draws in self._draws]
-            weights = weights * np.stack(samples, axis=1)
         return weights.astype(np.float32)
 
     def make(

@@ -19,6 +19,8 @@ from motif_jax.motif.reward.reward_model import RewardModel, of_members, read_ru
 
 # Steps that one call of a network rates.
 _BLOCK = 256
+# Evaluations that show the change over a training: each rates all messages again.
+_MAX_EVALUATIONS = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +120,7 @@ def _means_over_steps(reward: RewardModel, data: DatasetMessages, max_steps: int
 
 
 def history(
-    reward: RewardModel, data: DatasetMessages, max_evaluations: int, max_steps: int
+    reward: RewardModel, data: DatasetMessages, max_steps: int
 ) -> tuple[np.ndarray, list[int]]:
     """Normalised rewards [E, M] at evaluations spread evenly over the training, and their numbers
     [E]; of a file, one.
@@ -126,7 +128,7 @@ def history(
     if reward.folder.suffix == ".safetensors":
         return rate_dataset(reward, data, max_steps).normalised[None], [reward.step]
     steps = [step for step in saved_steps(reward.folder) if step <= reward.step]
-    number = min(len(steps), max(1, max_evaluations))
+    number = min(len(steps), _MAX_EVALUATIONS)
     indices = np.linspace(0, len(steps) - 1, number).round().astype(int)
     evaluations = [steps[index] for index in np.unique(indices)]
     rewards = [

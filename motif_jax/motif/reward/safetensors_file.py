@@ -179,7 +179,7 @@ def write_run_folder(reward: RewardModel, workdir: str | Path) -> None:
         **reward.config,
         "stage": "train_reward",
         "network": architecture,
-        "ensemble": {"members": reward.members, "bootstrap": False},
+        "ensemble": {"members": reward.members},
         "compat": {**reward.config.get("compat", {}), "glyph_crop_centre": centre},
     }
     run_folder.describe(workdir, config)

@@ -1,4 +1,4 @@
-"""Writes each film once, in the configured formats."""
+"""Writes each film once: a player, a ttyrec where the task has a screen of text, a GIF if asked."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ _REMEDY = "remove it, then the films are made again"
 
 
 class FilmForms(Forms):
-    """Formats of films; a GIF shows every `every`-th of the steps [start, stop) and each rewarded
-    one.
-    """
+    """Formats of films; a GIF shows the steps [start, stop)."""
 
     def check(self) -> None:
         if self.stop is not None:
@@ -80,11 +78,11 @@ class Films:
         """
         forms = self._forms
         rate = forms.frames_per_second
-        steps = movie.chosen_steps(film, forms.start, forms.stop, forms.every)
-        contents: dict[str, Callable[[], bytes]] = {}
-        if forms.html:
-            contents[".html"] = lambda: player.render(film).encode()
-        if forms.ttyrec and film.chars.size:
+        stop = len(film) if forms.stop is None else min(forms.stop, len(film))
+        steps = list(range(forms.start, stop))
+        contents: dict[str, Callable[[], bytes]] = {".html": lambda: player.render(film).encode()}
+        # The published tools write one, too.
+        if film.chars.size:
             contents[ttyrec.SUFFIX] = lambda: ttyrec.encode(film, rate)
         if forms.gif and steps:
             contents[".gif"] = lambda: movie.gif(film, steps, rate)

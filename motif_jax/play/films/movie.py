@@ -156,20 +156,6 @@ def draw_bars(draw: Any, rewards: np.ndarray, step: int, width: int, top: int) -
     draw.line([(x, top + 2), (x, top + _BAR_HEIGHT - 2)], fill=_NOW)
 
 
-def chosen_steps(film: Film, start: int, stop: int | None, every: int) -> list[int]:
-    """The steps of a movie: every `every`-th of [start, stop), the last one, and every step with a
-    reward.
-    """
-    stop = len(film) if stop is None else min(stop, len(film))
-    rewards = film.task_rewards if film.intrinsic is None else film.intrinsic
-    steps = []
-    for step in range(start, stop):
-        is_regular = (step - start) % every == 0 or step == stop - 1
-        if is_regular or abs(rewards[step]) > 0.05:
-            steps.append(step)
-    return steps
-
-
 def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 10) -> bytes:
     """At least one step of a film with a screen as an animated GIF; `size` as for `frame`."""
     from PIL import Image

@@ -110,7 +110,7 @@ def test_a_step_is_prompt_action_and_next_observation(games, steps):
 def test_steps_are_read_as_a_corpus_of_prompts_and_texts(steps, tmp_path):
     parquet.write(tmp_path / "dialogues.parquet", [steps], {})
 
-    items = corpus.read(corpus.find(str(tmp_path)), "line")
+    items = corpus.read(corpus.find(str(tmp_path)))
 
     read = [(item.prompt, item.text, tuple(item.parts)) for item in items]
     assert read == [

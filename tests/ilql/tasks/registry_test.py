@@ -35,7 +35,7 @@ def test_a_game_is_identified_without_an_agent_s_files(tmp_path):
 
     first = drawn("a")
     assert drawn("b", server="http://127.0.0.1:1", store="c", vocab_size=300) == first
-    assert drawn("b", data_seed=7) != first
+    assert drawn("b", num_comments=7) != first
     (tmp_path / "words.json").write_text('{"thanks": 1}')
     assert drawn("b", scores=str(tmp_path / "words.json")) != first
 

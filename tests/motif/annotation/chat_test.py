@@ -61,7 +61,6 @@ def test_a_seed_has_at_most_31_bits():
     "values",
     [
         {"sampling.temperature": 0.0, "answer.retry": False},
-        {"sampling.seeded": False},
         {"answer.mode": "soft"},
     ],
 )
@@ -82,7 +81,6 @@ def identity(**values):
         {"answer.mode": "verdict"},
         {"answer.retry": False},
         {"sampling.temperature": 0.0},
-        {"sampling.seeded": False},
         {"seed": 3},
         {"compat.answer_first_match": True},
         {"compat.oni_label_anywhere": True},

@@ -15,7 +15,7 @@ from motif_jax.motif.annotation.store import AnswerStore
 from tests.motif.annotation.scripted_annotator import Scripted
 
 
-def dry_run(tmp_path, capsys, preview, *, prices=None, rate=None, summary=None):
+def dry_run(tmp_path, capsys, preview, *, prices=None, summary=None):
     """What a dry run prints of 502 questions in two shards, one of which has an answer."""
     pairs = [("a", "b"), ("a", "b"), ("c", "c"), ("a", "c"), *((f"{n}", "d") for n in range(500))]
     listed = caption_questions(pairs, 504, QuestionHasher({}), "given")
@@ -25,8 +25,6 @@ def dry_run(tmp_path, capsys, preview, *, prices=None, rate=None, summary=None):
     values = {
         "num_shards": 2,
         "store_dir": "s",
-        "measured_rate": rate,
-        "dry_run_pairs": 3,
         "attempts": 2,
     }
     config = ConfigDict({**values, "name": "", "annotator": "own:Scripted"})
@@ -66,15 +64,11 @@ def test_a_dry_run_multiplies_tokens_by_prices(tmp_path, capsys):
     assert f"{501 * (1200 * 2 + 40 * 8) / 1e6:.2f}, by config.openai.prices" in cost
 
 
-@pytest.mark.parametrize(
-    ("rate", "words"),
-    [
-        (None, "at 9.00 questions/s"),
-        (0.5, "16 min 42 s at 0.50 questions/s (config.measured_rate)"),
-    ],
-)
-def test_a_dry_run_estimates_from_the_last_run_or_rate(tmp_path, capsys, rate, words):
-    printed = dry_run(tmp_path, capsys, Preview("?", 1200), rate=rate, summary=LAST_RUN)
+def test_a_dry_run_estimates_from_the_last_run(tmp_path, capsys):
+    """501 questions at half a one a second."""
+    last_run = LAST_RUN | {"questions_per_second": 0.5}
+    printed = dry_run(tmp_path, capsys, Preview("?", 1200), summary=last_run)
+    words = "16 min 42 s at 0.50 questions/s (measured in"
     assert words in next(line for line in printed.splitlines() if line.startswith("time"))
 
 

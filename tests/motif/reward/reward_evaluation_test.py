@@ -166,16 +166,14 @@ def test_metrics_of_no_pairs_are_nan() -> None:
     assert np.isnan(metrics["validation/score_accuracy"])
 
 
-def plan_of(
-    devices: int = 1, members: int = 1, bootstrap: bool = False, seed: int = 3
-) -> BatchPlan:
+def plan_of(devices: int = 1, members: int = 1, seed: int = 3) -> BatchPlan:
     """Two epochs of five pairs in batches of two."""
     config = RewardConfig(
         batch_size=2,
         chunk_steps=2,
         epochs=2,
         seed=seed,
-        ensemble=Ensemble(members=members, bootstrap=bootstrap),
+        ensemble=Ensemble(members=members),
     )
     return BatchPlan(data_of(), config, devices)
 
@@ -216,19 +214,6 @@ def test_padding_of_a_batch_has_no_weight() -> None:
 
     assert batch.weights[0, :, 1].tolist() == [0, 0]
     assert batch.labels[0, 1] == 2
-
-
-def test_members_of_a_bootstrap_see_samples_of_their_own() -> None:
-    plain = plan_of(members=2)
-    sampled = plan_of(members=2, bootstrap=True)
-    weights = np.concatenate([plain.batches(0, 2).weights, plain.batches(2, 1).weights])
-    samples = np.concatenate([sampled.batches(0, 2).weights, sampled.batches(2, 1).weights])
-
-    np.testing.assert_array_equal(weights[:, 0], weights[:, 1])
-    assert (samples[:, 0] != samples[:, 1]).any()
-    # A sample counts a pair a whole number of times, in each epoch the same.
-    counts = samples[weights > 0] / weights[weights > 0]
-    np.testing.assert_array_equal(counts, np.round(counts))
 
 
 def test_a_batch_does_not_depend_on_those_read_before() -> None:

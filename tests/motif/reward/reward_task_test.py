@@ -130,7 +130,7 @@ def test_training_equals_the_plain_loop(folder, name, overrides):
 
 @pytest.mark.extra
 def test_four_devices_train_as_one(folder):
-    overrides = {"ensemble.members": 2, "ensemble.bootstrap": True, "network.status": True}
+    overrides = {"ensemble.members": 2, "network.status": True}
     one, many = (
         make_task(folder / "plain", n, **{"optimizer.eps": 1e-2}, **overrides) for n in (1, 4)
     )

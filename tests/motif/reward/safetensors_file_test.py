@@ -179,7 +179,7 @@ def test_a_file_has_the_history_of_one_evaluation():
     file = REPOSITORY / "docs/examples/doorkey/reward.safetensors"
     reward = reward_function.open_reward(file)
     met = reward_ratings.messages_met({"You pick up a yellow key.": 3, "": 9})
-    values, numbers = reward_ratings.history(reward, met, 5, 100)
+    values, numbers = reward_ratings.history(reward, met, 100)
     np.testing.assert_array_equal(
         values, reward_ratings.rate_dataset(reward, met, 100).normalised[None]
     )

@@ -26,7 +26,6 @@ class CommentFiles:
         "", "a JSON list of rows that are used (published: the test split); empty: all"
     )
     num_comments: int = positive(2000, "number of comments that are made up")
-    data_seed: int = plain_key(1, "seed of the comments that are made up")
 
 
 @section_class
@@ -49,9 +48,6 @@ class UpvoteConfig(GradientConfig):
 
     reddit: CommentFiles = subsection(CommentFiles)
     cutoff: int = plain_key(0, "comments with a higher score were liked")
-    held_out_share: float = plain_key(
-        0.1, "share of the texts that is held out to measure with", above=0, maximum=0.5
-    )
     network: UpvoteNetwork = subsection(UpvoteNetwork)
     vocab_size: int = positive(1024, "size of the vocabulary that is learned for a fresh tokenizer")
     max_len: int = plain_key(

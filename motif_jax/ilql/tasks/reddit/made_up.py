@@ -50,7 +50,7 @@ _HEADER = (
 )  # fmt: skip
 
 
-def write(folder: Path, count: int, seed: int) -> None:
+def write(folder: Path, count: int, seed: int = 1) -> None:
     """Writes `count` comments, those with scores above 0 into the first file; does nothing if the
     files exist.
     """

@@ -107,7 +107,6 @@ KEYS: Mapping[str, Key] = {
     ),
     "noise_seed": Key(0, "seed of the noise of toxicity_noised"),
     "num_comments": positive(2000, "number of comments that are made up"),
-    "data_seed": Key(1, "seed of the comments that are made up"),
     "tokenizer": Key("", TOKENIZER_HELP),
     "vocab_size": positive(512, "number of byte pairs that the tokenizer learns"),
     "annotator": Key(
@@ -171,7 +170,7 @@ class Reddit(FileTokenTask):
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
         if self.options["folder"]:
             return self.options
-        made_up.write(folder / FOLDER, self.options["num_comments"], self.options["data_seed"])
+        made_up.write(folder / FOLDER, self.options["num_comments"])
         return {**self.options, "folder": str(folder / FOLDER)}
 
     @functools.cached_property

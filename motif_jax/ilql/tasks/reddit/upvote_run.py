@@ -40,6 +40,9 @@ from motif_jax.lm.tokens import FILE, Tokenizer
 
 MODEL, TOKENIZER = "model", "tokenizer"
 _ARCHITECTURE = "roberta"
+# Of the distinct texts. A share of them is drawn, not a number, so that a text is in the same part
+# of a larger file.
+HELD_OUT_SHARE = 0.1
 
 
 def task_of(comments: CommentFiles) -> Reddit:
@@ -166,11 +169,12 @@ def _tokenise(
     """The comments as tokens below `target`, by part; None after a request to stop. Equal texts are
     in one part.
     """
-    share = config.held_out_share
 
     def is_held_out(comment: Comment) -> bool:
         # By the text, so that a held-out one is not among those that are learned.
-        return seeds.derive(config.seed, "held out", comment.text) % 10_000 < share * 10_000
+        return (
+            seeds.derive(config.seed, "held out", comment.text) % 10_000 < HELD_OUT_SHARE * 10_000
+        )
 
     def add(writer: TokensWriter, items: Sequence[Comment]) -> None:
         rows = text_scorer.encoded(tokenizer, [comment.text for comment in items], config.max_len)
@@ -181,7 +185,7 @@ def _tokenise(
         vocab_size=tokenizer.size,
         tokenizer=vocabulary,
         source={
-            "share": share,
+            "share": HELD_OUT_SHARE,
             "seed": config.seed,
             "longest": config.max_len,
             "cutoff": config.cutoff,
@@ -190,7 +194,7 @@ def _tokenise(
         add=add,
         token_columns={},
         item_columns={COLUMN: "bool"},
-        too_few=f"config.held_out_share={share}: leaves none of {len(comments):,} comments {{}}",
+        too_few=f"config.reddit: too few comments, {len(comments):,}: there is none {{}}",
         unit="comments",
     )
     # The training part first, so that no batch of items has both parts.

@@ -20,6 +20,8 @@ from motif_jax.schema import Key, non_negative, positive
 
 # Files of 'tweets' in the folder that they are prepared in.
 _SIMULATED, _STRUCTURE = "tweets.csv", "tweets.json"
+# Of the simulated people: the data's own seed draws what is made of their tweets.
+_SIMULATED_SEED = 1
 # Bytes of a worker's array [games, words] for a chunk of games.
 _CHUNK_BYTES, _MAX_GAMES, _FEWEST_GAMES = 1 << 22, 1024, 16
 
@@ -57,7 +59,6 @@ KEYS: Mapping[str, Key] = {
         maximum=1,
     ),
     "simulated": positive(20_000, "number of simulated people who tweet, for 'tweets'"),
-    "simulated_seed": Key(1, "seed of the simulated people"),
     "write_structure": Key(
         False, "writes tweets.json, the published structure of 'tweets', beside the dialogues"
     ),
@@ -179,7 +180,7 @@ class Wordle(TextTask):
         days = read_words("wordle.words", "tweet_words")
         # The days' words are hidden ones, whether the game has them or not.
         table = WordTable(distinct([*self.words, *days]), plan.lists)
-        rng = seeds.rng(self.options["simulated_seed"], "tweets")
+        rng = seeds.rng(_SIMULATED_SEED, "tweets")
         tweets.simulate(path, days, table, plan.player(table), self.options["simulated"], rng)
 
     def read_tweets(self) -> tuple[list[tweets.Tweet], tweets.Guesses]:

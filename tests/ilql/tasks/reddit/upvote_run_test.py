@@ -64,7 +64,6 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TokensDatase
     folder = tmp_path_factory.mktemp("comments")
     write(folder, COMMENTS)
     config = config_of(
-        held_out_share=0.3,
         cutoff=2,
         max_len=6,
         vocab_size=300,
@@ -76,7 +75,10 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TokensDatase
         },
     )
     parallel = DataParallel(jax.local_devices()[:1])
-    assert upvote_run.build(config, folder / "run", parallel, lambda: False) is not None
+    with pytest.MonkeyPatch.context() as patch:
+        # Of ten texts.
+        patch.setattr(upvote_run, "HELD_OUT_SHARE", 0.3)
+        assert upvote_run.build(config, folder / "run", parallel, lambda: False) is not None
     return {part: TokensDataset(folder / "run" / TOKENS / part) for part in (TRAIN, HELD_OUT)}
 
 
