@@ -28,7 +28,6 @@ VARIANTS = {
     "smoke": {
         "episodes": 4,
         "lanes": 2,
-        "resamples": 200,
         "workers": 2,
         "environment.max_episode_steps": 200,
     },

@@ -47,7 +47,7 @@ TASKS = {
 CANDIDATES = {"utterance": 4, "chai": 5}
 KEYS = {"stage": "evaluate_text", **section_keys(EvaluateTextConfig)}
 VARIANTS = {
-    "smoke": {"episodes": 8, "lanes": 8, "show": 2, "resamples": 100},
+    "smoke": {"episodes": 8, "lanes": 8, "show": 2},
     **{task: {"task": task, "decode": decode} for task, decode in TASKS.items()},
     **{
         f"{task}_{method}": {"task": task, "decode": {**decode, "kind": "rerank", "width": width}}

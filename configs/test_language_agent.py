@@ -28,7 +28,6 @@ KEYS = {
 _SMOKE = {
     "episodes": 4,
     "lanes": 2,
-    "resamples": 200,
     "workers": 1,
     "tests": "no_modification_test",
 }

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from motif_jax import launch, running, schema
 from motif_jax.core import resources
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Wandb
+from motif_jax.core.sections import Profile
 from motif_jax.oni import label_config as online
 from motif_jax.rl.config import AgentConfig, AgentReward, AnyAlgorithm, agent_config
 from motif_jax.schema import Key
@@ -72,7 +72,7 @@ def test_help_shows_values_types_and_meanings_of_all_keys(
 ) -> None:
     text = help_of(capsys, "evaluate.py:smoke", "--config.seed=7")
     assert "--config.seed=7  (whole number)\n" in text
-    assert "--config.confidence=0.95  (number strictly between 0 and 1)\n" in text
+    assert "--config.forms.frames_per_second=10.0  (number above 0)\n" in text
     assert "--config.forms.stop=None  (whole number above 0, or None)\n" in text
     for name, _, key in schema.items(resources.config("evaluate", "smoke")):
         assert f"--config.{name}=" in text
@@ -108,12 +108,12 @@ def test_an_unknown_key_of_an_update_is_refused() -> None:
 
 
 def test_a_key_stays_optional_with_another_default() -> None:
-    assert schema.section_keys(Wandb, name="x")["name"].optional
+    assert schema.section_keys(Profile, start=3)["start"].optional
 
 
 def test_a_section_has_no_default_for_an_unknown_key() -> None:
     with pytest.raises(KeyError, match=r"^'c'$"):
-        schema.section_keys(Wandb, c=3)
+        schema.section_keys(Profile, c=3)
 
 
 # Keys that no class of the package has.

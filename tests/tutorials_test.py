@@ -29,7 +29,7 @@ TINY = {
     "train_text": "--config.network.width=16 --config.network.layers=1 --config.network.heads=2 --config.network.max_length=96 "
     "--config.max_steps=4 --config.evaluate_every=2 --config.batch_size=4 --config.chunk_steps=2 --config.evaluation_batches=1 "
     '--config.held_out.share=0.2 --config.options={"vocab_size":300}',
-    "evaluate_text": "--config.resamples=20",
+    "evaluate_text": "",
     "train_language_agent": "--config.train_for_env_steps=64 --config.rollout=16 --config.batch_size=64 --config.actors.workers=1 "
     "--config.actors.envs_per_worker=4 --config.algorithm.epochs=1 --config.algorithm.minibatch_size=32 "
     "--config.algorithm.microbatch_size=32 --config.network.head_widths=(16,) --config.network.prompt_tokens=512 "

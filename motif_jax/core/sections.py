@@ -101,7 +101,6 @@ class Wandb:
 
     enabled: bool = plain_key(False, "logs to Weights & Biases, too")
     project: str = plain_key("motif_jax", "project of the run in W&B")
-    name: str | None = plain_key(None, "name of the run in W&B; None: W&B's own")
 
 
 @section_class

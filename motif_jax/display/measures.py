@@ -140,7 +140,9 @@ def difference(
 
 
 def summarise_rows(
-    rows: Sequence[Mapping[str, Any]], resamples: int, confidence: float
+    rows: Sequence[Mapping[str, Any]],
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
 ) -> dict[str, Summary]:
     """One summary per measure that every row has: listed ones first, then the others by name."""
     ordered = sorted(rows, key=lambda row: row["index"])

@@ -19,7 +19,7 @@ from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
 from motif_jax.display import measures
-from motif_jax.display.statistics import Difference, Estimate
+from motif_jax.display.statistics import CONFIDENCE, RESAMPLES, Difference, Estimate
 
 SUMMARY = "tests.json"
 TABLE = "tests.csv"
@@ -33,7 +33,11 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def summarise(
-    rows: Rows, base: Rows, kinds: Sequence[str], resamples: int, confidence: float
+    rows: Rows,
+    base: Rows,
+    kinds: Sequence[str],
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
 ) -> dict[str, Any]:
     """Summarises a test's `rows`; `base` are the rows of the unchanged task with the same seeds.
 

@@ -12,7 +12,7 @@ from motif_jax.core import capacity, interruption, run_folder, seeds
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.display import text_tables
-from motif_jax.display.statistics import CONFIDENCE
+from motif_jax.display.statistics import CONFIDENCE, RESAMPLES
 from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.glam import eval_agents, generalisation, generalisation_files
 from motif_jax.glam.config import GeneralisationConfig
@@ -35,7 +35,6 @@ IDENTITY = (
     "network",
     "action_names",
     "prompt_tokens",
-    "resamples",
 )
 
 
@@ -151,7 +150,7 @@ def _result(
     assert level is not None
     # One kind alone: its numbers would be those of the test.
     kinds = () if played_level.options.get("kind") else level.kinds
-    numbers = generalisation_files.summarise(rows, base, kinds, config.resamples, CONFIDENCE)
+    numbers = generalisation_files.summarise(rows, base, kinds)
     return {
         "name": test.name,
         "what": test.description,
@@ -175,7 +174,7 @@ def _write(
         "seed": config.seed,
         "episodes": config.episodes,
         "confidence": CONFIDENCE,
-        "intervals": f"success: Wilson, its change: Newcombe; the rest: percentile bootstrap over episodes, {config.resamples} resamples",
+        "intervals": f"success: Wilson, its change: Newcombe; the rest: percentile bootstrap over episodes, {RESAMPLES} resamples",
         **results,
     }
     generalisation_files.write(workdir, summary)

@@ -17,7 +17,6 @@ from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, atomic_write_text, read_json
 from motif_jax.core.interruption import EXIT_CODE, Interruption
-from motif_jax.display.statistics import CONFIDENCE
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogues
@@ -198,7 +197,7 @@ def _write(
     plan: Mapping[str, Any],
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    summary, summaries = evaluation_tables.summarise(plan, rows, config.resamples, CONFIDENCE)
+    summary, summaries = evaluation_tables.summarise(plan, rows)
     summary[FAILED] = sum(row.get(FAILED, 0) for row in rows)
     ranking = recorded_texts.ranking(rows)
     if ranking and plan.get("data"):

@@ -9,7 +9,6 @@ from motif_jax.play.keys import (
     EPISODES,
     GREEDY,
     LANES,
-    RESAMPLES,
     WORKERS,
     Forms,
 )
@@ -108,7 +107,6 @@ class EvaluateConfig(PlayedPolicy):
     show_best: int = non_negative(
         0, "also this many best and worst episodes, by intrinsic return, else return"
     )
-    resamples: int = RESAMPLES
     forms: Forms = subsection(Forms)
 
 

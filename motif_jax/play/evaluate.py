@@ -15,7 +15,6 @@ from motif_jax.core import capacity, interruption, metric_files, run_folder, see
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.display import measures
-from motif_jax.display.statistics import CONFIDENCE
 from motif_jax.envs import determinism
 from motif_jax.envs.recording import Recording
 from motif_jax.play import evaluation_files, evaluation_setup, evaluation_tables, messages, watching
@@ -89,7 +88,7 @@ def _write(
     if metric_files.success_falls(rows) and not plan.get(evaluation_files.SUCCESS_FALLS):
         # The look before the first game did not meet it.
         print(determinism.success_remark(plan["environment"]), file=sys.stderr, flush=True)
-    summary, summaries = evaluation_tables.summarise(plan, rows_read, config.resamples, CONFIDENCE)
+    summary, summaries = evaluation_tables.summarise(plan, rows_read)
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows if "messages" in row)
     # The messages of all episodes have a file of their own.
     table = [

@@ -9,15 +9,15 @@ from typing import Any
 
 from motif_jax.core.files import atomic_write_text
 from motif_jax.display import measures, text_tables
-from motif_jax.display.statistics import Summary
+from motif_jax.display.statistics import CONFIDENCE, RESAMPLES, Summary
 from motif_jax.play import evaluation_files
 
 
 def summarise(
-    plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], resamples: int, confidence: float
+    plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Summary]]:
     """The contents of evaluation.json, and the measures by name."""
-    summaries = measures.summarise_rows(rows, resamples, confidence)
+    summaries = measures.summarise_rows(rows)
     rate, seconds = evaluation_files.speed(rows)
     summary = {
         "plan": dict(plan),
@@ -25,8 +25,8 @@ def summarise(
         "steps": sum(row["length"] for row in rows),
         "seconds": seconds,
         "steps_per_second": rate,
-        "confidence": confidence,
-        "intervals": f"percentile bootstrap over episodes, {resamples} resamples; of what is 0 or 1 in every episode: Wilson",
+        "confidence": CONFIDENCE,
+        "intervals": f"percentile bootstrap over episodes, {RESAMPLES} resamples; of what is 0 or 1 in every episode: Wilson",
         "measures": {key: asdict(value) for key, value in summaries.items()},
     }
     return summary, summaries

@@ -24,9 +24,6 @@ LANES = length_key(
 GREEDY = plain_key(False, "takes the most likely action instead of drawing one (networks only)")
 
 
-RESAMPLES = positive(2000, "number of resamples of the bootstrap")
-
-
 CHECKPOINT = plain_key(
     "latest", "'latest', 'best' (by mean return in training), or a step; 0: before it"
 )

@@ -25,7 +25,6 @@ from ml_collections import ConfigDict
 from motif_jax.core.config import unknown_variant
 from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation.config import LexiconFile
-from motif_jax.play.keys import RESAMPLES
 from motif_jax.schema import (
     plain_key,
     positive,
@@ -94,7 +93,7 @@ class StudyConfig:
         "return",
         "columns of the tables: numbers that the episodes of the evaluation have; of games with messages also judged, gathered",
     )
-    resamples: int = RESAMPLES
+    resamples: int = positive(2000, "number of resamples of the bootstrap")
 
 
 def study(

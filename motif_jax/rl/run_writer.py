@@ -123,7 +123,6 @@ class RunWriter(ExitStack):
         if config.wandb.enabled:
             wandb = {
                 "project": config.wandb.project,
-                "name": config.wandb.name,
                 "config": read_config(workdir),
             }
         self._writer = self.enter_context(MetricsWriter(workdir, progress.get("env_steps"), wandb))

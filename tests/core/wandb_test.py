@@ -39,7 +39,7 @@ def written(folder: Path) -> list[bytes]:
 def test_a_training_writes_its_metrics(tmp_path: Path) -> None:
     config = config_of("bc", data=str(toy_data(tmp_path)))
     with config.unlocked():
-        config.wandb.update({"enabled": True, "project": "tests", "name": "tried"})
+        config.wandb.update({"enabled": True, "project": "tests"})
     (run,) = written(run_config(config, tmp_path / "run"))
     assert all(word in run for word in (b"evaluation/seconds", b"tests"))
     name = (tmp_path / "run/wandb_id.txt").read_bytes()

@@ -89,7 +89,7 @@ SCENARIOS: dict[str, Scenario] = {
         f"evaluate_every=4 chunk_steps=2 evaluation_batches=1 {_SAVING} {ONE}", _TRAINED,
     ),
     "evaluate_text": Scenario(
-        "evaluate_text.py:wordle", "agent={at.text_agent} policy=fitting episodes=400 lanes=16 resamples=50",
+        "evaluate_text.py:wordle", "agent={at.text_agent} policy=fitting episodes=400 lanes=16",
         episodes("evaluation.json"),
     ),
     "pretrain_language_model": Scenario(

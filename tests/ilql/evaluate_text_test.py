@@ -31,7 +31,7 @@ from tests.processes import killed
 from tests.reward_fixtures import load_config, run_config
 from tests.toy_text import Letters, LetterTable
 
-SMALL = {"episodes": 6, "lanes": 4, "show": 2, "resamples": 50}
+SMALL = {"episodes": 6, "lanes": 4, "show": 2}
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def test_a_file_of_messages_becomes_an_agent_that_speaks(tmp_path: Path) -> None
     assert isinstance(agent.say(begun, seed=1), str)
     assert {ranked.text for ranked in agent.rank(begun, list(ANSWERS))} == set(ANSWERS)
     # Without an environment its evaluation is of the dialogues that were held out.
-    evaluation = load_config("evaluate_text", "", {"agent": str(run), "resamples": 20, "show": 1})
+    evaluation = load_config("evaluate_text", "", {"agent": str(run), "show": 1})
     run_config(evaluation, tmp_path / "evaluation")
     results = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
     assert {"policy_loss", "q", "v", "advantage", "return"} <= set(results["measures"])

@@ -90,9 +90,7 @@ def test_an_agent_of_a_chat_model_speaks_and_ranks(run: Path) -> None:
 
 
 def test_held_out_dialogues_are_read_back_as_texts(run: Path, tmp_path: Path) -> None:
-    run_config(
-        load_config("evaluate_text", "", {"agent": str(run), "resamples": 20, "show": 1}), tmp_path
-    )
+    run_config(load_config("evaluate_text", "", {"agent": str(run), "show": 1}), tmp_path)
 
     dialogues = parquet.read(tmp_path / "dialogues.parquet")
     assert {dialogue.texts for dialogue in dialogues} == {(QUESTION["content"], ANSWER["content"])}

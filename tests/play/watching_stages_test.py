@@ -30,7 +30,6 @@ from tests.reward_fixtures import load_config
 def evaluate_config(**changes):
     values = {
         "episodes": 3,
-        "resamples": 50,
         "environment.max_episode_steps": 30,
     }
     return load_config("evaluate", "smoke", {**values, **changes})

@@ -55,7 +55,7 @@ class TrainerSettings:
         """The settings in `config`; `plain_config` is the config as its file and flags set it."""
         wandb = None
         if config.wandb.enabled:
-            wandb = {"project": config.wandb.project, "name": config.wandb.name}
+            wandb = {"project": config.wandb.project}
         return cls(
             patience=config.early_stopping.patience,
             keep=config.keep_checkpoints,

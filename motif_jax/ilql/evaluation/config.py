@@ -6,7 +6,7 @@ import dataclasses
 
 from motif_jax.core import sections
 from motif_jax.ilql.agent.config import Decode
-from motif_jax.play.keys import RESAMPLES, THREADS
+from motif_jax.play.keys import THREADS
 from motif_jax.schema import non_negative, one_of, plain_key, positive, section_class, subsection
 
 _EPISODES = ("kind", ("episodes",))
@@ -111,7 +111,6 @@ class EvaluateTextConfig:
     )
     threads: int = dataclasses.replace(THREADS, read_when=_EPISODES)
     show: int = non_negative(8, "episodes on the page token by token", read_when=_EPISODES)
-    resamples: int = dataclasses.replace(RESAMPLES, read_when=_EPISODES)
     published_log: bool = plain_key(
         False, "writes eval_log.pkl as the published evaluations do", read_when=_EPISODES
     )
