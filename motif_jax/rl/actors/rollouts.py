@@ -59,7 +59,9 @@ class ActorsConfig:
     warmup_steps: int = 0
     warmup_seconds: float = 0.0
     timeout_seconds: float = 300.0
+    # A start imports the environment's packages and makes its environments.
     start_timeout_seconds: float = 120.0
+    # Death by the machine is rare, that by a fault of the environment comes again at once.
     max_failures: int = 3
     start_method: str = "auto"
     cores: Sequence[int] | None = None
