@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A real language model as the judge, on this machine's CPU, from an empty clone to reports: what the model says to pairs with a known
-# answer, what its reward likes (before any agent is trained), then agents of DoorKey and of a short NetHack run, beside random play.
+# answer, what its reward likes (before any agent is trained), then agents of DoorKey and of a short NetHack run, beside random play and
+# beside a control that has no judge: it is paid alike for all texts but the empty one.
 #
 #   bash launch/quickstart_llm.sh [MODEL] [FOLDER]
 #
@@ -84,20 +85,25 @@ stage train_reward.py:quickstart "$nethack/reward" --config.dataset_dir="$nethac
 stage explain_reward.py "$doorkey/likes" --config.reward.dir="$doorkey/reward" --config.reward.threshold=auto
 stage explain_reward.py "$nethack/likes" --config.reward.dir="$nethack/reward" --config.reward.threshold=auto
 
-printf '\nAgents\n'
+printf '\nAgents, and beside each a control: paid alike for every text, without the judge\n'
 stage train_agent.py:minigrid "$doorkey/agent" --config.reward.dir="$doorkey/reward" --config.train_for_env_steps="$steps"
 stage train_agent.py:quickstart "$nethack/agent" --config.reward.dir="$nethack/reward" --config.reward.threshold=auto \
   --config.train_for_env_steps="$steps"
-for policy in agent random; do
-  stage evaluate.py:quickstart "$doorkey/evaluate_$policy" --config.policy="$policy" --config.agent.dir="$doorkey/agent" \
+stage train_agent.py:minigrid "$doorkey/control" --config.reward.kind=any_text --config.train_for_env_steps="$steps"
+stage train_agent.py:quickstart "$nethack/control" --config.reward.kind=any_text --config.train_for_env_steps="$steps"
+for player in agent control random; do
+  policy=agent run=$player
+  [ "$player" != random ] || policy=random run=agent
+  # All are measured by the judge's reward.
+  stage evaluate.py:quickstart "$doorkey/evaluate_$player" --config.policy="$policy" --config.agent.dir="$doorkey/$run" \
     --config.reward.dir="$doorkey/reward" --config.reward.threshold=auto --config.episodes="$games" --config.seed="$evaluation_seed"
   # The games of the training: as many steps at most.
-  stage evaluate.py:quickstart "$nethack/evaluate_$policy" --config.policy="$policy" --config.agent.dir="$nethack/agent" \
+  stage evaluate.py:quickstart "$nethack/evaluate_$player" --config.policy="$policy" --config.agent.dir="$nethack/$run" \
     --config.reward.dir="$nethack/reward" --config.reward.threshold=auto --config.episodes="$games" --config.seed="$evaluation_seed" \
     --config.environment.max_episode_steps=500
 done
 for game in "$doorkey" "$nethack"; do
   stage report.py:quickstart "$game/report" --config.title="$(basename "$game"): judged by $(basename "$model")" \
     --config.dataset_dir="$game/dataset" --config.reward.dir="$game/reward" --config.reward.threshold=auto \
-    --config.agent.dir="$game/agent" --config.evaluations="$game/evaluate_agent,$game/evaluate_random"
+    --config.agent.dir="$game/agent" --config.evaluations="$game/evaluate_agent,$game/evaluate_random,$game/evaluate_control"
 done

@@ -127,8 +127,9 @@ def test_ones_own_environment(tmp_path: Path, repository: Path) -> None:
     last = list(read_metrics(runs / "agent"))[-1]
     assert last["episode/captions_cut"] == 0
     assert "episode/intrinsic_return" in last
-    evaluation = read_evaluation(runs / "evaluation")
+    evaluation = read_evaluation(runs / "evaluation_agent")
     assert {"success", "intrinsic_return", "captions_cut"} <= set(evaluation["measures"])
+    assert "episodes of control" in (runs / "report/report.md").read_text()
 
 
 def test_crafter_from_games_to_a_report(tmp_path: Path, repository: Path) -> None:
@@ -162,7 +163,7 @@ def test_a_real_model_judges_on_a_laptop(tmp_path: Path, repository: Path) -> No
     probe = json.loads((runs / "probe/probe.json").read_text())
     assert probe["answers"] == 60
     assert (runs / "likes/explain.html").is_file()
-    assert (runs / "report/report.html").is_file()
+    assert "episodes of control" in (runs / "report/report.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["my_environment", "judge_on_a_laptop"])

@@ -61,8 +61,10 @@ def test_a_local_model_judges_both_games_to_the_report(clone: Path, tmp_path: Pa
         probe = json.loads((runs / game / "probe/probe.json").read_text())
         assert probe["answers"] == 60
         assert (runs / game / "likes/explain.html").is_file()
-        assert (runs / game / "report/report.html").is_file()
+        report = (runs / game / "report/report.md").read_text()
+        assert all(f"episodes of {name}" in report for name in ("agent", "random", "control"))
     likes, training = (
-        done.stdout.index(stage) for stage in ("== explain_reward.py", "== train_agent.py")
+        done.stdout.index(stage)
+        for stage in ("== configs/explain_reward.py", "== configs/train_agent.py")
     )
     assert likes < training
