@@ -7,6 +7,10 @@ resumes; the result depends neither on that nor on the number of workers. With t
 pairs (one million game steps) of a mixture of random players: two to four minutes on 2 cores, 9 GB
 while it runs, 4.2 GB at the end.
 
+With --config.look=True it collects nothing: random play of a minute, and look.html says whether
+games are functions of their seeds, what is observed and measured, and which captions a collection
+would hold.
+
 Variants: smoke (300 pairs, seconds), quickstart (20,000 pairs from many games, half a minute on 2
 cores), steering (the same of scripted players besides, so that fights, gold and stairs occur),
 minigrid (3,000 pairs of random play in DoorKey-6x6 with captions of events, half a minute), crafter

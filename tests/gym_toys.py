@@ -200,7 +200,38 @@ class Lamp(gymnasium.Env):
         return self._lamp, 0.0, self._steps == 4, False, {"success": is_right}
 
 
-for _kind in (Vault, Chatter, Mortal, Gates, Ice, Masked, Aim, Lamp):
+class Bell(gymnasium.Env):
+    """A game of nine steps whose fifth rings, and is won at its end; with `drift` it draws what is
+    observed from no seed, and is won for a moment at the third, too.
+    """
+
+    observation_space = spaces.Box(0.0, 1.0, (2,), np.float32)
+    action_space = spaces.Discrete(4)
+
+    def __init__(self, drift: bool = False) -> None:
+        self._drift = drift
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._observation(), {"said": ""}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        is_won = self._steps == 9
+        info = {
+            "said": "The bell rings." if self._steps == 5 else "",
+            "is_success": is_won or (self._drift and self._steps == 3),
+            "length": 7,
+        }
+        return self._observation(), float(is_won), is_won, False, info
+
+    def _observation(self) -> np.ndarray:
+        rng = np.random.default_rng() if self._drift else self.np_random
+        return rng.random(2, np.float32)
+
+
+for _kind in (Vault, Chatter, Mortal, Gates, Ice, Masked, Aim, Lamp, Bell):
     gymnasium.register(f"Toy{_kind.__name__}-v0", entry_point=_kind, max_episode_steps=30)
 
 

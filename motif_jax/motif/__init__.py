@@ -4,7 +4,7 @@
 The method has three phases (section 3 of the paper), one command each, in the order to read them:
 
     collect.py          plays games and keeps pairs of moments, each with its message (pairs/,
-                        sampling.py)
+                        sampling.py); look.py only looks at the game
     annotate.py         asks a language model which message of a pair it prefers (annotation/)
     train_reward.py     fits a network to the preferences, equation 1 of the paper (reward/)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from motif_jax.envs import determinism, registry
 from motif_jax.envs.nethack.random_players import has_habits
 from motif_jax.envs.nethack.scripted_players import ERRANDS, PLAYERS
 from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.motif import look
 from motif_jax.motif.collection import Collection
 from motif_jax.motif.config import CollectConfig, PlayerWeights
 from motif_jax.motif.pairs import layout
@@ -118,6 +120,8 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     registry.check(config.environment.name, _environment_options(config))
     spec = _spec(config)
     _check_fields(config, spec)
+    if config.look:
+        return
     _check_players(config, spec)
     if AGENTS in player_weights(config, spec):
         if config.policy == AGENTS:
@@ -224,6 +228,9 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     """
     config = read_section(CollectConfig, config_tree)
     staging = workdir / layout.STAGING
+    if config.look:
+        look.write(_plan_of_look(config), config.num_pairs, workdir)
+        return None
     with run_folder.opened(workdir, config_tree, IDENTITY):
         if (workdir / layout.META).exists():
             # Left where a kill came between dataset.json and the end of the collection.
@@ -268,6 +275,13 @@ def _plan(config: CollectConfig, spec: EnvironmentSpec, chunks: Path) -> Samplin
         even=config.spread == "messages",
         text=spec.text_field or "message",
     )
+
+
+def _plan_of_look(config: CollectConfig) -> SamplingPlan:
+    """As `_plan`, of the observations that an agent gets and of captions alone."""
+    plan = _plan(config, _spec(config), Path())
+    options = _environment_options(config)
+    return dataclasses.replace(plan, options=options, fields=("message",))
 
 
 def _start_share(config: CollectConfig) -> float:

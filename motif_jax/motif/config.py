@@ -60,6 +60,10 @@ class CollectConfig:
 
     seed: int = sections.seed(1)
     num_pairs: int = positive(500_000, "number of pairs of the dataset")
+    look: bool = plain_key(
+        False,
+        "collects nothing: a minute of random play, and look.html in the work folder, which says what a collection would hold",
+    )
     drop_equal_captions: bool = plain_key(
         False, "leaves out pairs with two equal captions, which are ties"
     )
