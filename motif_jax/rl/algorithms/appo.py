@@ -141,12 +141,11 @@ def run_network(
 
 
 def in_units_of_reward(params: Any, statistics: ValueStatistics) -> Any:
-    """A copy of `params` whose value head predicts in units of reward; with PopArt the actors use
-    this copy.
+    """A copy of `params` whose value head predicts in units of reward, 0 before the first targets;
+    with PopArt the actors use this copy.
     """
-    return rescale_value_head(
-        params, value_normalisation.moments(statistics), (jnp.zeros(()), jnp.ones(()))
-    )
+    scale = value_normalisation.scale_of_values(statistics)
+    return rescale_value_head(params, (statistics.mean, scale), (jnp.zeros(()), jnp.ones(())))
 
 
 def exploration_loss(settings: Appo, output: Output, valid: Array, axis_name: str | None) -> Array:

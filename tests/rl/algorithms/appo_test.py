@@ -230,6 +230,15 @@ def test_acting_values_are_in_units_of_reward() -> None:
     np.testing.assert_allclose(NETWORK.apply(acting, *rows)[1], raw * 3 + 2, rtol=1e-4)
 
 
+def test_acting_values_are_0_before_the_first_targets() -> None:
+    """As the learner's, whose first scale would make others of them large."""
+    state = start(config(Appo()))[0]
+    rollouts = batch()
+    rows = (rollouts.observation, rollouts.initial_state, rollouts.first)
+    acting = appo.in_units_of_reward(state.params, value_normalisation.initial())
+    assert not NETWORK.apply(acting, *rows)[1].any()
+
+
 @pytest.mark.parametrize("spread", [1.0, 10.0])
 def test_advantages_may_be_in_units_of_the_returns(spread: float) -> None:
     """A batch without a reward then teaches little, instead of having its noise scaled up to unit
