@@ -38,8 +38,8 @@ class Form:
         count = len(self.verdicts)
         if not 2 <= count <= UNKNOWN:
             raise UserError(
-                f"the form {self.name} has {count} verdicts: must be 2 or {UNKNOWN}, as label {UNKNOWN} is {UNKNOWN_NAME}, and labels, "
-                f"labels and targets have {UNKNOWN} columns"
+                f"the form {self.name} has {count} verdicts: must be 2 or {UNKNOWN}, as label {UNKNOWN} is {UNKNOWN_NAME}, and labels "
+                f"and targets have {UNKNOWN} columns"
             )
 
     @property
