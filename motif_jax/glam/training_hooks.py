@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from motif_jax.core import config as checks
-from motif_jax.core.metrics import MetricsWriter
 from motif_jax.glam import eval_agents, probing
 from motif_jax.glam.log_csv import GlamLog, GlamPosition
 from motif_jax.nets.policy import PolicyNetwork
@@ -39,7 +38,6 @@ class ProbeHook(TrainingHook):
         workdir: Path,
         progress: Mapping[str, Any],
         clock: Clock,
-        writer: MetricsWriter,
     ) -> Self | None:
         files = probing.files(config, network, workdir, progress)
         return None if files is None else cls(files)
@@ -80,7 +78,6 @@ class PublishedLog(TrainingHook):
         workdir: Path,
         progress: Mapping[str, Any],
         clock: Clock,
-        writer: MetricsWriter,
     ) -> Self:
         # DRRN's section has no coefficients: its whole loss is the value's.
         value = getattr(config.algorithm, "value_coefficient", 1.0)

@@ -129,9 +129,8 @@ class RunWriter(ExitStack):
         if system.has_lookup:
             self._paid_texts = self.enter_context(PaidTextLog(workdir, progress.get("env_steps")))
         self._progress = self.enter_context(Progress(clock.total, "steps", "train", clock.steps))
-        # Last, so that hooks close first: they write to the metrics.
         for kind in hooks:
-            hook = kind.make(config, system.network, workdir, progress, clock, self._writer)
+            hook = kind.make(config, system.network, workdir, progress, clock)
             if hook is not None:
                 self._hooks.append(self.enter_context(closing(hook)))
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from motif_jax.core import entry_points
-from motif_jax.core.metrics import MetricsWriter
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import choices
 from motif_jax.rl.clock import Clock
@@ -37,13 +36,9 @@ class TrainingHook:
         workdir: Path,
         progress: Mapping[str, Any],
         clock: Clock,
-        writer: MetricsWriter,
     ) -> Self | None:
         """The addition to a run in `workdir` that continues from a checkpoint's `progress`; None
         where it has nothing to do.
-
-        Args:
-          writer: of the run's metrics, open until after `close`.
         """
         return None
 

@@ -21,7 +21,6 @@ from motif_jax.motif.annotation.prompts import load_prompt, prompt_path
 
 # The forms that models are really asked for: the verdict stands in quotation marks.
 FORM = load_prompt(prompt_path("default", ""), "defaultgoal", "analysis").answer
-REWORDED = load_prompt(prompt_path("reworded", ""), "defaultgoal", "analysis").answer
 SINGLE_FORM = load_prompt(
     prompt_path("default", "", SINGLE), "defaultgoal", "analysis", SINGLE
 ).answer
