@@ -182,9 +182,9 @@ def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
             raise UserError(
                 f"config.agent={plan['policy']}: was trained again since {workdir} started: choose another --workdir"
             )
-        # As the file gives it back, with lists for tuples.
+        # As the file gives it back, with lists for tuples. Plans of recorded dialogues have none.
         games = json.loads(json.dumps(plan.get("drawn_from")))
-        if before["drawn_from"] != games:
+        if before.get("drawn_from") != games:
             raise UserError(
                 f"config.task={plan['environment']}: its options or files changed since {workdir} started: choose another --workdir"
             )

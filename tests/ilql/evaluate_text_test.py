@@ -276,6 +276,21 @@ def test_too_long_recorded_dialogues_are_left_out_with_a_line(
     assert json.loads((folder / "evaluation.json").read_text())["episodes"] == 1
 
 
+def test_an_evaluation_of_recorded_dialogues_resumes(
+    agent: Path, games: Path, tmp_path: Path
+) -> None:
+    data = str(games / "dialogues.parquet")
+
+    folder = evaluate(tmp_path / "looked", agent=str(agent), data=data, episodes=2)
+    before = evaluation_files.read_rows(folder / evaluation_files.JOURNAL)
+    evaluate(tmp_path / "looked", agent=str(agent), data=data, episodes=3)
+
+    after = evaluation_files.read_rows(folder / evaluation_files.JOURNAL)
+    assert len(before) == 2
+    assert len(after) == 3
+    assert after[:2] == before
+
+
 def test_a_published_log_of_recorded_dialogues_has_their_returns(tmp_path: Path) -> None:
     dialogue = {"texts": ["a", "b"], "rewards": [None, 0.5]}
 
