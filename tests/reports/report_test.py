@@ -210,7 +210,7 @@ def test_what_an_environment_counts_is_progress_where_it_is_known_or_named(
             "environment": environment
         }
         rows = evaluation_rows(6, 0.0, 1)
-        summary, _ = evaluation_tables.summarise(plan, rows, 50, 0.95)
+        summary, _ = evaluation_tables.summarise(plan, rows)
         evaluation_files.write_summary(folders / name, summary, rows)
         journal = "".join(json.dumps(row) + "\n" for row in rows)
         (folders / name / evaluation_files.JOURNAL).write_text(journal)
