@@ -76,10 +76,10 @@ item() {
   [ "$limit" -le $((last_second - began)) ] || limit=$((last_second - began))
   if [ "$limit" -ge 10 ]; then
     code=0
-    timeout -k 5 "$limit" "$python" -m motif_jax.launch --config="configs/benchmark.py:$benchmark" "${@/#/--config.}" >"$log" 2>&1 &
-    # shellcheck disable=SC2064  # of this process
-    trap "kill $! 2>/dev/null || true" EXIT
+    # Before it starts: an item that ends in between would leave it running.
+    trap 'kill $! 2>/dev/null || true' EXIT
     trap 'exit 143' TERM
+    timeout -k 5 "$limit" "$python" -m motif_jax.launch --config="configs/benchmark.py:$benchmark" "${@/#/--config.}" >"$log" 2>&1 &
     wait $! || code=$?
   fi
   # Also of one that was late: benchmarks print early what they have measured.
