@@ -2,7 +2,7 @@
 # Sets up what the tests need and runs them: lint, types, tests. No GPU, no network but package registries. Where Chromium is missing,
 # a root's run installs it by apt for the whole system, and says so before.
 #
-#   bash launch/test.sh            what a change must pass, 15 minutes on 2 cores
+#   bash launch/test.sh            what a change must pass, 6 minutes on 2 cores
 #   bash launch/test.sh --quick    without processes and stages, about 3 minutes
 #   bash launch/test.sh --all      everything, vLLM and the examples included: before a release (tests/README.md)
 #   bash launch/test.sh --no-apt   installs nothing by apt: without a Chromium the tests that open pages are skipped
