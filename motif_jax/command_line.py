@@ -189,8 +189,8 @@ def check_read(command: Command, config: ConfigDict) -> None:
     for name in command.keys:
         if name in command.cleared:
             continue
-        given = f"--config.{name}={dotted(config, name)}"
-        _check_condition(given, name, keys[name], config)
+        assignment = f"--config.{name}={dotted(config, name)}"
+        _check_condition(assignment, name, keys[name], config)
         section, _, inner = name.partition(".")
         if not inner or section not in choices.SECTIONS:
             continue
@@ -200,27 +200,31 @@ def check_read(command: Command, config: ConfigDict) -> None:
         is_ours = part in sections.parts
         if is_ours and inner.partition(".")[0] not in schema.section_keys(sections.load(part)):
             raise UserError(
-                f"{given}: has no effect with {section}.{choice}={part}, which has no such key"
+                f"{assignment}: has no effect with {section}.{choice}={part}, which has no such key"
             )
 
 
-def _check_condition(given: str, name: str, key: schema.Key | None, config: ConfigDict) -> None:
-    """Raises UserError for the flag `given` of the key `name` where its `read_when` does not
+def _check_condition(
+    assignment: str, name: str, key: schema.Key | None, config: ConfigDict
+) -> None:
+    """Raises UserError for the flag `assignment` of the key `name` where its `read_when` does not
     hold.
     """
     if key is None or key.read_when is None:
         return
-    other, values = schema.condition(name, key)
+    condition_key, values = schema.condition(name, key)
     # A section may stand in a config without the other key.
-    if not has(config, other):
+    if not has(config, condition_key):
         return
-    value = dotted(config, other)
+    value = dotted(config, condition_key)
     if not values and not value:
-        raise UserError(f"{given}: has no effect without --config.{other}")
+        raise UserError(f"{assignment}: has no effect without --config.{condition_key}")
     # A class of the user's may read any key.
     if values and value not in values and not is_entry_point(value):
         allowed = " or ".join(map(str, values))
-        raise UserError(f"{given}: has no effect with {other}={value}, only with {allowed}")
+        raise UserError(
+            f"{assignment}: has no effect with {condition_key}={value}, only with {allowed}"
+        )
 
 
 def readable(error: Exception) -> str:

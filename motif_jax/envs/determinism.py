@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from motif_jax.core import entry_points
-from motif_jax.core.errors import UserError
+from motif_jax.core.errors import UserError, first_line
 from motif_jax.core.metric_files import FALLEN_SUCCESS
 from motif_jax.envs import registry
 from motif_jax.envs.checked import unplayable
@@ -39,10 +39,12 @@ class Look(NamedTuple):
     Attributes:
       fault: '', `CARRIES` or `UNSEEDED`.
       success_falls: whether `info`'s success was true and then false within an episode.
+      failure: the error in which the environment ended the look; '' for none.
     """
 
     fault: str = ""
     success_falls: bool = False
+    failure: str = ""
 
 
 def is_outside(name: str) -> bool:
@@ -63,8 +65,8 @@ def look(name: str, options: Mapping[str, Any]) -> Look:
         return _look(name, options)
     except UserError:
         raise
-    except Exception:
-        return Look()
+    except Exception as error:  # an environment of the user's may raise anything
+        return Look(failure=f"{type(error).__name__}: {first_line(error)}")
 
 
 def require_forgetful(name: str, options: Mapping[str, Any]) -> None:
@@ -107,6 +109,11 @@ def remarks(name: str, options: Mapping[str, Any]) -> list[str]:
     """Lines on an environment that can be played, but of which not all holds that is usual."""
     seen = look(name, options)
     lines = []
+    if seen.failure:
+        lines.append(
+            f"{name}: failed while short random episodes were played ({seen.failure}), so that nobody knows whether its seed "
+            "determines its episodes"
+        )
     if seen.fault == UNSEEDED:
         lines.append(
             f"{name}: the same seed and actions gave two different episodes. Its games are not compared as pairs, and are neither "

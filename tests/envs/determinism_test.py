@@ -125,8 +125,13 @@ def test_statistics_that_no_longer_change_are_a_function():
     assert determinism.look("gym:Dicepast-v0", {}).fault == determinism.CARRIES
 
 
-def test_an_environment_that_fails_is_not_judged():
-    assert determinism.look("gym:Dicelost-v0", {}) == determinism.Look()
+def test_an_environment_that_fails_is_not_judged_and_said_to_fail():
+    seen = determinism.look("gym:Dicelost-v0", {})
+
+    assert seen == determinism.Look(failure=seen.failure)
+    assert seen.failure
+    (remark,) = determinism.remarks("gym:Dicelost-v0", {})
+    assert seen.failure in remark
 
 
 def test_games_that_the_seed_does_not_decide_are_no_pairs(tmp_path, capsys):

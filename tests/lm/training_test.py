@@ -123,7 +123,8 @@ def test_a_difference_leads_from_one_models_additions_to_anothers(has_others: bo
         additions = {**lora.init(jax.random.key(0), params, SPEC), "new_tokens": rows}
         return jax.tree.map(lambda leaf: draws.normal(size=leaf.shape).astype("f4"), additions)
 
-    one, other = drawn(), drawn() if has_others else None
+    one = drawn()
+    other = drawn() if has_others else None
     begun = params if other is None else lora.merged(params, other, SPEC)
 
     difference = lora.difference(one, other, SPEC)
