@@ -17,6 +17,9 @@ import numpy as np
 RUNNING = 0
 TERMINATED = 1
 TRUNCATED = 2
+# Ends the name of the field with what float32 has rounded away of the field before it: a clock's
+# seconds since 1970 are 128 apart in float32.
+REST = ".rest"
 # Options that change observations but not the game.
 OBSERVED = (
     "fields",
@@ -115,6 +118,10 @@ class EnvironmentSpec:
     modules: tuple[str, ...] = ()
     remark: str = ""
     action_size: int = 0
+
+    def is_rest(self, name: str) -> bool:
+        """Whether the field has what float32 has rounded away of another one (`REST`)."""
+        return name.endswith(REST) and name.removesuffix(REST) in self.observation
 
     def __post_init__(self) -> None:
         # Fields with a meaning are fields of the observation.

@@ -272,6 +272,8 @@ def _encoder_fields(kind: str, config: GameNetwork, spec: EnvironmentSpec) -> tu
     if kind == FLAT:
         # The count is for the reward, the mask for the heads.
         unread = {spec.count_field, spec.mask_field}
+        if config.observation_normalisation != RUNNING:
+            unread |= set(filter(spec.is_rest, spec.observation))
         if not (spec.observed_text or config.read_text):
             unread.add(spec.text_field)
         # A field of no numbers, such as a Box of shape (0,), has nothing to read.
@@ -322,6 +324,7 @@ def _make_trunk(
         return Trunk(encoder, core)
     if kind == FLAT:
         is_scaled = config.observation_normalisation == RUNNING
+        fields = tuple(name for name in fields if not spec.is_rest(name))
         flat = FlatEncoder(
             fields,
             text_fields=tuple(name for name in fields if name == spec.text_field),

@@ -8,6 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from motif_jax.envs.spec import REST
 from motif_jax.nets.image import ImageEncoder
 from motif_jax.nets.layers import ACTIVATIONS, Dense, KernelAndBias, convolve
 from motif_jax.nets.running_statistics import RunningScale
@@ -89,11 +90,27 @@ class PictureEncoder(nn.Module):
         return act(Dense(self.features, self.dtype, name="fc")(x.reshape(x.shape[0], -1)))
 
 
+def _parts(x: Array, rest: Array | None) -> tuple[Array, Array | None]:
+    """Numbers [N, F] as float32, and what that rounds away, float32 [N, F]; None: nothing.
+
+    Args:
+      rest: the field of what the environment's spec has rounded away of `x`, None without one.
+    """
+    if rest is not None:
+        return x, rest.reshape(x.shape)
+    if x.dtype == jnp.int32:
+        # float32 holds the upper and the lower half of the bits.
+        lower = x & 0xFFFF
+        return (x - lower).astype(jnp.float32), lower.astype(jnp.float32)
+    return x.astype(jnp.float32), None
+
+
 class FlatEncoder(nn.Module):
     """Numeric fields, flattened and joined in order of their names -> [N, features].
 
     Text bytes are divided by 255, each of the pictures has a `PictureEncoder`, and each of
-    `scaled_fields` a `RunningScale`.
+    `scaled_fields` a `RunningScale`, which also reads the field of its name and `REST`, if there is
+    one.
     """
 
     fields: tuple[str, ...]
@@ -121,11 +138,13 @@ class FlatEncoder(nn.Module):
                     name=scope,
                 )
                 x = encoder(x)
-            x = x.reshape(x.shape[0], -1).astype(jnp.float32)
+            x = x.reshape(x.shape[0], -1)
+            if name in self.scaled_fields:
+                scale = RunningScale(name=f"scale{self.scaled_fields.index(name)}")
+                x = scale(*_parts(x, observation.get(name + REST)))
+            x = x.astype(jnp.float32)
             if name in self.text_fields:
                 x = x / BYTE_SCALE
-            if name in self.scaled_fields:
-                x = RunningScale(name=f"scale{self.scaled_fields.index(name)}")(x)
             parts.append(x)
 
         x = jnp.concatenate(parts, axis=-1)

@@ -19,6 +19,8 @@ STATISTICS = "statistics"
 _MOVING_RATE = 0.1
 # Share of a number below which a deviation is the rounding of float32.
 _ROUNDING = 6e-8
+# The same of numbers in two parts.
+_ROUNDING_OF_PARTS = _ROUNDING**2
 # The least deviation, of numbers that are all 0.
 _TINY = 1e-30
 # Standard deviations from the mean beyond which a number is cut off, as in Stable-Baselines3's
@@ -32,29 +34,35 @@ class RunningScale(nn.Module):
 
     Mean and variance are those of all rows of earlier updates. Before the first update they are 0
     and 1. Means are kept less `shift`, the mean of the first update's rows: beside a large offset,
-    float32 would lose the digits in which numbers differ.
+    float32 would lose the digits in which numbers differ. Numbers with more digits than float32 has
+    come in two parts, whose sum they are: `rest` float32 [N, F] is what rounding took.
     """
 
     @nn.compact
-    def __call__(self, x: Array) -> Array:
-        chex.assert_rank(x, 2)
-        chex.assert_type(x, jnp.float32)
+    def __call__(self, x: Array, rest: Array | None = None) -> Array:
+        parts = [x] if rest is None else [x, rest]
+        chex.assert_rank(parts, 2)
+        chex.assert_equal_shape(parts)
+        chex.assert_type(parts, jnp.float32)
         size = x.shape[-1:]
         shift = jax.lax.stop_gradient(self.param("shift", nn.initializers.zeros_init(), size))
         mean = jax.lax.stop_gradient(self.param("mean", nn.initializers.zeros_init(), size))
         variance = jax.lax.stop_gradient(self.param("variance", nn.initializers.ones_init(), size))
         self.param("rows", nn.initializers.zeros_init(), ())
-        shifted = x - shift
+        # In this order, since the sum of both parts alone would be rounded.
+        small = 0.0 if rest is None else rest
+        shifted = (x - shift) + small
         if self.is_mutable_collection(STATISTICS):
-            rough_mean = jnp.mean(shifted, axis=0)
-            deviation = shifted - rough_mean
+            rough_mean = jnp.mean(x - shift, axis=0)
+            deviation = ((x - shift) - rough_mean) + small
             offset = jnp.mean(deviation, axis=0)
             spread = jnp.mean(jnp.square(deviation - offset), axis=0)
             self.variable(STATISTICS, "shift", jnp.zeros, size).value = rough_mean
             self.variable(STATISTICS, "mean", jnp.zeros, size).value = offset
             self.variable(STATISTICS, "variance", jnp.ones, size).value = spread
             self.variable(STATISTICS, "rows", jnp.zeros, ()).value = jnp.float32(len(x))
-        floor = jnp.maximum(_ROUNDING * jnp.abs(shift + mean), _TINY)
+        rounding = _ROUNDING if rest is None else _ROUNDING_OF_PARTS
+        floor = jnp.maximum(rounding * jnp.abs(shift + mean), _TINY)
         scaled = (shifted - mean) / jnp.maximum(jnp.sqrt(variance), floor)
         return jnp.clip(scaled, -_LIMIT, _LIMIT)
 

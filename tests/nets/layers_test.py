@@ -22,6 +22,7 @@ from motif_jax.nets.layers import (
     flatten_channels_first,
     unit_rows,
 )
+from motif_jax.nets.running_statistics import with_statistics
 from motif_jax.nets.status import scale_status
 from motif_jax.nets.tile_embedding import TileEmbeddingEncoder, hash_beginnings
 from tests import plain_layers
@@ -216,6 +217,19 @@ def test_a_flat_encoder_joins_fields_in_order_and_convolves_pictures() -> None:
     joined = np.concatenate([rows["clock"][:, None], view, rows["words"] / 255.0], axis=-1)
     expected = np.tanh(plain_layers.linear(joined, params["flat_fc1"]))
     np.testing.assert_allclose(features, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_whole_numbers_that_float32_rounds_are_scaled() -> None:
+    encoder = FlatEncoder(("time",), (), (), 4, (), "tanh", scaled_fields=("time",))
+    numbers = 1_700_000_000 + np.random.default_rng(0).integers(0, 2, (64, 1), np.int32)
+    observation = {"time": jnp.asarray(numbers)}
+    params = encoder.init(jax.random.key(0), observation)["params"]
+    _, collections = encoder.apply({"params": params}, observation, mutable=["statistics"])
+
+    params = with_statistics(params, collections["statistics"])
+    scaled = encoder.apply({"params": params}, observation)
+
+    np.testing.assert_allclose(np.std(scaled), 1.0, rtol=1e-3)
 
 
 def test_a_picture_is_normalised_as_a_whole() -> None:

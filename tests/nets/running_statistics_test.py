@@ -55,9 +55,9 @@ def observations(seed: int, steps: int = 5, count: int = 6) -> dict[str, np.ndar
 
 
 def statistics_of(
-    rows: np.ndarray, params: Mapping[str, jax.Array] = FRESH
+    rows: np.ndarray, params: Mapping[str, jax.Array] = FRESH, rest: np.ndarray | None = None
 ) -> dict[str, jax.Array]:
-    _, collections = RunningScale().apply({"params": params}, rows, mutable=["statistics"])
+    _, collections = RunningScale().apply({"params": params}, rows, rest, mutable=["statistics"])
     return dict(collections["statistics"])
 
 
@@ -102,6 +102,24 @@ def test_numbers_beside_a_large_offset_have_mean_zero_and_deviation_one(offset: 
     numbers = np.array([[offset] * 2, [offset + 1] * 2], np.float32)
     scaled = RunningScale().apply({"params": running}, numbers)
     np.testing.assert_allclose(scaled, [[-1, -1], [1, 1]], atol=0.05)
+
+
+def test_numbers_that_float32_rounds_come_in_two_parts() -> None:
+    """Seconds since 1970: neighbours in float32 are 128 apart."""
+    rng = np.random.default_rng(0)
+    running = FRESH
+    for _ in range(50):
+        exact = 1.7e9 + rng.integers(0, 2, (64, 2))
+        rounded = exact.astype(np.float32)
+        rest = (exact - rounded).astype(np.float32)
+        running = with_statistics(running, statistics_of(rounded, running, rest))
+
+    exact = 1.7e9 + np.array([[0, 1.0]])
+    rounded = exact.astype(np.float32)
+    rest = (exact - rounded).astype(np.float32)
+    scaled = RunningScale().apply({"params": running}, rounded, rest)
+
+    np.testing.assert_allclose(scaled, [[-1, 1]], atol=0.05)
 
 
 def test_tiny_numbers_have_deviation_one() -> None:

@@ -33,6 +33,7 @@ from motif_jax.envs.gym_task.actions import (
 )
 from motif_jax.envs.gym_task.spaces import MisfitError, UnsupportedSpaceError, leaves
 from motif_jax.envs.spec import (
+    REST,
     ROW_NAMES,
     RUNNING,
     TERMINATED,
@@ -111,6 +112,7 @@ class GymTask:
         # Fields that serve as the text or as the mask are not observed a second time.
         used = {_field_of(text or ""), _field_of(options.get("action_mask") or "")}
         self._name = name
+        used |= {name + REST for name in used}
         self._leaves = [leaf for leaf in all_leaves if leaf.name not in used]
         space = self._env.observation_space
         # A Tuple of too many parts fits leaf by leaf, so that their number is compared, too.
@@ -354,6 +356,7 @@ def _take(source: str, key: str, observation: dict[str, ArraySpec]) -> bool:
         return False
     allowed = f"one of its fields, which are {', '.join(observation)}"
     field = observation.pop(name, None)
+    observation.pop(name + REST, None)
     checks.require(field is not None, key, source, allowed)
     return True
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from motif_jax.core.text_bytes import padded
 from motif_jax.envs.gym_task.captions import SINGLE, text_bytes_of
-from motif_jax.envs.spec import ArraySpec
+from motif_jax.envs.spec import REST, ArraySpec
 
 _MAX_VALUES = 4096  # of a one-hot
 _INT32 = np.iinfo(np.int32)
@@ -34,7 +34,7 @@ class Leaf:
     """A space without subspaces; `path` are the keys and indices that lead to it, `encode` makes
     its `field`'s array.
 
-    `image`: it is a picture uint8 [height, width, channels].
+    `image`: it is a picture uint8 [height, width, channels]. `suffix` is that of the field's name.
     """
 
     space: gymnasium.Space
@@ -42,11 +42,12 @@ class Leaf:
     field: ArraySpec
     encode: Callable[[Any], Any]
     image: bool = False
+    suffix: str = ""
 
     @property
     def name(self) -> str:
         """The path joined with dots; 'observation' for a single space."""
-        return ".".join(map(str, self.path)) or SINGLE
+        return (".".join(map(str, self.path)) or SINGLE) + self.suffix
 
     def write(self, observation: Any, out: np.ndarray) -> None:
         """Writes its part of `observation` into `out`. Raises MisfitError: the part is missing, or
@@ -97,7 +98,7 @@ class Leaf:
 
 def leaves(space: gymnasium.Space, text_bytes: int, path: tuple[Any, ...] = ()) -> Iterator[Leaf]:
     """The leaves of `space` in order; texts become bytes [text_bytes] divided by 255, discrete
-    values one-hot.
+    values one-hot. Numbers of 64 bits have a second leaf with what float32 rounds away.
 
     Raises UnsupportedSpaceError: a space is not Box, Discrete, MultiDiscrete, MultiBinary, Text,
     Dict or Tuple.
@@ -109,7 +110,11 @@ def leaves(space: gymnasium.Space, text_bytes: int, path: tuple[Any, ...] = ()) 
         for index, part in enumerate(space.spaces):
             yield from leaves(part, text_bytes, (*path, index))
     else:
-        yield Leaf(space, path, *_encoding(space, text_bytes, ".".join(map(str, path)) or "it"))
+        leaf = Leaf(space, path, *_encoding(space, text_bytes, ".".join(map(str, path)) or "it"))
+        yield leaf
+        is_wide = isinstance(space, gymnasium.spaces.Box) and np.dtype(space.dtype).itemsize > 4
+        if is_wide and leaf.field.dtype == "float32":
+            yield Leaf(space, path, leaf.field, _rounded_away, suffix=REST)
 
 
 def _encoding(space: gymnasium.Space, text_bytes: int, name: str) -> tuple:
@@ -151,6 +156,16 @@ def _box(space: gymnasium.spaces.Box) -> tuple:
     high = space.high.max(initial=0)
     fits_int32 = kind in "iu" and low >= _INT32.min and high <= _INT32.max
     return ArraySpec(shape, "int32" if fits_int32 else "float32"), np.asarray
+
+
+def _rounded_away(value: Any) -> np.ndarray:
+    """What float32 loses of numbers of 64 bits: float32 of their shape, 0 where they are not
+    finite.
+    """
+    exact = np.asarray(value, np.longdouble)
+    rounded = np.asarray(value).astype(np.float32)
+    finite = np.isfinite(rounded)
+    return np.where(finite, exact - np.where(finite, rounded, 0), 0).astype(np.float32)
 
 
 def _arrangement(shape: tuple[int, ...]) -> Callable[[Any], np.ndarray] | None:

@@ -26,7 +26,8 @@ def test_nested_spaces_are_fields_by_name(text, removed):
     spec = registry.spec(VAULT, **TOYS, text=text, text_bytes=32)
 
     fields = {"clock", "me.cell", "me.speed", "sound", "switches", "caption", "caption_count"}
-    assert set(spec.observation) == fields - removed
+    # `me.speed` is float64: the second field has what float32 rounds away of it.
+    assert set(spec.observation) == (fields | {"me.speed.rest"}) - removed
     assert spec.observation["caption"].shape == (32,)
     assert (spec.text_field, spec.count_field, spec.num_actions) == ("caption", "caption_count", 3)
 
@@ -82,7 +83,7 @@ PAIR = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3, start=-1)])
     ],
 )
 def test_a_box_is_written_in_a_type_that_holds_it(space, value, dtype, expected):
-    (leaf,) = leaves(spaces.Dict(box=space), 8)
+    leaf = next(leaves(spaces.Dict(box=space), 8))
     out = np.zeros(leaf.field.shape, leaf.field.dtype)
 
     leaf.write({"box": value}, out)

@@ -31,6 +31,33 @@ def test_a_picture_with_its_channels_last_stays_as_it_is() -> None:
     np.testing.assert_array_equal(written(picture.shape, picture), picture)
 
 
+@pytest.mark.parametrize(
+    "exact",
+    [
+        np.array([1.7e9 + 1, -0.1, 1e300, np.inf]),
+        np.array([2**40 + 1, -(2**50) - 3], np.int64),
+        np.array([2**40 + 1], np.uint64),
+    ],
+)
+def test_numbers_of_64_bits_come_in_two_parts(exact: np.ndarray) -> None:
+    space = spaces.Box(-np.inf, np.inf, exact.shape, np.float64)
+    if exact.dtype.kind in "iu":
+        bounds = np.iinfo(exact.dtype)
+        space = spaces.Box(bounds.min, bounds.max, exact.shape, exact.dtype)
+    parts = []
+    for leaf in leaves(space, 256):
+        out = np.zeros(leaf.field.shape, leaf.field.dtype)
+        with np.errstate(over="ignore"):
+            leaf.write(exact, out)
+        parts.append(out)
+
+    assert [leaf.name for leaf in leaves(space, 256)] == ["observation", "observation.rest"]
+    total = np.sum(parts, axis=0, dtype=np.longdouble)
+    held = np.abs(exact) < 1e30
+    np.testing.assert_allclose(total[held], exact[held], rtol=1e-14)
+    assert np.isfinite(parts[1]).all()
+
+
 @pytest.mark.parametrize("channels", [1, 3, 4, 12])
 def test_channels_that_come_first_are_moved_behind(channels: int) -> None:
     picture = drawn((channels, 20, 30))
