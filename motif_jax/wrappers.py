@@ -7,9 +7,9 @@
         gymnasium.make("NetHackScore-v0"), "runs/reward", wrappers.Terms.nethack()
     )
 
-A step's intrinsic reward belongs to the observation on which its action was chosen. So the first
-observation of an episode gets a reward too, and the final one gets it with the step that led there,
-except in NetHack (`last_text`).
+A step's intrinsic reward is that of the text to which its action led (`Terms.pay` 'caused'), or on
+which its action was chosen ('read'). With 'read' the first text of an episode is paid, too, and the
+final one with the step that led there, except in NetHack (`last_text`).
 
 The reward is the sum of two parts. The first is g, the normalised reward of the text (0 at or below
 the threshold), divided by a power of the text's count in the episode, times a coefficient. The
@@ -171,8 +171,8 @@ class IntrinsicReward(gymnasium.Wrapper):
         )
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:  # type: ignore[override]
-        """Plays one action; its reward is paid for the observation that it was chosen on, and for a
-        final one.
+        """Plays one action; it is paid for the text to which it led, or on which it was chosen, as
+        `terms.pay` says.
 
         After the end of an episode an environment that resets itself (gymnasium's `Autoreset`)
         takes no action and shows the first observation of the next one: nothing is paid.
@@ -180,7 +180,7 @@ class IntrinsicReward(gymnasium.Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         resets_itself = self._ended
         running = np.array([not resets_itself])
-        # Before the new text is taken: pays the one on which this action was chosen.
+        # Before the new text is taken: may pay the one on which this action was chosen.
         parts = self._episode_rewards.pay_step(np.array([reward], np.float32), running)
         ended = bool(terminated or truncated) and not resets_itself
         if not resets_itself:
@@ -194,7 +194,7 @@ class IntrinsicReward(gymnasium.Wrapper):
                 bool(truncated),
             )
             self._take_text(step)
-        # After it was taken: a final text has no further action, and is paid now.
+        # After it was taken: pays the new text, or a final one, which has no further action.
         parts = self._episode_rewards.finish_step(parts, running, np.array([ended]))
         if resets_itself:
             # What this step shows belongs to the next episode.
@@ -343,6 +343,7 @@ def _as_trained(folder: str | Path, space: gymnasium.Space, trust: Iterable[str]
     # in it.
     terms = Terms(
         by=setup.reward.section.by,
+        pay=setup.reward.section.pay,
         count_exponent=setup.reward.count_exponent(setup.spec),
         intrinsic_coefficient=trained.reward.intrinsic_coefficient,
         extrinsic_coefficient=settings.extrinsic_coefficient(trained),

@@ -17,6 +17,8 @@ class MadeUpRater:
     without one.
     """
 
+    pays_first = True
+
     def discount(
         self, text: np.ndarray | None, reward: TextReward, count: int, visits: object
     ) -> float:

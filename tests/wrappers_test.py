@@ -105,6 +105,18 @@ def test_an_episodes_last_step_is_paid_for_its_text() -> None:
     assert infos[-1]["reward_episode"]["intrinsic_return"] == 43 + LAST
 
 
+@pytest.mark.parametrize("last_text", [True, False])
+def test_a_step_is_paid_for_the_text_that_it_caused(last_text: bool) -> None:
+    terms = dataclasses.replace(TERMS, pay="caused")
+    env = wrappers.IntrinsicReward(Talking(), worth, terms, last_text=last_text)
+    counted = np.array([12, 12 / 4, 0, LAST * last_text])
+    for _ in range(2):
+        paid, infos = play(env)
+        np.testing.assert_allclose(paid, 2 * TASK + 0.5 * counted, rtol=1e-6)
+        assert [info["reward_parts"]["visits"] for info in infos] == [1, 2, 1, 1]
+        assert infos[-1]["reward_episode"]["counted_return"] == counted.sum()
+
+
 JOINED = ["You hit.  You wake.", "You wake.", "You faint.  You wake.", "", "You wake."]
 
 

@@ -19,7 +19,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.rl import count_discount
 from motif_jax.rl.config import AgentReward
-from motif_jax.rl.reward_keys import MESSAGE, SENTENCE, Scoring
+from motif_jax.rl.reward_keys import CAUSED, MESSAGE, READ, SENTENCE, Scoring
 from motif_jax.rl.sentence_rewards import Visits, pay_sentences, rate_sentences
 from motif_jax.schema import read_section
 
@@ -69,16 +69,17 @@ class RatingReward:
         reward = self.load(spec)
         exponent = self.count_exponent(spec)
         description = reward.description or self.section.kind
+        pay = self.section.pay
         # It reads more than the text, so that each observation is rated by itself.
         if reward.in_step is not None:
             return EpisodeRater(
-                _observation_lookup(reward), exponent, tuple(reward.fields), description
+                _observation_lookup(reward), exponent, tuple(reward.fields), description, pay=pay
             )
         by = self.section.by
         if by == SENTENCE:
             description = f"{description}, by sentence"
         return EpisodeRater(
-            lambda texts: reward.lookup(texts).values, exponent, (), description, by
+            lambda texts: reward.lookup(texts).values, exponent, (), description, by, pay
         )
 
 
@@ -168,8 +169,8 @@ class RatedEpisode(NamedTuple):
 class EpisodeRater:
     """Computes what an intrinsic reward would have paid along an episode.
 
-    As in training, the reward belongs to the observation on which an action is chosen, and to the
-    final one where the environment's `last_text` says so.
+    As in training, each observation is paid, the final one where the environment's `last_text` says
+    so, and the first one only where texts are paid with the action chosen on them.
 
     Attributes:
       lookup: texts uint8 [N, L] (with `fields`, observations [T, ...]) -> rewards float32 [N],
@@ -178,6 +179,7 @@ class EpisodeRater:
           text alone.
       description: the reward in one line for people.
       by: what is paid and counted, see `reward_keys.BY`.
+      pay: with which action, see `reward_keys.PAY`.
     """
 
     lookup: Callable[[Any], np.ndarray]
@@ -185,6 +187,7 @@ class EpisodeRater:
     fields: tuple[str, ...] = ()
     description: str = ""
     by: str = MESSAGE
+    pay: str = READ
 
     def rate(self, record: PlayedEpisode) -> RatedEpisode:
         """The reward of each observation of an episode that was played with `fields`."""
@@ -195,7 +198,9 @@ class EpisodeRater:
         else:
             # One call for the distinct texts, then a row for each step.
             rewards = np.asarray(self.lookup(record.texts))[record.text_index]
-        uncounted = np.asarray(rewards, np.float64)
+        uncounted = np.array(rewards, np.float64)
+        if self.pay == CAUSED:
+            uncounted[0] = 0.0
         counts = np.asarray(record.text_count, np.float64)
         return RatedEpisode(
             uncounted, count_discount.discount(uncounted, counts, self.count_exponent)
@@ -209,8 +214,9 @@ class EpisodeRater:
         visits: dict[bytes, int] = {}
         uncounted = []
         discounted = []
-        for index in record.text_index.tolist():
-            sentences = sentences_of[index]
+        for row, index in enumerate(record.text_index.tolist()):
+            # No action led to the first text.
+            sentences = sentences_of[index] if row or self.pay == READ else []
             uncounted.append(sum(value_of[sentence] for sentence in sentences))
             discounted.append(sum(pay_sentences(sentences, value_of, visits, self.count_exponent)))
         return RatedEpisode(np.array(uncounted, np.float64), np.array(discounted, np.float64))
@@ -280,6 +286,7 @@ class LiveRater:
         self._fields = reward.fields
         self._of_observation = None if reward.in_step is None else _observation_lookup(reward)
         self._by = rating.section.by
+        self.pays_first = rating.section.pay == READ
         self._sentences: dict[bytes, tuple[list[bytes], dict[bytes, float]]] = {}
 
     def discount(

@@ -54,7 +54,7 @@ class WatchedStep:
           text.
       reward, intrinsic: the intrinsic reward of the observation, and what it pays here after the
           count discount; the last observation is only paid where `EnvironmentSpec.last_text` says
-          so.
+          so, the first only with `reward.pay=read`.
       task_reward: paid by the task for the action that led here.
       choice: the next action; None at the end.
       end: 0 running, 1 terminated, 2 truncated.
@@ -174,7 +174,7 @@ def watch(
         if rater is not None:
             reward = rater(text, out)
             is_paid = choice is not None or (end != RUNNING and environment.spec.last_text)
-            if is_paid:
+            if is_paid and (step or rater.pays_first):
                 intrinsic = rater.discount(text, reward, max(count, 1), visits)
         yield WatchedStep(
             step=step,

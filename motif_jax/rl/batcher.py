@@ -159,26 +159,27 @@ class Batcher:
 
         # Row T has no action yet: its value bootstraps.
         observation = {name: join(name, length + 1) for name in self._spec.observation}
+        first = join("first", length + 1, bool)
         last = join("last", length + 1, bool)
         episode = join("episode", length)
         envs = _numbers(parts, [self._actors(p).first_env_of(p.finished.slot) for p in parts])
         intrinsic = np.zeros((length, self._columns), np.float32)
-        last_intrinsic = None
+        next_intrinsic = None
         version = 0
         if self._lookup is not None:
-            intrinsic, last_intrinsic, version = self._lookup.pay(
-                observation, Columns(envs, episode, last)
+            intrinsic, next_intrinsic, version = self._lookup.pay(
+                observation, Columns(envs, episode, first, last)
             )
 
         trajectories = TrajectoryBatch(
             observation=observation,
-            first=join("first", length + 1, bool),
+            first=first,
             last=last,
             **{name: join(name, length) for name in (*INFERENCE_FIELDS, "reward")},
             **{name: join(name, length, bool) for name in ("terminated", "truncated")},
             intrinsic_reward=intrinsic,
             initial_state=self._initial_state(parts),
-            last_intrinsic_reward=last_intrinsic,
+            next_intrinsic_reward=next_intrinsic,
         )
 
         if self._listener is not None:

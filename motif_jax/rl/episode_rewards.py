@@ -16,7 +16,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.sentences import split_bytes
 from motif_jax.rl.algorithms import total_reward
 from motif_jax.rl.algorithms.total_reward import RewardTerms
-from motif_jax.rl.reward_keys import MESSAGE, SENTENCE
+from motif_jax.rl.reward_keys import CAUSED, MESSAGE, READ, SENTENCE
 from motif_jax.rl.sentence_rewards import pay_sentences
 
 # Texts -> g of each, before the count.
@@ -43,6 +43,8 @@ class Terms(RewardTerms):
           out.
       intrinsic_coefficient, extrinsic_coefficient: weights of the two rewards.
       extrinsic_scale, extrinsic_clip: of the task's reward, in this order, before its coefficient.
+      pay: 'caused': a step is paid for the text to which it led; 'read', as published: for the text
+          on which its action was chosen.
     """
 
     extrinsic_coefficient: float = 1.0
@@ -67,6 +69,8 @@ class Terms(RewardTerms):
         """
         if self.by not in (MESSAGE, SENTENCE):
             raise UserError(f"by={self.by!r}: must be {MESSAGE!r} or {SENTENCE!r}")
+        if self.pay not in (READ, CAUSED):
+            raise UserError(f"pay={self.pay!r}: must be {READ!r} or {CAUSED!r}")
         for name in ("intrinsic_coefficient", "extrinsic_coefficient", "extrinsic_scale"):
             self._require_number(name, -math.inf, math.inf, "a finite number")
         for name in ("count_exponent", "extrinsic_clip"):
@@ -102,12 +106,12 @@ class Parts(NamedTuple):
     Attributes:
       extrinsic: the environment's own reward.
       intrinsic: g, normalised and thresholded.
-      visits: occurrences of the text in the episode, the present step included.
+      visits: occurrences of the text in the episode, this one included.
       counted: g / visits^exponent.
       total: the wrapped environment's reward.
 
-    The step that ends an episode has in `intrinsic`, `counted` and `total` also what the final
-    observation is paid.
+    With `Terms.pay` 'read' the step that ends an episode has in `intrinsic`, `counted` and `total`
+    also what the final observation is paid.
     """
 
     extrinsic: np.ndarray
@@ -157,23 +161,27 @@ class EpisodeRewards:
 
     def pay_step(self, extrinsic: np.ndarray, running: np.ndarray) -> Parts:
         """The rewards of a step: the task's [N], and those of the texts that the actions were
-        chosen on.
+        chosen on. Where a step is paid for the text to which it led, `finish_step` adds that.
 
         Columns that are not `running` (bool [N]) get nothing.
         """
-        paid, counted = self._rate(running)
+        is_read = self.terms.pay == READ
+        paid, counted = self._rate(running if is_read else np.zeros_like(running))
         task = np.where(running, self.terms.task(extrinsic), np.float32(0))
         total = self.terms.total(task, counted)
         # The counts are copied, since `take_text` changes them before the step is finished.
         return Parts(np.asarray(extrinsic, np.float32), paid, self._count.copy(), counted, total)
 
     def finish_step(self, parts: Parts, running: np.ndarray, ended: np.ndarray) -> Parts:
-        """`parts` with the rewards of final texts added in `ended` columns (bool [N]); adds them to
-        the episodes' sums.
+        """`parts` with the rewards added of the texts to which the steps led: final ones in `ended`
+        columns (bool [N]), or all, as `Terms.pay` says; adds them to the episodes' sums.
         """
-        # The texts kept by now are those of the final observations.
-        if self._pays_last and ended.any():
-            paid, counted = self._rate(ended)
+        is_paid = ended if self._pays_last else np.zeros_like(ended)
+        if self.terms.pay == CAUSED:
+            is_paid = is_paid | (running & ~ended)
+            parts = parts._replace(visits=self._count.copy())
+        if is_paid.any():
+            paid, counted = self._rate(is_paid)
             parts = parts._replace(
                 intrinsic=parts.intrinsic + paid,
                 counted=parts.counted + counted,

@@ -42,6 +42,14 @@ BY = one_of(
 )
 
 
+READ = "read"
+CAUSED = "caused"
+PAY = one_of(
+    (READ, CAUSED),
+    "'read', as published: a text is paid with the action chosen on it; 'caused': with the action that led to it",
+)
+
+
 @section_class
 class RewardCheckpoint:
     """A trained reward, and which evaluation of its training."""
@@ -74,3 +82,4 @@ class Scoring(ThresholdedReward):
     normalise: bool = NORMALISE
     count_exponent: float = COUNT_EXPONENT
     by: str = BY
+    pay: str = PAY

@@ -12,10 +12,12 @@ import numpy as np
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.distinct import distinct_rows
 from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.rl.algorithms import trajectory
 from motif_jax.rl.algorithms.total_reward import discount_by_count
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.intrinsic import BatchMessages, RewardKind
 from motif_jax.rl.paid_texts import PaidTexts
+from motif_jax.rl.reward_keys import CAUSED
 
 
 class IntrinsicReturn(NamedTuple):
@@ -40,11 +42,12 @@ class Columns(NamedTuple):
       envs: int [B], the environments of the columns; a column continues where the environment's
           last column ended.
       episode: int [T, B].
-      last: bool [T + 1, B], rows with an episode's final observation.
+      first, last: bool [T + 1, B], rows with an episode's first and final observation.
     """
 
     envs: np.ndarray
     episode: np.ndarray
+    first: np.ndarray
     last: np.ndarray
 
 
@@ -52,6 +55,7 @@ class RewardLookup:
     """Computes the rewards of a batch's texts, looking each distinct one up once.
 
     Args:
+      pay: 'read' or 'caused', see `reward_keys.PAY`.
       exponent: the power of a text's count that its reward is divided by in the returns.
       updates: the number of updates before the first batch.
     """
@@ -60,6 +64,7 @@ class RewardLookup:
         self,
         spec: EnvironmentSpec,
         reward: RewardKind,
+        pay: str,
         exponent: float,
         meters: Meters,
         updates: int,
@@ -69,6 +74,7 @@ class RewardLookup:
         self._count_field = spec.count_field
         self._pays_last = spec.last_text
         self._reward = reward
+        self._pay = pay
         self._exponent = float(exponent)
         self._meters = meters
         self._update_index = updates  # of the next batch
@@ -82,12 +88,20 @@ class RewardLookup:
         and their version.
 
         Returns:
-          float32 [T, B] of the rows before row T, float32 [T, B] of the final observations that
-          follow these rows (0 elsewhere; None where they are not paid), and the version.
+          `intrinsic_reward` and `next_intrinsic_reward` of a `TrajectoryBatch`, and the version.
         """
         last = columns.last
         has_action = ~last[:-1]
         steps = int(has_action.sum())
+        if self._pay == CAUSED:
+            leads_on = trajectory.leads_on(columns.first, last)
+            if not self._pays_last:
+                leads_on &= ~last[1:]
+            # Row 0 was paid as row T of the batch before.
+            is_paid = np.concatenate([np.zeros_like(leads_on[:1]), leads_on])
+            values, version = self._values(observation, is_paid, steps, columns)
+            of_next_row = np.where(leads_on, values[1:], np.float32(0))
+            return np.zeros_like(of_next_row), of_next_row, version
         if not self._pays_last:
             values, version = self._values(observation, has_action, steps, columns)
             return values, None, version
@@ -172,11 +186,11 @@ class ReturnSums:
         earned = np.where(batch.last[:-1], 0.0, batch.intrinsic_reward.astype(np.float64))
         if count is not None:
             earned = discount_by_count(earned, count[:-1], self._exponent)
-        if batch.last_intrinsic_reward is not None:
-            of_final_row = batch.last_intrinsic_reward.astype(np.float64)
+        if batch.next_intrinsic_reward is not None:
+            of_next_row = batch.next_intrinsic_reward.astype(np.float64)
             if count is not None:
-                of_final_row = discount_by_count(of_final_row, count[1:], self._exponent)
-            earned += np.where(batch.last[1:], of_final_row, 0.0)
+                of_next_row = discount_by_count(of_next_row, count[1:], self._exponent)
+            earned += of_next_row
 
         # Most columns have no end of an episode: their sums are taken together. A final observation
         # in row 0 belongs to the episode before.

@@ -11,6 +11,7 @@ from motif_jax.core.distinct import distinct_rows
 from motif_jax.core.sentences import split_rows
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rl.intrinsic import BatchMessages, RewardKind
+from motif_jax.rl.reward_keys import CAUSED
 from motif_jax.rl.reward_lookup import Columns, RewardLookup
 from motif_jax.rl.sentence_rewards import Visits, pay_sentences, rate_sentences
 
@@ -26,12 +27,13 @@ class SentenceLookup(RewardLookup):
         self,
         spec: EnvironmentSpec,
         reward: RewardKind,
+        pay: str,
         exponent: float,
         meters: Meters,
         updates: int,
     ) -> None:
         # Neither the sums of episodes nor the learner divide again.
-        super().__init__(spec, reward, 0.0, meters, updates)
+        super().__init__(spec, reward, pay, 0.0, meters, updates)
         self._sentence_exponent = float(exponent)
         # Environment -> its running episode, and the visits in it.
         self._visits: dict[int, tuple[int, Visits]] = {}
@@ -75,9 +77,10 @@ class SentenceLookup(RewardLookup):
     def _visits_of(self, columns: Columns, row: int, column: int) -> Visits:
         """The visits in the episode of a paid row."""
         env = int(columns.envs[column])
-        # The row of a final observation belongs to the episode of the row before.
-        is_final = bool(columns.last[row, column])
-        episode = int(columns.episode[row - 1 if is_final else row, column])
+        # The row of a final observation belongs to the episode of the row before, and so does one
+        # that is paid with the action that led to it.
+        is_of_row_before = self._pay == CAUSED or bool(columns.last[row, column])
+        episode = int(columns.episode[row - 1 if is_of_row_before else row, column])
         running = self._visits.get(env)
         if running is None or running[0] != episode:
             running = (episode, {})

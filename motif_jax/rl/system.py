@@ -117,8 +117,14 @@ class System:
         lookup = None
         if self.reward is not None and self.has_lookup:
             kind = SentenceLookup if config.reward.by == SENTENCE else RewardLookup
-            exponent = config.reward.count_exponent
-            lookup = kind(spec, self.reward, exponent, self.meters, self.learner.version)
+            lookup = kind(
+                spec,
+                self.reward,
+                config.reward.pay,
+                config.reward.count_exponent,
+                self.meters,
+                self.learner.version,
+            )
         # Several hosts must run the same program, so rows of one length.
         crop = self.network.cropped if config.hosts.count == 1 else None
         return Batcher(

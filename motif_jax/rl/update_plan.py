@@ -44,6 +44,7 @@ def plan_of(config: AgentConfig) -> UpdatePlan:
             extrinsic_coefficient=reward.extrinsic_coefficient,
             extrinsic_scale=reward.extrinsic_scale,
             extrinsic_clip=reward.extrinsic_clip,
+            pay=reward.pay,
         ),
         train_for_env_steps=config.train_for_env_steps,
         batch_size=config.batch_size,

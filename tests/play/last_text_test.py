@@ -58,6 +58,11 @@ def test_an_episode_is_rated_with_its_last_text():
     np.testing.assert_allclose(rated.discounted, [9, 9 / 2, 9 / 3, len(GATE)])
 
 
+def test_an_episode_is_rated_without_its_first_text_where_steps_are_paid_for_what_they_caused():
+    rated = EpisodeRater(worth, 1.0, pay="caused").rate(played())
+    np.testing.assert_allclose(rated.discounted, [0, 9 / 2, 9 / 3, len(GATE)])
+
+
 def test_the_last_text_can_be_left_out():
     record = played(last_text=False)
     assert record.text_count.tolist() == [1, 2, 3]
@@ -82,6 +87,8 @@ def test_the_last_text_is_collected(length, tmp_path):
 
 class WorthRater:
     """Pays what a text is worth, divided by its count."""
+
+    pays_first = True
 
     def __call__(self, text, observation):
         return TextReward(*[float(worth([text])[0])] * 3)

@@ -115,7 +115,7 @@ class Play:
             key = jax.random.PRNGKey(number)
             inference = Inference(Adding(), actors, publisher, device, key, self.meters, 5)  # type: ignore[arg-type]
             self.sources.append(ActorSource(actors, inference))
-        lookup = RewardLookup(SPEC, self.reward, 0.5, self.meters, FIRST_UPDATE)
+        lookup = RewardLookup(SPEC, self.reward, "read", 0.5, self.meters, FIRST_UPDATE)
         self.batcher = Batcher(
             SPEC, self.sources, COLUMNS, self.meters, lookup, listener=self._listen, crop=self._crop
         )
@@ -230,7 +230,7 @@ def test_texts_are_paid_what_the_reward_says(play: Play) -> None:
         sums = batch.observation[SPEC.text_field].sum(axis=-1).astype(np.float32)
         np.testing.assert_array_equal(batch.intrinsic_reward, sums[:-1])
         np.testing.assert_array_equal(
-            batch.last_intrinsic_reward, np.where(batch.last[1:], sums[1:], 0)
+            batch.next_intrinsic_reward, np.where(batch.last[1:], sums[1:], 0)
         )
 
 

@@ -36,19 +36,20 @@ class Alphabet(RewardKind):
 
 def columns_of(last: np.ndarray) -> Columns:
     """One environment's rows, with the final observations `last`."""
-    return Columns(np.array([7]), np.zeros((len(last) - 1, 1), int), last)
+    first = np.concatenate([np.zeros_like(last[:1]), last[:-1]])
+    return Columns(np.array([7]), np.zeros((len(last) - 1, 1), int), first, last)
 
 
-def paid(last_text: bool) -> tuple[np.ndarray, np.ndarray | None, BatchMessages]:
+def paid(last_text: bool, pay: str = "read") -> tuple[np.ndarray, np.ndarray | None, BatchMessages]:
     spec: Any = dataclasses.replace(SPEC, last_text=last_text)
     reward = Alphabet()
     texts = np.zeros((5, 1, *spec.observation[spec.text_field].shape), np.uint8)
     texts[:, 0, 0] = list(TEXTS.encode())
     observation = {spec.text_field: texts, spec.count_field: np.array(COUNTS, np.int32)[:, None]}
-    lookup = RewardLookup(spec, reward, 1.0, Meters(), 0)
-    intrinsic, of_last, version = lookup.pay(observation, columns_of(LAST))
+    lookup = RewardLookup(spec, reward, pay, 1.0, Meters(), 0)
+    intrinsic, of_next, version = lookup.pay(observation, columns_of(LAST))
     assert version == 3
-    return intrinsic[:, 0], None if of_last is None else of_last[:, 0], reward.observed[0]
+    return intrinsic[:, 0], None if of_next is None else of_next[:, 0], reward.observed[0]
 
 
 def test_a_final_text_is_paid_to_its_action() -> None:
@@ -66,6 +67,32 @@ def test_a_final_text_is_unpaid_as_in_the_published_systems() -> None:
     assert bytes(sorted(observed.texts[:, 0])) == b"ab"
 
 
+@pytest.mark.parametrize(("last_text", "final"), [(True, 4), (False, 0)])
+def test_a_text_is_paid_to_the_action_that_led_to_it(last_text: bool, final: int) -> None:
+    """Neither the first text nor the next episode's, to which no action led."""
+    intrinsic, of_next, observed = paid(last_text, pay="caused")
+    np.testing.assert_array_equal(intrinsic, 0)
+    np.testing.assert_array_equal(of_next, [2, 2, final, 0])
+    assert observed.steps == 3
+    assert observed.counts.sum() == 2 + last_text
+
+
+def test_the_next_batchs_first_text_is_paid_in_this_one() -> None:
+    """Without final observations the row after an episode's last is the next one's first."""
+    spec: Any = SPEC
+    texts = np.zeros((4, 1, *spec.observation[spec.text_field].shape), np.uint8)
+    texts[:, 0, 0] = list(b"abdc")
+    observation = {spec.text_field: texts, spec.count_field: np.ones((4, 1), np.int32)}
+    first = np.array([1, 0, 1, 0], bool)[:, None]
+    columns = Columns(np.array([7]), np.array([[0], [0], [1]]), first, np.zeros_like(first))
+    lookup = RewardLookup(spec, Alphabet(), "caused", 1.0, Meters(), 0)
+
+    _, of_next, _ = lookup.pay(observation, columns)
+
+    assert of_next is not None
+    np.testing.assert_array_equal(of_next[:, 0], [2, 0, 3])
+
+
 def test_what_is_observed_of_a_text_is_its_own() -> None:
     """An unpaid final text, here "d", stands between the others."""
     spec: Any = dataclasses.replace(SPEC, last_text=False)
@@ -78,7 +105,7 @@ def test_what_is_observed_of_a_text_is_its_own() -> None:
     }
     last = np.array([0, 1, 0, 0, 0], bool)[:, None]
 
-    RewardLookup(spec, reward, 1.0, Meters(), 0).pay(observation, columns_of(last))
+    RewardLookup(spec, reward, "read", 1.0, Meters(), 0).pay(observation, columns_of(last))
 
     (batch,) = reward.observed
     assert batch.discounted is not None
@@ -93,7 +120,7 @@ def test_a_row_repeated_from_the_previous_batch_is_paid_once() -> None:
     observation = {spec.text_field: texts, spec.count_field: np.ones((3, 1), np.int32)}
     reward = Alphabet()
     last = np.array([1, 0, 0], bool)[:, None]
-    lookup = RewardLookup(spec, reward, 1.0, Meters(), 0)
+    lookup = RewardLookup(spec, reward, "read", 1.0, Meters(), 0)
     _, of_last, _ = lookup.pay(observation, columns_of(last))
     np.testing.assert_array_equal(of_last, np.zeros((2, 1)))
     assert bytes(reward.observed[0].texts[:, 0]) == b"a"
@@ -105,7 +132,7 @@ def test_an_episodes_return_holds_the_final_text(of_last: float | None, total: f
     if of_last is not None:
         paid_last = np.zeros_like(batch.intrinsic_reward)
         paid_last[1] = of_last
-        batch = batch._replace(last_intrinsic_reward=paid_last)
+        batch = batch._replace(next_intrinsic_reward=paid_last)
     count = np.array([1, 1, 2, 1], np.int32)[:, None]
     sums = ReturnSums(2.0).add(batch, count, np.array([7]), np.zeros((3, 1), int))
     assert sums == [IntrinsicReturn(7, 0, total)]

@@ -56,6 +56,8 @@ def pay(
     """What a batch with these rows and columns is paid; T + 1 rows of messages, T of episodes."""
     columns = len(messages[0])
     steps = len(messages) - 1
+    is_last = np.array(last or np.zeros((steps + 1, columns)), bool)
+    is_first = np.concatenate([np.zeros_like(is_last[:1]), is_last[:-1]])
     observation = {
         SPEC.text_field: texts_of(messages),
         SPEC.count_field: np.array(counts or np.ones((steps + 1, columns)), np.int32),
@@ -65,14 +67,17 @@ def pay(
         Columns(
             np.array(envs or range(columns)),
             np.array(episode or np.zeros((steps, columns)), int),
-            np.array(last or np.zeros((steps + 1, columns)), bool),
+            is_first,
+            is_last,
         ),
     )
 
 
-def sentence_lookup(exponent: float = 1.0, last_text: bool = True) -> SentenceLookup:
+def sentence_lookup(
+    exponent: float = 1.0, last_text: bool = True, pay: str = "read"
+) -> SentenceLookup:
     spec = dataclasses.replace(SPEC, last_text=last_text)
-    return SentenceLookup(spec, TwoSentences(), exponent, Meters(), 0)
+    return SentenceLookup(spec, TwoSentences(), pay, exponent, Meters(), 0)
 
 
 def test_each_sentence_is_divided_by_its_own_visits() -> None:
@@ -131,6 +136,19 @@ def test_visits_continue_in_an_environments_next_batch_and_column() -> None:
     assert second.tolist() == [[2, 6]]
 
 
+def test_sentences_are_paid_to_the_action_that_led_to_them() -> None:
+    """Each once, also where two batches share a row."""
+    lookup = sentence_lookup(pay="caused")
+
+    _, first, _ = pay(lookup, [[WAKE], [WAKE], [HIT]], episode=[[3], [3]])
+    _, second, _ = pay(lookup, [[HIT], [WAKE], [WAKE]], episode=[[3], [3]], last=[[0], [1], [0]])
+
+    assert first is not None
+    assert second is not None
+    assert first[:, 0].tolist() == [6, 4]
+    assert second[:, 0].tolist() == [3, 0]
+
+
 def test_messages_of_one_sentence_are_paid_as_by_message() -> None:
     rng = np.random.default_rng(0)
     drawn = rng.choice([HIT, WAKE, FAINT, ""], (30, 4))
@@ -141,7 +159,7 @@ def test_messages_of_one_sentence_are_paid_as_by_message() -> None:
     ]
 
     by_sentence, _, _ = pay(sentence_lookup(exponent=2.0), messages)
-    message_lookup = RewardLookup(SPEC, TwoSentences(), 2.0, Meters(), 0)
+    message_lookup = RewardLookup(SPEC, TwoSentences(), "read", 2.0, Meters(), 0)
     by_message, _, _ = pay(message_lookup, messages)
 
     np.testing.assert_allclose(by_sentence, by_message / np.array(counts)[:-1] ** 2.0, rtol=1e-6)

@@ -16,6 +16,7 @@ from jax import Array
 from motif_jax.core.training import reductions
 from motif_jax.rl import count_discount
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
+from motif_jax.rl.reward_keys import READ
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +30,8 @@ class RewardTerms:
       extrinsic_coefficient: weight of the task's reward.
       extrinsic_scale: factor of the task's reward, before its clip.
       extrinsic_clip: the greatest size of the scaled task's reward, before its coefficient.
+      pay: 'read': an observation is paid with the action chosen on it; 'caused': with the action
+          that led to it.
     """
 
     count_exponent: float = 3.0
@@ -36,6 +39,7 @@ class RewardTerms:
     extrinsic_coefficient: float = 0.1
     extrinsic_scale: float = 0.1
     extrinsic_clip: float = 10.0
+    pay: str = READ
 
 
 class Rewards(NamedTuple):
@@ -85,21 +89,21 @@ def compute_rewards(
     """Combines task reward and intrinsic reward; the observation's `count_field` counts the visits
     of a row's text.
 
-    The action that ends an episode is paid for the observation on which it was chosen, and for the
-    final one, where the batch has that (`last_intrinsic_reward`).
+    An action is paid for the observation on which it was chosen (`intrinsic_reward`), and for the
+    one to which it led, where the batch has that (`next_intrinsic_reward`).
     """
     extrinsic = scale_reward(batch.reward, reward.extrinsic_scale, reward.extrinsic_clip)
     intrinsic = batch.intrinsic_reward
-    of_final_row = batch.last_intrinsic_reward
+    of_next_row = batch.next_intrinsic_reward
     if count_field is not None:
         count = batch.observation[count_field]
         # Row t has the text on which action t is chosen, and its count.
         intrinsic = discount_by_count(intrinsic, count[:-1], reward.count_exponent)
-        if of_final_row is not None:
-            # The final observation to which action t led is row t + 1.
-            of_final_row = discount_by_count(of_final_row, count[1:], reward.count_exponent)
-    if of_final_row is not None:
-        intrinsic = intrinsic + of_final_row
+        if of_next_row is not None:
+            # The observation to which action t led is row t + 1.
+            of_next_row = discount_by_count(of_next_row, count[1:], reward.count_exponent)
+    if of_next_row is not None:
+        intrinsic = intrinsic + of_next_row
     total = total_reward(
         extrinsic, intrinsic, reward.extrinsic_coefficient, reward.intrinsic_coefficient
     )

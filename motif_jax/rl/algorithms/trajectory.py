@@ -36,9 +36,9 @@ class TrajectoryBatch(NamedTuple):
     truncated: Field  # bool [T, B], the action reached the episode's step limit
     # pytree of [B, ...], the recurrent state before row 0 and before a reset by first[0]
     initial_state: Any
-    # float32 [T, B], intrinsic reward of the final observation to which the action led, 0
-    # elsewhere; None: it is not paid
-    last_intrinsic_reward: Field = None
+    # float32 [T, B], intrinsic reward of the observation to which the action led: with
+    # reward.pay=caused of each, else of an episode's final one and 0 elsewhere; None: of none
+    next_intrinsic_reward: Field = None
 
 
 # The axis of each field that counts rollouts; a pytree prefix of a batch.
@@ -61,6 +61,14 @@ def recorded(batch: TrajectoryBatch) -> Array:
     return ~batch.last[:-1] & (batch.parameter_version >= 0)
 
 
+def leads_on(first: Array, last: Array) -> Array:
+    """Whether the action of row t led to the observation of row t + 1: bool [T, B] for `first` and
+    `last` of a batch. An episode's final row has no action, and the first observation of the next
+    episode follows from none.
+    """
+    return ~last[:-1] & ~first[1:]
+
+
 def check(batch: TrajectoryBatch) -> None:
     """Raises AssertionError where a field does not have the shape or dtype that `TrajectoryBatch`
     names.
@@ -72,8 +80,8 @@ def check(batch: TrajectoryBatch) -> None:
         batch.reward,
         batch.intrinsic_reward,
     ]
-    if batch.last_intrinsic_reward is not None:
-        numbers.append(batch.last_intrinsic_reward)
+    if batch.next_intrinsic_reward is not None:
+        numbers.append(batch.next_intrinsic_reward)
     flags = [batch.terminated, batch.truncated]
     chex.assert_shape([batch.parameter_version, *numbers, *flags], (length, rollouts))
     chex.assert_shape([batch.first, batch.last], (length + 1, rollouts))

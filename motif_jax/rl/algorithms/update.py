@@ -16,6 +16,7 @@ from motif_jax.nets.policy import with_input_statistics
 from motif_jax.rl.algorithms import total_reward, trajectory
 from motif_jax.rl.algorithms.algorithm import UpdatePlan
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
+from motif_jax.rl.reward_keys import CAUSED
 
 Array = jax.Array
 Metrics = dict[str, Array]
@@ -85,7 +86,7 @@ def make(
         trajectory.check(batch)
         if reward_fn is not None:
             batch = _with_intrinsic_reward(
-                batch, reward_fn, state.reward_params, network.spec.last_text
+                batch, reward_fn, state.reward_params, plan.reward.pay, network.spec.last_text
             )
         if positive_reward:
             batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
@@ -130,12 +131,21 @@ def make(
 
 
 def _with_intrinsic_reward(
-    batch: TrajectoryBatch, reward_fn: Callable[..., Array], params: Any, pays_last: bool
+    batch: TrajectoryBatch, reward_fn: Callable[..., Array], params: Any, pay: str, pays_last: bool
 ) -> TrajectoryBatch:
     """The batch with the intrinsic reward that `reward_fn` computes of its observations."""
+    if pay == CAUSED:
+        values = reward_fn(params, batch.observation)
+        is_paid = trajectory.leads_on(batch.first, batch.last)
+        if not pays_last:
+            is_paid &= ~batch.last[1:]
+        of_next_row = jnp.where(is_paid, values[1:], 0.0)
+        return batch._replace(
+            intrinsic_reward=jnp.zeros_like(of_next_row), next_intrinsic_reward=of_next_row
+        )
     if not pays_last:
         rows = {name: x[:-1] for name, x in batch.observation.items()}
         return batch._replace(intrinsic_reward=reward_fn(params, rows))
     values = reward_fn(params, batch.observation)
     of_final_row = jnp.where(batch.last[1:], values[1:], 0.0)
-    return batch._replace(intrinsic_reward=values[:-1], last_intrinsic_reward=of_final_row)
+    return batch._replace(intrinsic_reward=values[:-1], next_intrinsic_reward=of_final_row)

@@ -65,7 +65,7 @@ def test_an_episodes_last_action_is_paid_for_both_texts() -> None:
     batch = batch._replace(
         observation={**batch.observation, "count": count},
         reward=np.ones_like(batch.reward),
-        last_intrinsic_reward=np.array([[0.0], [16.0], [0.0]], np.float32),
+        next_intrinsic_reward=np.array([[0.0], [16.0], [0.0]], np.float32),
     )
     paid = compute_rewards(reward, batch, "count")
     np.testing.assert_allclose(paid.intrinsic[:, 0], [4.0, 4 / 4 + 16 / 16, 4 / 16], rtol=1e-6)

@@ -17,7 +17,7 @@ from motif_jax.glam.config import QLearning
 from motif_jax.rl.algorithms import trajectory
 from motif_jax.rl.algorithms.config import Appo, Ppo
 from tests.reward_fixtures import load_config
-from tests.rl.algorithms.linear_updates import ROLLOUTS, STEPS, batch, change, config, start
+from tests.rl.algorithms.linear_updates import REWARD, ROLLOUTS, STEPS, batch, change, config, start
 from tests.sets import extra
 
 ALGORITHMS = {
@@ -130,9 +130,13 @@ def test_the_reward_is_the_weighted_sum_of_both(algorithm: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pays_last_text", [True, extra(False)])
+@pytest.mark.parametrize(
+    ("pay", "pays_last_text"), [("read", True), ("caused", True), extra("read", False)]
+)
 @by_algorithm
-def test_rewards_inside_the_step_are_as_in_the_batch(algorithm: Any, pays_last_text: bool) -> None:
+def test_rewards_inside_the_step_are_as_in_the_batch(
+    algorithm: Any, pay: str, pays_last_text: bool
+) -> None:
     """The final observation of an episode is paid, too, where the environment's last text is."""
     rows = STEPS + pays_last_text
 
@@ -140,16 +144,21 @@ def test_rewards_inside_the_step_are_as_in_the_batch(algorithm: Any, pays_last_t
         assert observation["signal"].shape == (rows, ROLLOUTS, 3)
         return scale * observation["signal"][..., 0]
 
-    settings = config(algorithm)
+    settings = config(algorithm, reward=dataclasses.replace(REWARD, pay=pay))
     plain = batch()
     state, update_inside = start(settings, reward_fn, pays_last_text)
     state = state._replace(reward_params=jnp.float32(2))
     _, update_outside = start(settings, None, pays_last_text)
     intrinsic = 2 * plain.observation["signal"][..., 0]
     rewarded = plain._replace(intrinsic_reward=intrinsic[:-1])
-    if pays_last_text:
+    if pay == "caused":
+        of_next_row = np.where(plain.last[:-1] | plain.first[1:], 0, intrinsic[1:])
+        rewarded = plain._replace(
+            intrinsic_reward=np.zeros_like(of_next_row), next_intrinsic_reward=of_next_row
+        )
+    elif pays_last_text:
         rewarded = rewarded._replace(
-            last_intrinsic_reward=np.where(plain.last[1:], intrinsic[1:], 0)
+            next_intrinsic_reward=np.where(plain.last[1:], intrinsic[1:], 0)
         )
 
     inside, metrics_inside = update_inside(state, plain)
