@@ -23,7 +23,7 @@ from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.cloning_data import CloningData
 from motif_jax.glam.cloning_task import CloningTask
 from motif_jax.glam.config import CloningConfig
-from motif_jax.lm import chat_turns, token_ids, weights
+from motif_jax.lm import chat_turns, weights
 from motif_jax.lm import config as language_config
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.text import fetch
@@ -162,15 +162,15 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
 
 def end_token(agent: AgentConfig, folder: Path, model: ModelConfig) -> int:
     """The token that ends an action: of a chat model that reads turns the end of the assistant's
-    turn, else the end of a text; UserError where the model has none.
+    turn, else the end of a text.
     """
     template = prompt_forms.template_of(agent.network, agent.compat, folder)
     if template is None:
-        return token_ids.learned_end(model.end_ids)
+        return model.end_ids[0]
     # A model may have several end tokens, and the first of them need not end a turn.
     tokenizer = Tokenizer.read(folder, model.vocab_size)
     # What the template writes behind an answer may be several tokens, such as <|im_end|> and a line
     # break.
     (closing,) = tokenizer.encode([chat_turns.after_answer(template)], special=False)
     ends = [token for token in closing if token in model.end_ids]
-    return ends[0] if ends else token_ids.learned_end(model.end_ids)
+    return ends[0] if ends else model.end_ids[0]

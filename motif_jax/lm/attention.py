@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core.devices import platforms
-from motif_jax.lm.layer_positions import Rotary
+from motif_jax.lm.config import Rotary
 from motif_jax.nets import products
 
 # Added to the scores of masked keys; finite, so that a row without any key has no NaN.

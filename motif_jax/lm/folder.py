@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from motif_jax.core.files import atomic_write_json
-from motif_jax.lm import config, config_file, generation_config, heads, weights
+from motif_jax.lm import config, heads, weights
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.heads import Heads
 
@@ -62,12 +62,12 @@ def write(
     Raises:
       UserError: config.json cannot express the model.
     """
-    values = config_file.to_values(settings)
+    values = config.to_values(settings)
     folder = Path(folder)
     # While weights are replaced the folder has no config.json, without which it is no model.
     (folder / config.FILE).unlink(missing_ok=True)
     # That of another model would replace the end tokens that config.json has.
-    (folder / generation_config.FILE).unlink(missing_ok=True)
+    (folder / config.GENERATION_FILE).unlink(missing_ok=True)
     weights.save(folder, params, settings)
     if added is not None and added.configs:
         heads.save(folder, added, head_params)

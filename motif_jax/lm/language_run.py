@@ -30,7 +30,6 @@ from motif_jax.lm import (
     masked_head,
     objectives,
     text_data,
-    token_ids,
     weights,
 )
 from motif_jax.lm import config as configs
@@ -153,7 +152,7 @@ def special_tokens(
         sentinels = tuple(tokenizer.token(f"<extra_id_{number}>") for number in numbers)
     return objectives.Tokens(
         start=settings.start_id,
-        end=token_ids.learned_end(settings.end_ids),
+        end=settings.end_ids[0],
         pad=settings.pad_id,
         mask=mask,
         sentinels=sentinels,
@@ -191,7 +190,7 @@ def build(
         config,
         workdir,
         tokenizer_folder,
-        token_ids.learned_end(settings.end_ids),
+        settings.end_ids[0],
         longest,
         stopped,
         # Such a model always reads prompts with special tokens: T5's end with its end token.

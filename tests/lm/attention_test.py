@@ -18,7 +18,7 @@ from motif_jax.lm.attention import (
     rotate,
     rotation,
 )
-from motif_jax.lm.layer_positions import Rotary
+from motif_jax.lm.config import Rotary
 from motif_jax.lm.layers import KeyValues
 from motif_jax.lm.model import Cache
 from tests.sets import extra

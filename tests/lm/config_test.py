@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.lm import config, config_file
+from motif_jax.lm import config
 from tests.lm import recipes
 from tests.lm.models import parsed
 
@@ -72,7 +72,7 @@ def test_null_end_token_ends_no_text(architecture: str) -> None:
     settings = config.parse({**CONFIGS[architecture], "eos_token_id": None})
 
     assert settings.end_ids == ()
-    assert config.parse(config_file.to_values(settings)) == settings
+    assert config.parse(config.to_values(settings)) == settings
 
 
 WINDOWED = {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": 3}

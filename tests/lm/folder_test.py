@@ -16,10 +16,9 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json
-from motif_jax.lm import config, config_file, folder, weights
-from motif_jax.lm.config import Dropout, ModelConfig
+from motif_jax.lm import config, folder, weights
+from motif_jax.lm.config import Dropout, ModelConfig, Rotary
 from motif_jax.lm.heads import HeadConfig, Heads
-from motif_jax.lm.layer_positions import Rotary
 from tests.lm import models
 from tests.lm.models import NAMES
 
@@ -27,13 +26,13 @@ from tests.lm.models import NAMES
 @pytest.mark.parametrize("name", NAMES)
 def test_a_config_is_read_as_it_was_written(tmp_path: Path, name: str) -> None:
     settings = config.parse(models.recipes.CONFIGS[name])
-    assert config_file.to_values(settings).items() >= models.recipes.CONFIGS[name].items()
+    assert config.to_values(settings).items() >= models.recipes.CONFIGS[name].items()
     rarer = dataclasses.replace(settings, end_ids=(3, 4), start_id=5, pad_id=6, norm_epsilon=1e-3)
     if settings.rotary is not None:
         rarer = dataclasses.replace(rarer, max_length=None)
     for written in (settings, rarer):
-        assert None not in config_file.to_values(written).values()
-        atomic_write_json(tmp_path / config.FILE, config_file.to_values(written))
+        assert None not in config.to_values(written).values()
+        atomic_write_json(tmp_path / config.FILE, config.to_values(written))
         assert config.read(tmp_path) == written
 
 

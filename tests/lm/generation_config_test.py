@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from motif_jax import lm as language
-from motif_jax.lm import config, generation_config
+from motif_jax.lm import config
 from tests.lm import models
 
 
@@ -21,7 +21,7 @@ def folder(worded: Path, tmp_path: Path) -> Path:
 
 
 def write(folder: Path, **values: Any) -> None:
-    (folder / generation_config.FILE).write_text(json.dumps(values))
+    (folder / config.GENERATION_FILE).write_text(json.dumps(values))
 
 
 @pytest.mark.parametrize(("written", "ends"), [(7, (7,)), ([7, 9], (7, 9))])

@@ -14,7 +14,7 @@ import pytest
 
 from motif_jax.lm import attention, weights
 from motif_jax.lm import folder as folders
-from motif_jax.lm.layer_positions import Rotary
+from motif_jax.lm.config import Rotary
 from tests.lm import models, recipes
 from tests.processes import REPOSITORY
 

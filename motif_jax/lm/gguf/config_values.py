@@ -10,9 +10,9 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.lm.attention import rotary_frequencies
+from motif_jax.lm.config import GLOBAL, LOCAL, Rotary
 from motif_jax.lm.gguf import files, tensors
 from motif_jax.lm.gguf.files import Header
-from motif_jax.lm.layer_positions import GLOBAL, LOCAL, Rotary
 
 # transformers' model type of llama.cpp's architectures.
 ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3_text"}

@@ -12,8 +12,8 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.lm.attention import rotary_frequencies
+from motif_jax.lm.config import Rotary
 from motif_jax.lm.gguf.config_values import config_values
-from motif_jax.lm.layer_positions import Rotary
 from tests.lm import models, recipes
 from tests.lm.gguf import gguf_writing
 from tests.lm.gguf.gguf_writing import gguf
