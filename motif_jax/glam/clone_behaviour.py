@@ -23,7 +23,7 @@ from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.cloning_data import CloningData
 from motif_jax.glam.cloning_task import CloningTask
 from motif_jax.glam.config import CloningConfig
-from motif_jax.lm import chat_turns, weights
+from motif_jax.lm import chat_template, weights
 from motif_jax.lm import config as language_config
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.text import fetch
@@ -171,6 +171,6 @@ def end_token(agent: AgentConfig, folder: Path, model: ModelConfig) -> int:
     tokenizer = Tokenizer.read(folder, model.vocab_size)
     # What the template writes behind an answer may be several tokens, such as <|im_end|> and a line
     # break.
-    (closing,) = tokenizer.encode([chat_turns.after_answer(template)], special=False)
+    (closing,) = tokenizer.encode([chat_template.after_answer(template)], special=False)
     ends = [token for token in closing if token in model.end_ids]
     return ends[0] if ends else model.end_ids[0]

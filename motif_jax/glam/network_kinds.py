@@ -14,7 +14,7 @@ from motif_jax.core.sections import LoraOnBase
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.glam import agent, drrn, prompt_forms
 from motif_jax.glam.config import LanguagePolicy
-from motif_jax.lm import chat_prompts, chat_turns, weights
+from motif_jax.lm import chat_template, weights
 from motif_jax.lm import config as language_config
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import FILE
@@ -56,14 +56,14 @@ class LanguageNetworkKind(NetworkKind):
         template = prompt_forms.template_of(network, config.compat, _model(network))
         if template is not None:
             # A list, as it comes back from the JSON of a plan.
-            options["prompt_turn"] = list(chat_turns.around_prompt(template))
+            options["prompt_turn"] = list(chat_template.around_prompt(template))
         return options
 
     @classmethod
     def remark(cls, config: AgentConfig) -> str:
-        if config.network.chat == chat_prompts.NEVER:
+        if config.network.chat == chat_template.NEVER:
             # Without a look at the model, which may have to be fetched.
-            return chat_prompts.in_words(chat_prompts.NEVER, None, "network.chat")
+            return chat_template.in_words(chat_template.NEVER, None, "network.chat")
         return prompt_forms.prompts_in_words(config.network, config.compat, _model(config.network))
 
     @classmethod

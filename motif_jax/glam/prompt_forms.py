@@ -8,7 +8,7 @@ from motif_jax.core import config as checks
 from motif_jax.core.compat import Compat
 from motif_jax.glam.agent import is_joint
 from motif_jax.glam.config import LanguagePolicy
-from motif_jax.lm import chat_prompts, chat_template
+from motif_jax.lm import chat_template
 from motif_jax.lm import config as language_config
 from motif_jax.lm.chat_template import ChatTemplate
 
@@ -21,12 +21,12 @@ def template_of(network: LanguagePolicy, compat: Compat, folder: Path) -> ChatTe
       UserError: `network.chat=always`, and the model has no template, or its policy does not read
           prompt and action as one text.
     """
-    if network.chat == chat_prompts.NEVER:
+    if network.chat == chat_template.NEVER:
         return None
     template = chat_template.read(folder)
     joint = is_joint(network, compat, language_config.read(folder))
-    if network.chat == chat_prompts.ALWAYS:
-        allowed = f"{chat_prompts.AUTO} or {chat_prompts.NEVER}"
+    if network.chat == chat_template.ALWAYS:
+        allowed = f"{chat_template.AUTO} or {chat_template.NEVER}"
         has_template = f"{allowed}: config.network.model={network.model} has no chat template"
         checks.require(template is not None, "network.chat", network.chat, has_template)
         reads_both = f"{allowed} where prompt and action are not tokenised together as one text (docs/glam.md)"
@@ -42,8 +42,8 @@ def prompts_in_words(network: LanguagePolicy, compat: Compat, folder: Path) -> s
     # "auto", and a template that is there but not used: worth a line of its own.
     if (
         template is None
-        and network.chat != chat_prompts.NEVER
+        and network.chat != chat_template.NEVER
         and chat_template.read(folder) is not None
     ):
         return "prompts: plain text, as they are (prompt and action are not tokenised together)"
-    return chat_prompts.in_words(network.chat, template, "network.chat")
+    return chat_template.in_words(network.chat, template, "network.chat")

@@ -14,18 +14,10 @@ import numpy as np
 from motif_jax.core import hub
 from motif_jax.core.devices import jax_options
 from motif_jax.core.errors import UserError
-from motif_jax.lm import (
-    beams,
-    chat_prompts,
-    chat_template,
-    config,
-    prompt_length,
-    scoring,
-    weights,
-)
-from motif_jax.lm import stops as stop_texts
-from motif_jax.lm.chat_prompts import Prompt
-from motif_jax.lm.chat_template import ChatTemplate
+from motif_jax.core.joint_tokens import JointRows
+from motif_jax.lm import beams, chat_template, scoring, weights
+from motif_jax.lm.chat_template import ChatTemplate, Prompt
+from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.gguf import files as gguf_files
 from motif_jax.lm.gguf import folder as gguf_folder
 from motif_jax.lm.model import LanguageModel
@@ -36,9 +28,12 @@ from motif_jax.lm.tokens import (
     TokenRows,
     batches_of_like_length,
     bucket,
+    candidate_rows,
     padded,
 )
 
+# What a decoder writes for a part of a letter.
+_REPLACEMENT = "\ufffd"
 # Types of numbers that a loaded network may have.
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -104,13 +99,14 @@ class TextModel:
           UserError: two candidates have the same tokens, one has none, or a text is too long for
             the model; or a score is no number, since the weights hold values that are not finite.
         """
-        config.require_decoder(self.model.config, "scores")
-        prompts, special = chat_prompts.write(prompts, self.template)
+        prompts, special = chat_template.write_prompts(prompts, self.template)
+        chat_template.require_list(candidates, "candidates")
+        names_of: Sequence[Any] = candidates
+        # Texts are for all prompts, lists are one for each.
+        if all(isinstance(candidate, str) for candidate in candidates):
+            names_of = [candidates] * len(prompts)
         # All are tokenised before the first batch, which has the longest prompts.
-        names_of = prompt_length.each_prompts(prompts, candidates)
-        encoded = prompt_length.encode(
-            self.tokenizer, self.model.config, prompts, names_of, special
-        )
+        encoded = encode_candidates(self.tokenizer, self.model.config, prompts, names_of, special)
         # Of all prompts, and not of a batch: the candidates' shape is the same in all batches.
         longest = max((len(row) for rows in encoded for row in rows.candidates), default=0)
         count = max((len(rows.candidates) for rows in encoded), default=0)
@@ -119,7 +115,7 @@ class TextModel:
         for positions in self._batches([rows.prompt for rows in encoded], count * longest):
             part = [prompts[position] for position in positions]
             chosen = [encoded[position] for position in positions]
-            candidate_lengths = prompt_length.longest_candidates(chosen)
+            candidate_lengths = [max(map(len, options.candidates)) for options in chosen]
             rows = self._rows(part, candidate_lengths, [options.prompt for options in chosen])
             # Prompts with fewer candidates, and batches with fewer prompts, are filled with the
             # first ones.
@@ -155,38 +151,21 @@ class TextModel:
 
         Args:
           sampling: None: greedy.
-          search: search `count` beams instead of drawing; the best comes first.
-          stops: texts that end a continuation and are cut off: special tokens (`</s>`) or any text;
-              of a search only texts that are a token of the model.
+          search: search `count` beams instead of drawing, whatever `sampling` says; the best comes
+              first.
+          stops: texts that end a continuation and are cut off: special tokens (`</s>`) or any text.
+              A beam ends at a stop that is a token of the model; before others it is cut.
           seed: of the draws, which depend on it and the prompt's index alone.
 
         Raises:
-          UserError: a text is too long for the model, the model has no decoder, `max_new_tokens` or
-            `count` is below 1, a stop is empty, a search has one that is no token, `sampling` or
-            `count` are for draws where nothing is drawn, or the weights hold values that are not
+          UserError: a text is too long for the model, or the weights hold values that are not
             finite.
         """
-        config.require_decoder(self.model.config, "writes")
-        for name, number in (("max_new_tokens", max_new_tokens), ("count", count)):
-            if number < 1:
-                raise UserError(f"{name}={number}: must be at least 1")
-        if search and sampling is not None:
-            raise UserError(
-                "sampling beside search=True: a search draws nothing; leave one of them out"
-            )
-        if count > 1 and not search and (sampling is None or sampling.greedy):
-            raise UserError(
-                f"count={count} without draws: all continuations would be the same; give sampling=Sampling() or search=True"
-            )
-        prompts, special = chat_prompts.write(prompts, self.template)
-        chat_prompts.require_list(stops, "stops")
-        if "" in stops:
-            raise UserError("a stop is empty: it would end every text")
-        if search:
-            stop_texts.require_tokens(self.tokenizer, stops, f"stops={list(stops)}")
+        prompts, special = chat_template.write_prompts(prompts, self.template)
+        chat_template.require_list(stops, "stops")
         sampling = sampling or Sampling(greedy=True)
-        stop_tokens = stop_texts.tokens_of(self.tokenizer, stops)
-        limits = Limits(max_new_tokens, (*self.model.config.end_ids, *stop_tokens))
+        ends = (*self.model.config.end_ids, *stop_tokens(self.tokenizer, stops))
+        limits = Limits(max_new_tokens, ends)
         # By the prompt's index in the call, whatever batch it runs in.
         of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(
             jax.random.key(seed), jnp.arange(len(prompts))
@@ -220,11 +199,7 @@ class TextModel:
                 texts = (
                     x[y & ~np.isin(x, limits.stops)] for x, y in zip(row, is_token, strict=True)
                 )
-                # The device stops at tokens alone: a stop within one, or of several tokens, is cut
-                # off here.
-                written[position] = [
-                    stop_texts.before(self.tokenizer.decode(text), stops) for text in texts
-                ]
+                written[position] = [_before(self.tokenizer.decode(text), stops) for text in texts]
         return [written[position] for position in range(len(prompts))]
 
     def _says(self, stops: Sequence[str], tokens: Sequence[int]) -> bool:
@@ -240,16 +215,13 @@ class TextModel:
         For a decoder alone a prompt may be empty.
 
         Raises:
-          UserError: a text has no tokens or is too long for the model, the model has no decoder, or
-            a log-probability is no number.
+          UserError: a text has no tokens or is too long for the model, or a log-probability is no
+            number.
         """
         settings = self.model.config
-        config.require_decoder(settings, "scores")
         log_probs_of: dict[int, TokenLogProbs] = {}
-        chat_prompts.require_list(texts, "texts")
-        prompts, special = chat_prompts.write(prompts, self.template)
-        if len(prompts) != len(texts):
-            raise UserError(f"{len(texts)} texts for {len(prompts)} prompts: must be one for each")
+        chat_template.require_list(texts, "texts")
+        prompts, special = chat_template.write_prompts(prompts, self.template)
         both = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
         for positions in self._batches(self.tokenizer.encode(both, special), 0):
             read_prompts = [prompts[position] for position in positions]
@@ -288,7 +260,7 @@ class TextModel:
         """Hidden states float32 [tokens, D] of texts, after the last norm (an encoder's where there
         is one).
         """
-        chat_prompts.require_list(texts, "texts")
+        chat_template.require_list(texts, "texts")
         text_rows = self.tokenizer.encode(list(texts))
         states_of: dict[int, np.ndarray] = {}
         for positions in self._batches(text_rows, 0):
@@ -313,26 +285,13 @@ class TextModel:
         `more` tokens follow each text, or all of them.
         """
         settings = self.model.config
-        prompt_length.require_prompts(texts, encoded, settings, more)
-        room = prompt_length.prompt_room(settings, more if isinstance(more, int) else max(more))
+        more_of_each = [more] * len(texts) if isinstance(more, int) else more
+        require_prompts(texts, encoded, settings, more_of_each)
+        room = None if settings.max_length is None else settings.max_length - max(more_of_each)
         rows = padded(encoded, bucket(max(map(len, encoded)), room), settings.pad_id)
         # Up to a power of two, so that a short list does not compute a whole batch.
         spare = min(self._batch, 1 << (len(texts) - 1).bit_length()) - len(texts)
         return TokenRows(*(np.concatenate([x, np.repeat(x[:1], spare, axis=0)]) for x in rows))
-
-
-def _require_numbers(log_probs: Any) -> None:
-    """Raises UserError where a score or a log-probability is NaN."""
-    if np.isnan(np.asarray(log_probs)).any():
-        raise UserError(
-            "the model's scores are not numbers: its weights hold values that are not finite, so that no text is the best; "
-            "load another checkpoint, or another type of numbers where they are too large for this one"
-        )
-
-
-def _filled(values: Sequence[Any], count: int) -> list[Any]:
-    """`count` values, the first one again after the last."""
-    return [*values, *[values[0]] * (count - len(values))]
 
 
 @jax_options.defaults()
@@ -350,28 +309,20 @@ def load(
       output_major: kernels of `params` are [out, in], see `LanguageModel`.
 
     Raises:
-      UserError: a file is missing, its content is unknown, or files do not fit together; `batch` is
-        below 1; or `dtype` is none of `DTYPES`.
+      UserError: a file's content is unknown, or files do not fit together; `batch` is below 1; or
+        `dtype` is none of `DTYPES`.
     """
-    if batch < 1:
-        raise UserError(f"batch={batch}: must be at least 1")
-    _require_dtype(dtype)
+    # Parameters of whole numbers would all be 0, and batches of no prompts never end.
+    if batch < 1 or jnp.dtype(dtype).name not in DTYPES:
+        raise UserError(
+            f"batch={batch} must be at least 1, and dtype={jnp.dtype(dtype).name} one of {', '.join(DTYPES)}"
+        )
     path = fetch(folder)
     settings = weights.read_config(path)
     tokenizer = Tokenizer.read(path, settings.vocab_size)
     params = weights.load(path, settings, dtype, jax.device_put, output_major)
     model = LanguageModel(settings, dtype, output_major=output_major)
     return TextModel(model, params, tokenizer, batch, chat_template.read(path))
-
-
-def _require_dtype(dtype: Any) -> None:
-    """Raises UserError where a network cannot compute with numbers of this type."""
-    try:
-        name = jnp.dtype(dtype).name
-    except TypeError:
-        name = str(dtype)
-    if name not in DTYPES:
-        raise UserError(f"dtype={name}: must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}")
 
 
 def fetch(name: str | Path, key: str = "") -> Path:
@@ -382,16 +333,97 @@ def fetch(name: str | Path, key: str = "") -> Path:
       UserError: there is no such folder, file or model, or the GGUF file cannot be used; it names
           `key` of the config.
     """
-    where = f"config.{key}={name}" if key else str(name)
     # Only hf:// is surely the hub's. A bare OWNER/NAME may be a folder, which comes first.
     if hub.is_named(name):
         return gguf_folder.resolved(hub.local(name, key))
-    if gguf_files.is_gguf(name):
+    if gguf_files.is_gguf(name) or (str(name) and Path(name).is_dir()):
         return gguf_folder.resolved(name)
-    # A misspelt path would be looked for on the hub.
-    if Path(name).suffix == gguf_files.SUFFIX:
-        raise UserError(f"{where}: there is no such file")
-    if str(name) and Path(name).is_dir():
-        return gguf_folder.resolved(name)
+    where = f"config.{key}={name}" if key else str(name)
     missing = f"{where} is neither a folder nor a model of the hub"
     return hub.snapshot(str(name), None, missing, hub.MODEL_FILES)
+
+
+def require_prompts(
+    texts: Sequence[str],
+    rows: Sequence[Sequence[int]],
+    settings: ModelConfig,
+    more: Sequence[int],
+) -> None:
+    """Raises UserError for a text without tokens, or without room for `more` tokens after it, of
+    each text.
+
+    `rows` are the texts' tokens.
+    """
+    for text, row, following in zip(texts, rows, more, strict=True):
+        # A decoder has no state after it from which a first token could be predicted.
+        if not row:
+            raise UserError(f"text {text!r} has no tokens")
+        if settings.max_length is not None and len(row) + following > settings.max_length:
+            raise UserError(
+                f"a prompt of {len(row)} tokens ({text[:40]!r}...) and {following} more do not fit a model of {settings.max_length} positions"
+            )
+
+
+def encode_candidates(
+    tokenizer: Tokenizer,
+    settings: ModelConfig,
+    prompts: Sequence[str],
+    candidates: Sequence[Sequence[str]],
+    special: bool = True,
+) -> list[JointRows]:
+    """The tokens of each prompt and of its candidates: tokenised together for a decoder, apart for
+    an encoder and its decoder.
+
+    `special`: prompts have the special tokens that the tokenizer adds.
+
+    Raises:
+      UserError: see `Tokenizer.encode_joint`.
+    """
+    if not settings.encoder_layers:
+        return tokenizer.encode_joint(prompts, candidates, special)
+    # Many prompts share their candidates, which are tokenised once.
+    distinct = dict.fromkeys(tuple(texts) for texts in candidates)
+    rows_of = {texts: candidate_rows(tokenizer, texts) for texts in distinct}
+    prompt_rows = tokenizer.encode(prompts, special)
+    encoded = []
+    for row, texts in zip(prompt_rows, candidates, strict=True):
+        candidate_tokens = rows_of[tuple(texts)]
+        encoded.append(JointRows(row, candidate_tokens, [0] * len(candidate_tokens)))
+    return encoded
+
+
+def stop_tokens(tokenizer: Tokenizer, stops: Sequence[str]) -> tuple[int, ...]:
+    """The tokens that are one of the stops by themselves: the loop on the device ends at them. A
+    stop may have none; it is looked for in the decoded text.
+
+    They are known by their decoded text: a tokenizer of bytes names bytes by other letters, so that
+    a line break is its token "\u010a", and its token "\u00e9" a part of other letters.
+    """
+    if not stops:
+        return ()
+    # A stop with U+FFFD would match every token that is a part of a letter.
+    wanted = {stop for stop in stops if _REPLACEMENT not in stop}
+    # Several tokens may decode to one text: all of them end it.
+    return tuple(token for token, text in enumerate(tokenizer.all_texts) if text in wanted)
+
+
+def _before(text: str, stops: Sequence[str]) -> str:
+    """The text before the first stop in it: the device ends at tokens alone, and a stop may lie
+    within one or have several.
+    """
+    starts = [text.find(stop) for stop in stops if stop in text]
+    return text[: min(starts, default=len(text))]
+
+
+def _require_numbers(log_probs: Any) -> None:
+    """Raises UserError where a score or a log-probability is NaN."""
+    if np.isnan(np.asarray(log_probs)).any():
+        raise UserError(
+            "the model's scores are not numbers: its weights hold values that are not finite, so that no text is the best; "
+            "load another checkpoint, or another type of numbers where they are too large for this one"
+        )
+
+
+def _filled(values: Sequence[Any], count: int) -> list[Any]:
+    """`count` values, the first one again after the last."""
+    return [*values, *[values[0]] * (count - len(values))]

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
 from motif_jax import lm
-from motif_jax.lm import chat_prompts
+from motif_jax.lm import chat_template
 from motif_jax.lm.chat_template import ChatTemplate
 from tests import made_up_judge
 
@@ -20,7 +20,7 @@ TEMPLATE = ChatTemplate(made_up_judge.CHATML)
 
 
 def test_turns_are_written_by_the_template() -> None:
-    written = chat_prompts.write(
+    written = chat_template.write_prompts(
         [TURNS, [*TURNS, {"role": "assistant", "content": "That."}]], TEMPLATE
     )
 
@@ -30,7 +30,7 @@ def test_turns_are_written_by_the_template() -> None:
 
 
 def test_plain_texts_stay_as_they_are() -> None:
-    assert chat_prompts.write(["What?"], TEMPLATE) == (["What?"], True)
+    assert chat_template.write_prompts(["What?"], TEMPLATE) == (["What?"], True)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 from motif_jax import lm
 from motif_jax.core.errors import UserError
-from motif_jax.lm import prompt_length
+from motif_jax.lm import text
 from motif_jax.lm.tokens import Tokenizer, padded
 from tests.lm import merging, models
 from tests.sets import extra
@@ -162,7 +162,7 @@ def test_t5_s_candidates_begin_anew(tmp_path: Path) -> None:
     merging.tokenizer(ends=True).save(str(folder / "tokenizer.json"))
     model = lm.load(folder)
 
-    (rows,) = prompt_length.encode(model.tokenizer, model.model.config, ["ab:"], [("ab", " a")])
+    (rows,) = text.encode_candidates(model.tokenizer, model.model.config, ["ab:"], [("ab", " a")])
 
     assert model.tokenizer.pieces(rows.prompt) == ["ab", ":", "</s>"]
     assert [model.tokenizer.pieces(row) for row in rows.candidates] == [["ab"], [" a"]]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.lm import prompt_length
+from motif_jax.lm import text
 from motif_jax.lm.tokens import Tokenizer, candidate_rows
 from tests.lm.models import parsed
 
@@ -17,9 +17,9 @@ from tests.lm.models import parsed
 def test_texts_fit_up_to_the_last_position() -> None:
     settings = parsed("gpt2", {"n_positions": 9})
 
-    prompt_length.require_prompts(["abcde", "ab"], [[1] * 5, [1] * 2], settings, [4, 7])
+    text.require_prompts(["abcde", "ab"], [[1] * 5, [1] * 2], settings, [4, 7])
     with pytest.raises(UserError, match="do not fit a model of 9 positions"):
-        prompt_length.require_prompts(["abcde"], [[1] * 5], settings, 5)
+        text.require_prompts(["abcde"], [[1] * 5], settings, 5)
 
 
 @pytest.mark.parametrize("texts", [[], ["a", ""], ["a", "b", "a"]])
@@ -32,5 +32,5 @@ def test_candidates_differ_in_their_tokens(worded: Path, texts: list[str]) -> No
 
 
 def test_lists_of_candidates_are_for_all_or_for_each() -> None:
-    assert prompt_length.each_prompts(["p", "q"], ["a", "b"]) == [("a", "b")] * 2
-    assert prompt_length.each_prompts(["p", "q"], [["a"], ["b", "c"]]) == [("a",), ("b", "c")]
+    assert text.each_prompts(["p", "q"], ["a", "b"]) == [("a", "b")] * 2
+    assert text.each_prompts(["p", "q"], [["a"], ["b", "c"]]) == [("a",), ("b", "c")]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax import lm as language
-from motif_jax.lm import stops
+from motif_jax.lm import text
 from motif_jax.lm.tokens import Tokenizer
 from tests.lm import tokenizer_families
 from tests.lm.models import TEXT
@@ -47,13 +47,13 @@ def test_a_stop_named_like_a_byte_is_no_token(model: language.TextModel) -> None
     tokenizer = model.tokenizer
     assert tokenizer.find(blank) is not None
 
-    tokens = stops.tokens_of(tokenizer, ["</s>", blank, "no such token"])
+    tokens = text.stop_tokens(tokenizer, ["</s>", blank, "no such token"])
 
     assert tokens == (tokenizer.find("</s>"),)
 
 
 def test_a_stop_of_bytes_is_known_by_its_decoded_text(model: language.TextModel) -> None:
-    tokens = stops.tokens_of(model.tokenizer, [" the"])
+    tokens = text.stop_tokens(model.tokenizer, [" the"])
 
     assert [model.tokenizer.decode([token]) for token in tokens] == [" the"]
 
@@ -62,4 +62,4 @@ def test_a_word_that_begins_with_a_stop_ends_no_text() -> None:
     """Decoders drop the blank of a text's first word: the stop would not be in it."""
     tokenizer = Tokenizer(tokenizer_families.unigram())
 
-    assert stops.tokens_of(tokenizer, [" t", " "]) == ()
+    assert text.stop_tokens(tokenizer, [" t", " "]) == ()

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Backend
 from motif_jax.core import tokenizer_files
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.dialogues.items import Delimiters, Turns
-from motif_jax.lm import chat_template, chat_turns
+from motif_jax.lm import chat_template
 from motif_jax.lm.chat_template import ChatTemplate
 
 FILE = "tokenizer.json"
@@ -84,7 +84,7 @@ def read(file: Path, backend: Backend) -> OwnTurns:
     template = chat_template.read(file.parent)
     if template is None:
         raise UserError(f"{file.parent} has no chat template")
-    texts = chat_turns.derive(template)
+    texts = chat_template.turn_texts(template)
     # Special tokens alone cannot come from an utterance's own text (`FileTokenizer.encode`).
     special = {
         token for token, added in backend.get_added_tokens_decoder().items() if added.special
@@ -122,7 +122,7 @@ def read(file: Path, backend: Backend) -> OwnTurns:
         raise UserError(
             f"{file.parent}: its chat template writes nothing before an answer that comes first"
         )
-    system_start = tokens_of(chat_turns.before_system(template, texts))
+    system_start = tokens_of(chat_template.before_system(template, texts))
     written = {*assistant_close, *(token for tokens in (*turns, system_start) for token in tokens)}
     unwritten = sorted(special - written)
     if not unwritten:
