@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 from motif_jax.benchmarks import _language, print_early, result
 from motif_jax.benchmarks._language import Subject
 from motif_jax.lm import generation
-from motif_jax.lm.sampling import Limits, Sampling
+from motif_jax.lm.generation import Limits, Sampling
 from motif_jax.lm.scoring import last_state
 
 GPU_SIZE = {"model": "gpt2_medium", "batch_size": 64, "dtype": "bfloat16"}

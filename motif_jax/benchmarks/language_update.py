@@ -26,10 +26,10 @@ from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.glam.agent import TOKENS, LanguageAgent
 from motif_jax.lm import config as configs
 from motif_jax.lm import scoring
-from motif_jax.lm.candidate_scores import LOG_PROBABILITY
 from motif_jax.lm.finetune_params import Adaptation
 from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.scoring import LOG_PROBABILITY
 from motif_jax.lm.tokens import TokenRows
 from motif_jax.rl.algorithms import ppo_update
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch

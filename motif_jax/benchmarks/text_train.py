@@ -55,8 +55,8 @@ from motif_jax.ilql.methods.text_methods import RULES
 from motif_jax.ilql.methods.text_objective import CountedBatch, Objective
 from motif_jax.ilql.text_task import TextState, TextTraining
 from motif_jax.lm import config as configs
+from motif_jax.lm.generation import token_log_probs
 from motif_jax.lm.model import LanguageModel
-from motif_jax.lm.sampling import token_log_probs
 from motif_jax.lm.sums_task import TrainingData
 from motif_jax.schema import read_section
 

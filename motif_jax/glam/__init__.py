@@ -31,7 +31,7 @@ Beside it:
 
 Where a change goes:
 
-    another way to score actions       motif_jax/lm/candidate_scores.py has the formula,
+    another way to score actions       motif_jax/lm/scoring.py has the formula,
                                        LanguagePolicy.score in config.py its name
     another term of PPO's loss         motif_jax/rl/algorithms/ppo.py has the terms, `_gradient` in
                                        ppo_update.py gives them their arrays

@@ -28,9 +28,9 @@ from motif_jax.glam.config import LanguagePolicy
 from motif_jax.lm import config as language_config
 from motif_jax.lm import finetune_params, lora, scoring, weights
 from motif_jax.lm import folder as folders
-from motif_jax.lm.candidate_scores import LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY
 from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.model import LanguageModel, param_shapes
+from motif_jax.lm.scoring import LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer, TokenRows, bucket, candidate_rows, padded
 

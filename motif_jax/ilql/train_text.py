@@ -34,7 +34,7 @@ from motif_jax.ilql.tasks import registry, text_scores
 from motif_jax.ilql.tasks.contract import TextTask
 from motif_jax.lm import tokenised
 from motif_jax.lm.config import ModelConfig
-from motif_jax.lm.sampling import Sampling
+from motif_jax.lm.generation import Sampling
 from motif_jax.schema import read_section
 
 # A run is resumed only with the same values of these keys.

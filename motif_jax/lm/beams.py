@@ -17,10 +17,8 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from motif_jax.lm.caches import picked, taken
-from motif_jax.lm.generation import Step, begin, model_step
+from motif_jax.lm.generation import IMPOSSIBLE, Limits, Step, begin, model_step, picked, taken
 from motif_jax.lm.model import LanguageModel
-from motif_jax.lm.sampling import IMPOSSIBLE, Limits
 
 
 class Beams(NamedTuple):

@@ -283,7 +283,7 @@ class LanguageModel:
         depths: jax.Array,
         subtree_ends: jax.Array,
     ) -> States:
-        """Runs continuations that begin alike as trees, see `prompt_trees`: N packs of S tokens for
+        """Runs continuations that begin alike as trees, see `next_token`: N packs of S tokens for
         each of B prompts; of a decoder alone.
 
         Args:

@@ -18,11 +18,10 @@ from motif_jax.core.joint_tokens import JointRows
 from motif_jax.lm import beams, chat_template, scoring, weights
 from motif_jax.lm.chat_template import ChatTemplate, Prompt
 from motif_jax.lm.config import ModelConfig
+from motif_jax.lm.generation import Limits, Sampling, Segments
 from motif_jax.lm.gguf import files as gguf_files
 from motif_jax.lm.gguf import folder as gguf_folder
 from motif_jax.lm.model import LanguageModel
-from motif_jax.lm.sampling import Limits, Sampling
-from motif_jax.lm.segments import Segments
 from motif_jax.lm.tokens import (
     Tokenizer,
     TokenRows,

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import optax
 
 from motif_jax.core.training import block_stack, spread
-from motif_jax.lm.chunks import in_chunks
+from motif_jax.lm.generation import token_log_probs
 from motif_jax.lm.model import LanguageModel
-from motif_jax.lm.sampling import token_log_probs
+from motif_jax.lm.scoring import in_chunks
 
 
 class TokenBatch(NamedTuple):
@@ -90,7 +90,7 @@ def token_sums(
     """Cross-entropy of targets int32 [B, S] after states [B, S, D], computed in float32 with
     weights [B, S].
 
-    `chunk` tokens' logits, by `logits_of`, are in memory at once, see `chunks.in_chunks`; None:
+    `chunk` tokens' logits, by `logits_of`, are in memory at once, see `scoring.in_chunks`; None:
     all.
     """
     chex.assert_equal_shape([targets, weights])

@@ -18,7 +18,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.spec import MASKED, ArraySpec, empty_observation
 from motif_jax.glam import agent
-from motif_jax.lm.candidate_scores import candidate_scores
+from motif_jax.lm.scoring import candidate_scores
 from motif_jax.rl import agent_networks
 from motif_jax.rl.config import AgentConfig, agent_config
 from tests.lm import talkers

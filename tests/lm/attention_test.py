@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.lm import caches
+from motif_jax.lm import generation
 from motif_jax.lm.attention import (
     Keys,
     attend,
@@ -86,12 +86,12 @@ def test_caches_grow_shrink_and_change_places() -> None:
     one = cache([["10100"], ["01100"]], 0)._replace(slot=jnp.int32(3))
     more = cache([["10"], ["11"]], 10)
     other = cache([["01"], ["11"]], 20)
-    grown = caches.grown(one, more)
-    both = caches.join_continuations(more, other)
-    squeezed = caches.squeezed(grown, 6)
-    picked = caches.picked(both, jnp.array([[1, 1], [0, 1]]))
-    short = caches.shortened(grown, jnp.array([1, 3]))
-    second = caches.rows_of(grown, jnp.array([1]))
+    grown = generation.grown(one, more)
+    both = generation.join_continuations(more, other)
+    squeezed = generation.squeezed(grown, 6)
+    picked = generation.picked(both, jnp.array([[1, 1], [0, 1]]))
+    short = generation.shortened(grown, jnp.array([1, 3]))
+    second = generation.rows_of(grown, jnp.array([1]))
     assert [shown(text_cache) for text_cache in (grown, short, squeezed, second, both, picked)] == [
         [[[0, 2, 10]], [[6, 7, 12, 13]]],
         [[[0]], [[6, 7, 12]]],
@@ -102,7 +102,7 @@ def test_caches_grow_shrink_and_change_places() -> None:
     ]
     assert (grown.slot, squeezed.slot, squeezed.keys[0].keys.shape[3]) == (5, 4, 6)
     assert squeezed.valid.tolist() == [[[True] * 3 + [False] * 3], [[True] * 4 + [False] * 2]]
-    prompt = caches.as_prompt(picked)
+    prompt = generation.as_prompt(picked)
     assert prompt.length.tolist() == [1, 2]
     assert prompt.keys[0].keys[:, 0, :, 0].tolist() == [[20, 21], [12, 13]]
 

@@ -17,9 +17,8 @@ import pytest
 from motif_jax.ilql.agent.stacked_trunks import StackedModels
 from motif_jax.lm import beams, generation, lora, quantised, scoring, training
 from motif_jax.lm.finetune_params import Adaptation
+from motif_jax.lm.generation import Limits, Sampling, Segments
 from motif_jax.lm.model import LanguageModel
-from motif_jax.lm.sampling import Limits, Sampling
-from motif_jax.lm.segments import Segments
 from motif_jax.lm.training import TokenBatch
 from tests.ilql.agent import stacked_trunks_test
 from tests.lm import recipes

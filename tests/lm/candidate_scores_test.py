@@ -7,12 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.lm.candidate_scores import (
-    LOG_PROBABILITY,
-    RAW_LOGIT,
-    SCALED_PROBABILITY,
-    candidate_scores,
-)
+from motif_jax.lm.scoring import LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY, candidate_scores
 from tests.conftest import load_golden
 
 

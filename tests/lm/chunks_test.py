@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.lm import chunks
+from motif_jax.lm import scoring
+from motif_jax.lm.generation import token_log_probs
 
 WIDTH = 5
 VOCAB = 61
@@ -19,18 +18,13 @@ STATES = DRAWS.normal(size=(3, 9, WIDTH))
 TOKENS = DRAWS.integers(0, VOCAB, (3, 9))
 
 
-class LinearModel:
-    """A `LanguageModel` as far as its logits are read, whose parameters are their matrix
-    [WIDTH, VOCAB].
-    """
-
-    def logits(self, params: jax.Array, states: jax.Array) -> jax.Array:
-        return states @ params
-
-
 def log_prob_sum(table: jax.Array, chunk: int | None) -> tuple[jax.Array, jax.Array]:
-    model: Any = LinearModel()
-    log_probs = chunks.log_probs(model, table, jnp.asarray(STATES), jnp.asarray(TOKENS), chunk)
+    def of_rows(rows: tuple[jax.Array, jax.Array]) -> jax.Array:
+        states, tokens = rows
+        return token_log_probs(states @ table, tokens)
+
+    rows = (jnp.asarray(STATES).reshape(-1, WIDTH), jnp.asarray(TOKENS).reshape(-1))
+    log_probs = scoring.in_chunks(of_rows, rows, chunk).reshape(TOKENS.shape)
     return log_probs.sum(), log_probs
 
 

@@ -16,8 +16,8 @@ from ml_collections import ConfigDict
 from motif_jax.benchmarks import _language, language_update, text_train
 from motif_jax.lm import config as configs
 from motif_jax.lm import generation, scoring
+from motif_jax.lm.generation import Limits, Sampling
 from motif_jax.lm.model import LanguageModel
-from motif_jax.lm.sampling import Limits, Sampling
 
 # Layers of Flan-T5-large and of GPT-2, of which nothing else is as large here: a program's length
 # depends on the number of layers.

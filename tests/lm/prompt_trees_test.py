@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from motif_jax.lm import prompt_trees
+from motif_jax.lm import next_token
 
 WIDTH = 12
 PROMPTS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=WIDTH), max_size=20)
@@ -22,10 +22,10 @@ def visible_places(subtree_ends: np.ndarray, place: int) -> np.ndarray:
 def test_a_token_sees_its_prompts_tokens_up_to_itself(
     prompts: list[list[int]], capacity: int
 ) -> None:
-    packs = prompt_trees.packed(prompts, WIDTH, capacity)
+    packs = next_token.packed(prompts, WIDTH, capacity)
     positions = [position for pack in packs for position in pack.positions]
     assert sorted(positions) == list(range(len(prompts)))
-    arrays = prompt_trees.arrays(packs, WIDTH, capacity)
+    arrays = next_token.pack_arrays(packs, WIDTH, capacity)
     for number, pack in enumerate(packs):
         for index, position in enumerate(pack.positions):
             visible = visible_places(arrays.subtree_ends[number], arrays.last_places[number, index])
@@ -39,8 +39,8 @@ def test_a_token_sees_its_prompts_tokens_up_to_itself(
 
 @given(prompts=PROMPTS)
 def test_nobody_sees_padding(prompts: list[list[int]]) -> None:
-    packs = prompt_trees.packed(prompts, WIDTH, capacity=3)
-    arrays = prompt_trees.arrays(packs, WIDTH, capacity=3, pad=7)
+    packs = next_token.packed(prompts, WIDTH, capacity=3)
+    arrays = next_token.pack_arrays(packs, WIDTH, capacity=3, pad=7)
     for number, pack in enumerate(packs):
         size = len(pack.tokens)
         assert (arrays.tokens[number, size:] == 7).all()
@@ -52,7 +52,7 @@ def test_nobody_sees_padding(prompts: list[list[int]]) -> None:
     prompts=st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=20)
 )
 def test_what_prompts_of_a_pack_share_stands_once(prompts: list[list[int]]) -> None:
-    (pack,) = prompt_trees.packed(prompts, width=200, capacity=len(prompts))
+    (pack,) = next_token.packed(prompts, width=200, capacity=len(prompts))
     beginnings = {
         tuple(prompt[:length]) for prompt in prompts for length in range(1, len(prompt) + 1)
     }
@@ -61,7 +61,7 @@ def test_what_prompts_of_a_pack_share_stands_once(prompts: list[list[int]]) -> N
 
 
 def test_a_prompt_that_does_not_fit_begins_a_new_pack() -> None:
-    first, second = prompt_trees.packed([[1, 2, 3], [1, 2, 4], [1, 5]], width=4, capacity=9)
+    first, second = next_token.packed([[1, 2, 3], [1, 2, 4], [1, 5]], width=4, capacity=9)
     assert first.tokens == [1, 2, 3, 4]
     assert second.tokens == [1, 5]
     assert second.positions == [2]

@@ -13,8 +13,8 @@ import pytest
 
 from motif_jax.core.devices import platforms
 from motif_jax.lm import config, generation, scoring
+from motif_jax.lm.generation import Limits, Sampling
 from motif_jax.lm.model import LanguageModel, param_shapes
-from motif_jax.lm.sampling import Limits, Sampling
 from tests.lowering import long_bfloat16_sums
 
 FLAN_T5_LARGE = {"model_type": "t5", "vocab_size": 32128, "d_model": 1024, "d_kv": 64, "d_ff": 2816}

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from motif_jax.lm import beams, generation, scoring, weights
+from motif_jax.lm.generation import Limits, Sampling
 from motif_jax.lm.model import LanguageModel
-from motif_jax.lm.sampling import Limits, Sampling
 from tests.lm import recipes
 from tests.lm.models import NAMES, reference
 from tests.sets import extra

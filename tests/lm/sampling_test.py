@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.lm.sampling import Sampling, draw, filtered, token_log_probs
+from motif_jax.lm.generation import Sampling, draw, filtered, token_log_probs
 
 KEY = jax.random.key(0)
 LOGITS = 2 * jax.random.normal(jax.random.key(3), (5, 12))

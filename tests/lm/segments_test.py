@@ -8,9 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from motif_jax.lm import caches, generation
-from motif_jax.lm.sampling import Limits, Sampling
-from motif_jax.lm.segments import Segments
+from motif_jax.lm import generation
+from motif_jax.lm.generation import Limits, Sampling, Segments
 from tests.lm import recipes
 from tests.sets import extra
 
@@ -49,13 +48,13 @@ def test_prompts_whose_texts_have_ended_are_dropped_between_segments(
     segments = Segments(model, segment=3)
 
     sizes = []
-    rows_of = caches.rows_of
+    rows_of = generation.rows_of
 
     def record(cache: Any, index: Any) -> Any:
         sizes.append(len(index))
         return rows_of(cache, index)
 
-    monkeypatch.setattr(caches, "rows_of", record)
+    monkeypatch.setattr(generation, "rows_of", record)
     # A program that another test has traced would not call it.
     jax.clear_caches()
 

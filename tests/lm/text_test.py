@@ -17,7 +17,7 @@ from tokenizers.processors import TemplateProcessing
 from motif_jax import lm as language
 from motif_jax.core.errors import UserError
 from motif_jax.lm import scoring
-from motif_jax.lm.sampling import Sampling
+from motif_jax.lm.generation import Sampling
 from motif_jax.lm.tokens import TOKENS_OF_BATCH, Tokenizer, bucket, candidate_rows, padded
 from tests.lm.models import TEXT
 

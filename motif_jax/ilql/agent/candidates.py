@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from motif_jax.ilql.agent.decoding import without
 from motif_jax.lm import generation
 from motif_jax.lm.blocks import States
+from motif_jax.lm.generation import Limits, Sampling
 from motif_jax.lm.model import Cache, LanguageModel
-from motif_jax.lm.sampling import Limits, Sampling
 from motif_jax.lm.scoring import last_state
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.ilql.agent.stacked_trunks import StackedModels, over_trunks
-from motif_jax.lm import caches
+from motif_jax.lm import generation
 from motif_jax.lm.blocks import States
 from motif_jax.lm.model import Cache, EncodedPrompt
 
@@ -76,17 +76,17 @@ class DecodeState(NamedTuple):
 
     def prompt(self) -> EncodedPrompt:
         """The texts as prompts of their continuations."""
-        return over_trunks(caches.as_prompt, self.cache)
+        return over_trunks(generation.as_prompt, self.cache)
 
     def grow(self, chosen: DecodeState) -> DecodeState:
         """Appends one chosen continuation to each text."""
         # `last` and `total` of a continuation are of its text, too; its cache is not.
-        return chosen._replace(cache=over_trunks(caches.grown, self.cache, chosen.cache))
+        return chosen._replace(cache=over_trunks(generation.grown, self.cache, chosen.cache))
 
     def pick(self, index: jax.Array) -> DecodeState:
         """Takes continuations `index` int32 [B, M] of each text."""
-        take = functools.partial(caches.taken, index=index, axis=2)
-        cache = over_trunks(lambda cache: caches.picked(cache, index), self.cache)
+        take = functools.partial(generation.taken, index=index, axis=2)
+        cache = over_trunks(lambda cache: generation.picked(cache, index), self.cache)
         return DecodeState(cache, jax.tree.map(take, self.last), take(self.total))
 
     def join_continuations(self, other: DecodeState) -> DecodeState:
@@ -95,14 +95,14 @@ class DecodeState(NamedTuple):
         def join(ours: jax.Array, theirs: jax.Array) -> jax.Array:
             return jnp.concatenate([ours, theirs], axis=2)
 
-        cache = over_trunks(caches.join_continuations, self.cache, other.cache)
+        cache = over_trunks(generation.join_continuations, self.cache, other.cache)
         return DecodeState(
             cache, jax.tree.map(join, self.last, other.last), join(self.total, other.total)
         )
 
     def rows(self, indices: jax.Array) -> DecodeState:
         """The texts `indices` int32 [B'], in this order."""
-        cache = over_trunks(lambda cache: caches.rows_of(cache, indices), self.cache)
+        cache = over_trunks(lambda cache: generation.rows_of(cache, indices), self.cache)
         last = States(*(leaf[:, indices] for leaf in self.last))
         return DecodeState(cache, last, self.total[:, indices])
 
@@ -112,11 +112,11 @@ class DecodeState(NamedTuple):
         """
         # A sum cannot be shortened: an agent that reads means reads such a text from its start.
         total = jnp.where((keep[:, None] < self.cache.written)[..., None], 0.0, self.total)
-        cache = over_trunks(lambda cache: caches.shortened(cache, keep), self.cache)
+        cache = over_trunks(lambda cache: generation.shortened(cache, keep), self.cache)
         return self._replace(cache=cache, total=total)
 
     def squeeze(self, capacity: int) -> DecodeState:
         """Drops unused slots between tokens, and leaves `capacity` slots for each text."""
         return self._replace(
-            cache=over_trunks(lambda cache: caches.squeezed(cache, capacity), self.cache)
+            cache=over_trunks(lambda cache: generation.squeezed(cache, capacity), self.cache)
         )

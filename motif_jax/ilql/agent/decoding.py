@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
-from motif_jax.lm.sampling import IMPOSSIBLE, Sampling, filtered
+from motif_jax.lm.generation import IMPOSSIBLE, Sampling, filtered
 
 
 @dataclasses.dataclass(frozen=True)

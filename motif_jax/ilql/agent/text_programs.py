@@ -13,9 +13,9 @@ from motif_jax.ilql.agent.agent_decoder import AgentDecoder
 from motif_jax.ilql.agent.decode_state import DecodeState
 from motif_jax.ilql.agent.decoding import Decoding, TokenFacts, TokenOutputs
 from motif_jax.ilql.dialogues.items import Delimiters
-from motif_jax.lm import beams, caches, generation
+from motif_jax.lm import beams, generation
+from motif_jax.lm.generation import Limits
 from motif_jax.lm.model import EncodedPrompt
-from motif_jax.lm.sampling import Limits
 
 
 class Actions(NamedTuple):
@@ -222,7 +222,7 @@ class Programs:
 
 
 def _take(tree: Any, index: jax.Array) -> Any:
-    return jax.tree.map(lambda leaf: caches.taken(leaf, index, 1), tree)
+    return jax.tree.map(lambda leaf: generation.taken(leaf, index, 1), tree)
 
 
 def _reorder(carry: _Carry, index: jax.Array) -> _Carry:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax.ilql.agent import candidates
-from motif_jax.lm.sampling import Limits, Sampling
+from motif_jax.lm.generation import Limits, Sampling
 from tests.lm import models, recipes
 
 

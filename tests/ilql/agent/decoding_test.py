@@ -18,7 +18,7 @@ from motif_jax.ilql.agent.decoding import Decoding, TokenOutputs
 from motif_jax.ilql.dialogues.collate import Quirks
 from motif_jax.ilql.methods.implicit_q import target_of
 from motif_jax.lm import beams, generation
-from motif_jax.lm.sampling import Limits, Sampling
+from motif_jax.lm.generation import Limits, Sampling
 from tests.golden_ilql import Case, batch_of, cases, settings_of
 
 VOCAB = 7
