@@ -7,8 +7,7 @@ The model reads a prompt, scores the words of each action, and their softmax is 
                                         the prompt
     agent.py                            the policy and the value: a prompt is run once, the actions
                                         are scored after it
-    motif_jax/lm/scoring.py             the scores; candidate_scores.py has their three published
-                                        forms
+    motif_jax/lm/scoring.py             the scores, in three published forms
     motif_jax/rl/algorithms/ppo.py      PPO's losses; ppo_update.py has epochs, minibatches and
                                         micro-batches
     network_kinds.py                    how a training of agents makes and checks it: tokens of

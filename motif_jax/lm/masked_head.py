@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from motif_jax.core import tensor_files
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
-from motif_jax.lm import checkpoint_fit, heads
+from motif_jax.lm import heads, weights
 from motif_jax.lm.config import FILE, ModelConfig
 from motif_jax.lm.weights import SINGLE, Tensors
 from motif_jax.nets import products
@@ -74,7 +74,7 @@ def has_head(folder: str | Path) -> bool:
             "and a fresh head is learned"
         )
     embedding = tensors.name_of(_EMBEDDING)
-    if table is not None and not checkpoint_fit.is_copy(tensors, table, embedding):
+    if table is not None and not weights.is_copy(tensors, table, embedding):
         raise UserError(
             f"{folder}: {table} differs from the embedding: a head for masked tokens with a table of its own is not supported"
         )

@@ -9,24 +9,81 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
+from safetensors import safe_open
 
 from motif_jax.core import digests, tensor_files
+from motif_jax.core.errors import UserError, printable
 from motif_jax.core.files import atomic_write_json
-from motif_jax.lm import checkpoint_fit
-from motif_jax.lm.checkpoint_files import INDEX, SINGLE, NamedTensors, Tensors, open_tensors
 from motif_jax.lm.config import ModelConfig, read
 from motif_jax.lm.gguf import folder as gguf_folder
+from motif_jax.lm.gguf.tensors import GgufTensors
 from motif_jax.lm.model import param_shapes
 
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD_BYTES = 4 << 30
+# Numbers that are converted at a time.
+NUMBERS_AT_ONCE = 1 << 22
+# In the words of safetensors.
+_FLOATS = ("F64", "F32", "F16", "BF16")
+# Buffers that earlier versions of transformers and llama.cpp saved, whose values follow from
+# config.json: masks, positions and their frequencies. The last one is a table that the published T5
+# checkpoints have and no T5 reads.
+_BUFFERS = re.compile(
+    r"(.*\.)?("
+    r"attn\.(bias|masked_bias)|rotary_emb\.(inv_freq|cos_cached|sin_cached)|embeddings\.(position_ids|token_type_ids)"
+    r"|position_ids"
+    r"|blk\.\d+\.attn_rot_embd(\.weight)?"
+    r")|decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"
+)
+# The names before which all of a network's tensors stand, and the first parts of names where that
+# prefix is left out. Tensors elsewhere are heads of other tasks, which change nothing that is
+# computed here.
+_PREFIXES = {
+    "gpt2": "transformer.",
+    "llama": "model.",
+    "qwen2": "model.",
+    "qwen3": "model.",
+    "gemma3_text": "model.",
+    "roberta": "roberta.",
+    "t5": "",
+}
+_MODULES = {
+    "gpt2": ("wte", "wpe", "h", "ln_f", "lm_head"),
+    "llama": ("embed_tokens", "layers", "norm", "lm_head"),
+    "qwen2": ("embed_tokens", "layers", "norm", "lm_head"),
+    "qwen3": ("embed_tokens", "layers", "norm", "lm_head"),
+    "gemma3_text": ("embed_tokens", "layers", "norm", "lm_head"),
+    "roberta": ("embeddings", "encoder"),
+    "t5": ("shared", "encoder", "decoder", "lm_head"),
+}
+# First parts of llama.cpp's names, which tensors of a GGUF file keep where transformers has none.
+_GGUF_MODULES = (
+    "token_embd",
+    "token_embd_norm",
+    "position_embd",
+    "blk",
+    "output_norm",
+    "output",
+    "rope_factors_long",
+    "rope_factors_short",
+)
+# RoBERTa's own heads, which `masked_head` and `load_pooler` read.
+_READ_ELSEWHERE = re.compile(r"(roberta\.)?(pooler|lm_head)\..*")
+# Copies of the embedding that files may have.
+_COPIES = ("lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 # Rows of a table that are looked at together.
 _ROWS = 4096
+# So many tensors that differ are named.
+_NAMED = 5
 
 
 class WeightEntry(NamedTuple):
@@ -172,6 +229,203 @@ def _roberta(config: ModelConfig) -> Iterator[WeightEntry]:
         yield from _layer_norm((*path, "feed_forward_norm"), f"{name}.output.LayerNorm")
 
 
+class NamedTensors(Protocol):
+    """Tensors under transformers' names, with or without the model's prefix, see `Tensors`."""
+
+    @property
+    def names(self) -> list[str]: ...
+
+    def name_of(self, name: str) -> str | None: ...
+
+    def find(self, name: str, dtype: Any = None) -> np.ndarray | None: ...
+
+    def rows(self, name: str, start: int, stop: int) -> np.ndarray: ...
+
+    def shape(self, name: str) -> tuple[int, ...] | None: ...
+
+    def dtype(self, name: str) -> str | None: ...
+
+
+def open_tensors(folder: str | Path) -> NamedTensors:
+    """The tensors of a checkpoint folder, or of the GGUF file that it stands for
+    (`gguf.folder`).
+    """
+    file = gguf_folder.file_in(folder)
+    return Tensors(folder) if file is None else GgufTensors(file)
+
+
+class Tensors:
+    """The tensors of a checkpoint folder, each read when it is asked for.
+
+    Where a folder has one file and an index of shards, the one file is read, as transformers does:
+    which of them is newer cannot be told from their times, since copies and downloads change those.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+        self._files: dict[str, Any] = {}
+        has_index = (self._folder / INDEX).is_file()
+        if has_index and not (self._folder / SINGLE).is_file():
+            self._shard_of = self._read_index()
+            return
+        self._shard_of = dict.fromkeys(self._open(SINGLE).keys(), SINGLE)
+        unread = sorted(path.name for path in self._folder.glob("model-*-of-*.safetensors"))
+        if has_index and unread:
+            print(
+                f"{self._folder}: {SINGLE} is read, and {INDEX} with {', '.join(unread)} is not; remove {SINGLE} to read the shards",
+                flush=True,
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """All names of the files, sorted."""
+        return sorted(self._shard_of)
+
+    def name_of(self, name: str) -> str | None:
+        """The name of a tensor in the files, with or without the model's prefix; None if it is
+        missing.
+        """
+        # 'transformer.wte.weight', or 'wte.weight' as in GPT-2's own file.
+        for candidate in (name, name.partition(".")[2]):
+            if candidate in self._shard_of:
+                return candidate
+        return None
+
+    def find(self, name: str, dtype: Any = None) -> np.ndarray | None:
+        """The tensor `name`, with or without the model's prefix, as an array of `dtype` (None: the
+        file's); None if it is missing.
+        """
+        known = self.name_of(name)
+        if known is None:
+            return None
+        path = self._folder / self._shard_of[known]
+        shape = self.shape(known)
+        # A handle of its own, which unmaps what was read when it is closed.
+        with safe_open(path, framework="numpy") as file:
+            if dtype is None or not shape:
+                tensor: np.ndarray = file.get_tensor(known)
+                return tensor if dtype is None else np.asarray(tensor, dtype)
+            return _read_rows(file.get_slice(known), np.empty(shape, dtype))
+
+    def rows(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Rows of the tensor that `find` reads; KeyError if it is missing."""
+        known = self.name_of(name)
+        if known is None:
+            raise KeyError(name)
+        tensor = self._slice(known)
+        return tensor[start : min(stop, tensor.get_shape()[0])]
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """The shape of the tensor that `find` reads; None if it is missing."""
+        known = self.name_of(name)
+        return None if known is None else tuple(self._slice(known).get_shape())
+
+    def dtype(self, name: str) -> str | None:
+        """The dtype of the tensor that `find` reads, in the words of safetensors (F32, BF16, I8);
+        None if it is missing.
+        """
+        known = self.name_of(name)
+        return None if known is None else str(self._slice(known).get_dtype())
+
+    def _slice(self, known: str) -> Any:
+        return self._open(self._shard_of[known]).get_slice(known)
+
+    def _read_index(self) -> dict[str, str]:
+        shard_of = json.loads((self._folder / INDEX).read_bytes())["weight_map"]
+        # Tensors that a shard holds and the index does not name count, too, as they do for
+        # transformers. Only the shards' headers are read.
+        unnamed = {
+            name: shard
+            for shard in sorted(set(shard_of.values()))
+            for name in self._open(shard).keys()  # noqa: SIM118 - no dict
+        }
+        return {**unnamed, **shard_of}
+
+    def _open(self, shard: str) -> Any:
+        if shard not in self._files:
+            self._files[shard] = safe_open(self._folder / shard, framework="numpy")
+        return self._files[shard]
+
+
+def _read_rows(part: Any, array: np.ndarray) -> np.ndarray:
+    """Fills `array` [rows, ...] from a slice of a file, some rows at a time: a table would be there
+    twice, in both dtypes.
+    """
+    step = max(1, NUMBERS_AT_ONCE // max(1, array[:1].size))
+    for row in range(0, len(array), step):
+        stop = min(row + step, len(array))
+        array[row:stop] = part[row:stop]
+    return array
+
+
+def _form(shape: tuple[int, ...]) -> str:
+    """A tensor of floats in the words of `require_equal`: 'float[3, 4]'."""
+    return f"float{list(shape)}"
+
+
+def _form_in_file(tensors: NamedTensors, name: str) -> str:
+    dtype = tensors.dtype(name)
+    shape = tensors.shape(name) or ()
+    return _form(shape) if dtype in _FLOATS else f"{dtype}{list(shape)}"
+
+
+def require_equal(source: object, saved: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Raises UserError, which names the first tensors that differ, unless the forms of the tensors
+    in a file are those of a model.
+    """
+    different = [
+        f"{name}: {saved.get(name, 'absent')} saved, {wanted.get(name, 'absent')} wanted"
+        for name in dict.fromkeys((*wanted, *saved))
+        if saved.get(name) != wanted.get(name)
+    ]
+    if different:
+        more = f" and {len(different) - _NAMED} more" if len(different) > _NAMED else ""
+        raise UserError(
+            f"{source} does not fit the model's config: {'; '.join(different[:_NAMED])}{more}"
+        )
+
+
+def _unused(
+    tensors: NamedTensors, config: ModelConfig, embedding: str, present: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """The tensors that are not used: those of the network, and those elsewhere."""
+    used = {tensors.name_of(name) for name in present}
+    inside: list[str] = []
+    outside: list[str] = []
+    prefix = _PREFIXES[config.architecture]
+    modules = _MODULES[config.architecture]
+    if isinstance(tensors, GgufTensors):
+        modules = (*modules, *_GGUF_MODULES)
+    for name in tensors.names:
+        if name in used or _BUFFERS.fullmatch(name):
+            continue
+        if config.architecture == "roberta" and _READ_ELSEWHERE.fullmatch(name):
+            continue
+        # Tied models may be saved with their head written out.
+        if name in _COPIES and is_copy(tensors, name, tensors.name_of(embedding)):
+            continue
+        # 'model.layers.0.mlp.bias' is inside, 'score.weight' outside. Where the prefix is left out,
+        # the first part of the name decides.
+        in_network = (prefix and name.startswith(prefix)) or name.partition(".")[0] in modules
+        (inside if in_network else outside).append(name)
+    return inside, outside
+
+
+def is_copy(tensors: NamedTensors, name: str, embedding: str | None) -> bool:
+    """Whether a tensor equals the embedding."""
+    shape = tensors.shape(name)
+    if embedding is None or not shape or shape != tensors.shape(embedding):
+        return False
+    if tensors.dtype(name) != tensors.dtype(embedding) or tensors.dtype(name) not in _FLOATS:
+        return False
+    return all(
+        np.array_equal(
+            tensors.rows(name, row, row + _ROWS), tensors.rows(embedding, row, row + _ROWS)
+        )
+        for row in range(0, shape[0], _ROWS)
+    )
+
+
 def digest(folder: str | Path, below: bool = False) -> str:
     """Digest of the weights in a folder; `below`: in its subfolders too."""
     pattern = "**/*.safetensors" if below else "*.safetensors"
@@ -216,14 +470,22 @@ def check(folder: str | Path, config: ModelConfig) -> None:
 
 
 def _require(tensors: NamedTensors, folder: str | Path, config: ModelConfig) -> list[str]:
-    """Raises UserError where the tensors do not fit the model; returns the names of those that are
-    not used.
+    """Requires that a checkpoint has the tensors of a network and no others, but for heads of other
+    tasks, whose names it returns.
+
+    Raises:
+      UserError: tensors are missing, have another shape, are not floats, or are part of the network
+        and not used: a bias, a norm or a block too many would change its numbers.
     """
     table = entries(config)
     shapes = flatten_dict(param_shapes(config))
-    expected_shapes = {entry.name: _file_shape(entry, shapes[entry.path].shape) for entry in table}
+    wanted = {entry.name: _file_shape(entry, shapes[entry.path].shape) for entry in table}
     embedding = next(entry.name for entry in table if entry.path == ("embedding",))
-    return checkpoint_fit.require(tensors, folder, config, embedding, expected_shapes)
+    present = [name for name in wanted if tensors.name_of(name) is not None]
+    inside, outside = _unused(tensors, config, embedding, present)
+    saved = {name: _form_in_file(tensors, name) for name in (*present, *inside)}
+    require_equal(folder, saved, {name: _form(shape) for name, shape in wanted.items()})
+    return outside
 
 
 def _file_shape(entry: WeightEntry, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -252,7 +514,10 @@ def load(
     """
     # Names and shapes of all tensors are checked before the first one is read.
     tensors = open_tensors(folder)
-    checkpoint_fit.say_unused(folder, _require(tensors, folder, config))
+    unused = _require(tensors, folder, config)
+    if unused:
+        line = f"note: {folder}: not used: {', '.join(unused)}"
+        print(printable(line), file=sys.stderr, flush=True)
     find = functools.partial(tensors.find, dtype=dtype or np.float32)
     return collect(find, folder, config, dtype, put, output_major)
 
@@ -274,17 +539,16 @@ def collect(
     """
     shapes = flatten_dict(param_shapes(config))
     flat: dict[tuple[str, ...], Any] = {}
-    # What `checkpoint_fit` compares, besides `_require`: `published` calls this with tensors of
-    # other files.
+    # What `_require` compares, once more: `published` calls this with tensors of other files.
     saved: dict[str, str] = {}
     wanted: dict[str, str] = {}
     not_finite: list[str] = []
     for entry in entries(config):
-        wanted[entry.name] = checkpoint_fit.form(_file_shape(entry, shapes[entry.path].shape))
+        wanted[entry.name] = _form(_file_shape(entry, shapes[entry.path].shape))
         tensor = find(entry.name)
         if tensor is None:
             continue
-        saved[entry.name] = checkpoint_fit.form(tensor.shape)
+        saved[entry.name] = _form(tensor.shape)
         if saved[entry.name] != wanted[entry.name]:
             continue
         if entry.part is not None:
@@ -300,7 +564,7 @@ def collect(
         flat[entry.path] = put(array)
     # After the loop, so that the error names all of them and not the first alone.
     saved |= dict.fromkeys(not_finite, "NaN or infinite numbers")
-    checkpoint_fit.require_equal(source, saved, wanted)
+    require_equal(source, saved, wanted)
     return unflatten_dict(flat)
 
 

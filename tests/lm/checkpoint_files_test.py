@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from motif_jax.lm import weights
-from motif_jax.lm.checkpoint_files import INDEX, SINGLE, Tensors
+from motif_jax.lm.weights import INDEX, SINGLE, Tensors
 from tests.lm import models
 
 FIRST = "model-00001-of-00002.safetensors"

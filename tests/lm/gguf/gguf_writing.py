@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from motif_jax.lm.checkpoint_files import SINGLE
+from motif_jax.lm.weights import SINGLE
 
 gguf = pytest.importorskip(
     "gguf", reason="the package gguf is not there: pip install 'motif-jax[gguf]'"
