@@ -25,7 +25,7 @@ from motif_jax.core.errors import UserError, printable
 from motif_jax.core.files import atomic_write_json
 from motif_jax.lm.config import ModelConfig, read
 from motif_jax.lm.gguf import folder as gguf_folder
-from motif_jax.lm.gguf.tensors import GgufTensors
+from motif_jax.lm.gguf.files import GgufTensors
 from motif_jax.lm.model import param_shapes
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from motif_jax.lm import config, folder, weights
-from motif_jax.lm.gguf import tensors
+from motif_jax.lm.gguf import files
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.text import fetch
 from tests.lm import models
@@ -41,7 +41,7 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # Parts as small beside these weights as 4 million numbers are beside a real model's.
     monkeypatch.setattr(weights, "NUMBERS_AT_ONCE", 1 << 14)
-    monkeypatch.setattr(tensors, "NUMBERS_AT_ONCE", 1 << 14)
+    monkeypatch.setattr(files, "NUMBERS_AT_ONCE", 1 << 14)
     settings = config.parse(VALUES)
     folder.write(tmp_path / "model", settings, LanguageModel(settings).init(jax.random.key(0)))
     return tmp_path / "model"

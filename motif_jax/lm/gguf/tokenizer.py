@@ -19,7 +19,7 @@ from tokenizers import (
 )
 from tokenizers.models import BPE
 
-from motif_jax.core.errors import UserError, first_line
+from motif_jax.core.errors import UserError
 from motif_jax.lm.gguf import files
 
 # Kinds of tokens: pieces, and those that are found whole in a text: special ones, and those of
@@ -77,28 +77,17 @@ def build(path: str | Path) -> Tokenizer:
     """The tokenizer of a GGUF file.
 
     Raises:
-      UserError: the file cannot be read, has no tokenizer, or one of a kind that is not supported.
+      UserError: texts are cut into words by an expression that is not known, or the scores leave
+          open which pieces are merged first.
     """
     metadata = files.read(path).metadata
-    kind = metadata.get("tokenizer.ggml.model")
-    builders = {"gpt2": _byte_level, "llama": _sentence_piece}
-    if kind not in builders:
-        raise UserError(
-            f"{path}: tokenizer.ggml.model is {kind!r}, must be one of {', '.join(builders)}"
-        )
-    tokens = metadata.get("tokenizer.ggml.tokens")
-    if not isinstance(tokens, list):
-        raise UserError(f"{path}: tokenizer.ggml.tokens is missing")
-    try:
-        # Pieces first, then what is never cut, then the template that adds special tokens by their
-        # numbers.
-        backend = builders[kind](path, tokens, metadata)
-        _add_whole_tokens(backend, tokens, metadata)
-        _add_special_tokens(backend, tokens, metadata)
-    except UserError:
-        raise
-    except Exception as error:  # the library raises nothing narrower
-        raise UserError(f"{path}: its tokenizer is damaged ({first_line(error)})") from None
+    build_pieces = {"gpt2": _byte_level, "llama": _sentence_piece}[metadata["tokenizer.ggml.model"]]
+    tokens = metadata["tokenizer.ggml.tokens"]
+    # Pieces first, then what is never cut, then the template that adds special tokens by their
+    # numbers.
+    backend = build_pieces(path, tokens, metadata)
+    _add_whole_tokens(backend, tokens, metadata)
+    _add_special_tokens(backend, tokens, metadata)
     return backend
 
 
@@ -141,22 +130,16 @@ def description(path: str | Path, backend: Tokenizer) -> Description:
 
 def _byte_level(path: str | Path, tokens: Sequence[str], metadata: Mapping[str, Any]) -> Tokenizer:
     """GPT-2's byte pairs of bytes."""
-    merges = metadata.get("tokenizer.ggml.merges")
-    if not isinstance(merges, list):
-        raise UserError(f"{path}: tokenizer.ggml.merges is missing")
     name = metadata.get("tokenizer.ggml.pre")
     if name not in WORDS:
         raise UserError(
             f"{path}: tokenizer.ggml.pre, which says how texts are cut into words, is {name!r}, must be one of {', '.join(WORDS)}"
         )
     vocabulary = {token: number for number, token in enumerate(tokens)}
-    pairs = [_pair(merge) for merge in merges]
-    for first, second in pairs:
-        # The library ends the process where a merge is of no tokens.
-        if not {first, second, first + second} <= vocabulary.keys():
-            raise UserError(
-                f"{path}: tokenizer.ggml.merges has {first} {second}, which are not tokens"
-            )
+    pairs = []
+    for merge in metadata["tokenizer.ggml.merges"]:
+        first, _, second = merge.partition(" ")
+        pairs.append((first, second))
     backend = Tokenizer(BPE(vocabulary, pairs, fuse_unk=False, ignore_merges=name in _OWN_LLAMA3))
     backend.decoder = decoders.ByteLevel()
     backend.pre_tokenizer = pre_tokenizers.Sequence(
@@ -168,20 +151,13 @@ def _byte_level(path: str | Path, tokens: Sequence[str], metadata: Mapping[str, 
     return backend
 
 
-def _pair(merge: str) -> tuple[str, str]:
-    first, _, second = merge.partition(" ")
-    return first, second
-
-
 def _sentence_piece(
     path: str | Path, tokens: Sequence[str], metadata: Mapping[str, Any]
 ) -> Tokenizer:
     """SentencePiece's byte pairs of letters, a blank written as a mark, and bytes for what has no
     token.
     """
-    scores = metadata.get("tokenizer.ggml.scores")
-    if scores is None or len(scores) != len(tokens):
-        raise UserError(f"{path}: tokenizer.ggml.scores do not fit tokenizer.ggml.tokens")
+    scores = metadata["tokenizer.ggml.scores"]
     vocabulary = {token: number for number, token in enumerate(tokens)}
     unknown = metadata.get("tokenizer.ggml.unknown_token_id")
     backend = Tokenizer(
@@ -275,18 +251,11 @@ def _add_special_tokens(
     numbers = []
     if metadata.get("tokenizer.ggml.add_bos_token", by_default):
         begin = metadata.get("tokenizer.ggml.bos_token_id", _BEGIN[kind])
-        parts.insert(0, _escaped(tokens[begin]))
+        parts.insert(0, tokens[begin])
         numbers.append((tokens[begin], begin))
     if metadata.get("tokenizer.ggml.add_eos_token", False):
         end = metadata.get("tokenizer.ggml.eos_token_id", _END[kind])
-        parts.append(_escaped(tokens[end]))
+        parts.append(tokens[end])
         numbers.append((tokens[end], end))
     if numbers:
         backend.post_processor = processors.TemplateProcessing(single=parts, special_tokens=numbers)
-
-
-def _escaped(token: str) -> str:
-    """A token as a part of a template, in which a leading $ would name a text."""
-    if token.startswith("$"):
-        raise UserError(f"the special token {token!r} cannot begin or end texts")
-    return token

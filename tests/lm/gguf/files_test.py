@@ -1,6 +1,4 @@
-"""Headers of GGUF files: metadata of every type, and files that are damaged, cut off or no GGUF
-files.
-"""
+"""Headers of GGUF files: metadata of every type, and files that are no GGUF files."""
 
 from __future__ import annotations
 
@@ -51,65 +49,8 @@ def test_tensors_are_where_the_header_says(written: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("length", [20, 60, 150, 300])
-def test_header_that_is_cut_off_is_one_line(written: Path, length: int) -> None:
-    written.write_bytes(written.read_bytes()[:length])
-
-    with pytest.raises(
-        UserError, match=r"model\.gguf is damaged or cut off: its header cannot be read"
-    ):
-        files.read(written)
-
-
-def test_tensor_that_is_cut_off_is_named(written: Path) -> None:
-    # Behind the tensor's 24 bytes the file is filled up to a multiple of 32.
-    written.write_bytes(written.read_bytes()[:-16])
-
-    with pytest.raises(
-        UserError, match="is cut off: tensor weight extends past the end of the file"
-    ):
-        files.read(written)
-
-
 def test_other_file_is_no_gguf_file(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"PK\x03\x04 and so on")
 
-    with pytest.raises(UserError, match="is not a GGUF file: it does not begin with GGUF"):
+    with pytest.raises(UserError, match="is not a GGUF file of version 2 or 3"):
         files.read(tmp_path / "model.gguf")
-
-
-def test_version_that_is_not_read_is_named(written: Path) -> None:
-    content = bytearray(written.read_bytes())
-    content[4] = 9
-    written.write_bytes(content)
-
-    with pytest.raises(UserError, match="has version 9 of GGUF, must be 2 or 3"):
-        files.read(written)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("general.alignment", 0, "general.alignment is 0, must be a whole number above 0"),
-        ("general.alignment", "x", "general.alignment is 'x', must be a whole number above 0"),
-        ("split.count", "x", "split.count is 'x', must be a whole number"),
-    ],
-)
-def test_damaged_metadata_are_one_line(
-    tmp_path: Path, key: str, value: int | str, message: str
-) -> None:
-    path = gguf_writing.only_metadata(tmp_path / "model.gguf", "llama", {key: value})
-
-    with pytest.raises(UserError, match=rf"model\.gguf is damaged.*{message}"):
-        files.read(path)
-
-
-def test_part_of_a_model_asks_for_the_others(tmp_path: Path) -> None:
-    path = gguf_writing.only_metadata(
-        tmp_path / "model-00001-of-00003.gguf", "llama", {"split.count": 3}
-    )
-
-    with pytest.raises(
-        UserError, match="is one of 3 parts: join them with llama-gguf-split --merge"
-    ):
-        files.read(path)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 
 import chex
@@ -147,21 +146,6 @@ def test_digest_is_that_of_the_files_content(tmp_path: Path, judge: Path) -> Non
 
     assert weights.digest(fetch(copy)) == weights.digest(fetch(file))
     assert weights.digest(fetch(other)) != weights.digest(fetch(file))
-
-
-def test_a_missing_file_is_named_with_its_key(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"config\.model=.*none\.gguf: there is no such file"):
-        fetch(tmp_path / "none.gguf", "model")
-
-
-def test_missing_package_is_named(
-    tmp_path: Path, judge: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = gguf_writing.write(judge, tmp_path / "model.gguf")
-    monkeypatch.setitem(sys.modules, "gguf", None)
-
-    with pytest.raises(UserError, match=r"need the package gguf: pip install 'motif-jax\[gguf\]'"):
-        fetch(file)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.lm.gguf import tensors
-from motif_jax.lm.gguf.tensors import GgufTensors
+from motif_jax.lm.gguf import files
+from motif_jax.lm.gguf.files import GgufTensors
 from tests.lm.gguf import gguf_writing
 from tests.lm.gguf.gguf_writing import gguf
 
@@ -53,13 +53,13 @@ def file_of(
     return gguf_writing.finished(writer, path)
 
 
-@pytest.mark.parametrize("kind", tensors.TYPES)
+@pytest.mark.parametrize("kind", files.TYPES)
 def test_numbers_are_those_of_the_package(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, expected = packed_file(tmp_path / "model.gguf", kind)
     # Rows are read in parts of four.
-    monkeypatch.setattr(tensors, "NUMBERS_AT_ONCE", 4 * SHAPE[1])
+    monkeypatch.setattr(files, "NUMBERS_AT_ONCE", 4 * SHAPE[1])
 
     numbers = GgufTensors(path).find("model.embed_tokens.weight")
 

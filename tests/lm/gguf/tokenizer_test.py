@@ -246,30 +246,6 @@ def test_end_token_is_added_where_the_file_asks(tmp_path: Path) -> None:
     assert backend.encode("a").tokens == ["<bos>", "▁a", "<eos>"]
 
 
-def test_file_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
-    path = gguf_writing.only_metadata(
-        tmp_path / "model.gguf", "llama", {"tokenizer.ggml.model": "bert"}
-    )
-
-    with pytest.raises(
-        UserError, match=r"tokenizer\.ggml\.model is 'bert', must be one of gpt2, llama"
-    ):
-        tokenizer.build(path)
-
-
-def test_merges_that_are_no_tokens_are_named(tmp_path: Path) -> None:
-    metadata = {
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "gpt-2",
-        "tokenizer.ggml.tokens": ["a", "b"],
-        "tokenizer.ggml.merges": ["a b"],
-    }
-    path = gguf_writing.only_metadata(tmp_path / "model.gguf", "llama", metadata)
-
-    with pytest.raises(UserError, match=r"tokenizer\.ggml\.merges has a b, which are not tokens"):
-        tokenizer.build(path)
-
-
 def test_special_tokens_are_described_by_their_texts(tmp_path: Path) -> None:
     path = pieces_file(tmp_path / "model.gguf", "llama")
 
