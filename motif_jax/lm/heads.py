@@ -25,7 +25,7 @@ from safetensors.numpy import load_file
 from motif_jax.core import tensor_files
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
-from motif_jax.lm.blocks import States
+from motif_jax.lm.network import States
 from motif_jax.nets import products
 
 FILE = "heads.json"

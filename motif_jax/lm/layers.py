@@ -36,7 +36,7 @@ class KeyValues(NamedTuple):
 
 
 # Keys and values of all layers: of each by itself, or of all in one where they run in a loop
-# (`block_loop`).
+# (`network.BlockLoop`).
 LayerKeys = tuple[KeyValues, ...] | KeyValues
 
 

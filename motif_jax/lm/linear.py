@@ -51,7 +51,7 @@ def computed_by(layer: Layer, values: Mapping[str, Any]) -> Iterator[None]:
 
     Of several replacements the first entered is called first, its `plain` is the next. Enter them
     inside the function that is transformed (grad, jit), not around it: they act while the model is
-    traced. Where blocks run in a loop, it slices the values (see `block_loop`).
+    traced. Where blocks run in a loop, it slices the values (see `network.BlockLoop`).
     """
 
     def intercept(plain: Callable[..., Any], arguments: Any, keywords: Any, context: Any) -> Any:

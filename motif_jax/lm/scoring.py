@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from motif_jax.envs.spec import MASKED
-from motif_jax.lm.blocks import States
 from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.network import States
 from motif_jax.nets import categorical
 
 # The paper's: the sum of the tokens' log-probabilities.

@@ -12,10 +12,9 @@ import jax
 import numpy as np
 import pytest
 
-from motif_jax.lm import fresh_params
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.init_model import Sizes, make
-from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.model import LanguageModel, fresh_stacked_params
 from tests.sets import extra
 
 TOKENS = {"start": 0, "pad": 1, "end": 2}
@@ -50,7 +49,7 @@ def test_fresh_blocks_differ() -> None:
 def test_the_programs_length_does_not_depend_on_the_layers() -> None:
     def lines(layers: int) -> int:
         network = LanguageModel(settings("t5", layers)).network
-        draw = jax.jit(functools.partial(fresh_params.stacked, network))
+        draw = jax.jit(functools.partial(fresh_stacked_params, network))
         return len(draw.lower(jax.random.key(0)).as_text().splitlines())
 
     assert lines(24) <= 1.1 * lines(2)

@@ -16,8 +16,8 @@ from scipy.special import erf
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent.target_network import soft_update
 from motif_jax.lm import heads, weights
-from motif_jax.lm.blocks import States
 from motif_jax.lm.heads import HeadConfig, Heads
+from motif_jax.lm.network import States
 from tests.plain_layers import linear, normed, sigmoid
 
 WIDTH = 6

@@ -13,7 +13,7 @@ from motif_jax.ilql.agent.decoding import Decoding, TokenOutputs
 from motif_jax.ilql.agent.stacked_trunks import StackedModels
 from motif_jax.ilql.agent.text_agent import POLICY, TARGET, VALUES, TextAgentNetwork
 from motif_jax.ilql.methods.implicit_q import clipped
-from motif_jax.lm.blocks import States
+from motif_jax.lm.network import States
 
 
 @dataclasses.dataclass(frozen=True)

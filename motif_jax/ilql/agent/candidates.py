@@ -12,9 +12,9 @@ import jax.numpy as jnp
 
 from motif_jax.ilql.agent.decoding import without
 from motif_jax.lm import generation
-from motif_jax.lm.blocks import States
 from motif_jax.lm.generation import Limits, Sampling
 from motif_jax.lm.model import Cache, LanguageModel
+from motif_jax.lm.network import States
 from motif_jax.lm.scoring import last_state
 
 

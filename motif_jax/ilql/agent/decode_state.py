@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from motif_jax.ilql.agent.stacked_trunks import StackedModels, over_trunks
 from motif_jax.lm import generation
-from motif_jax.lm.blocks import States
 from motif_jax.lm.model import Cache, EncodedPrompt
+from motif_jax.lm.network import States
 
 
 class DecodeState(NamedTuple):

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 
 from motif_jax.core.devices import platforms
 from motif_jax.core.training import block_stack
-from motif_jax.lm.blocks import States
 from motif_jax.lm.model import Cache, EncodedPrompt, LanguageModel
+from motif_jax.lm.network import States
 
 
 @dataclasses.dataclass(frozen=True)

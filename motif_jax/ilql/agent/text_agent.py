@@ -25,9 +25,9 @@ import jax.numpy as jnp
 
 from motif_jax.ilql.agent.stacked_trunks import TrunkRoles
 from motif_jax.lm import lora
-from motif_jax.lm.blocks import States
 from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.network import States
 
 POLICY, VALUES, TARGET = "policy", "values", "target"
 V, QS = "v", ("q1", "q2")

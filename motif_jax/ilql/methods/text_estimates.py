@@ -29,8 +29,8 @@ from motif_jax.ilql.methods.implicit_q import (
 )
 from motif_jax.ilql.methods.text_methods import Rule
 from motif_jax.lm import lora
-from motif_jax.lm.blocks import States
 from motif_jax.lm.generation import token_log_probs
+from motif_jax.lm.network import States
 from motif_jax.lm.scoring import in_chunks
 from motif_jax.nets import categorical
 
