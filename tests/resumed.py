@@ -16,7 +16,7 @@ from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.training.run_files import CHECKPOINTS, RESUME
 from motif_jax.core.training.train_steps import FINITE
 from motif_jax.core.training.trainer import OfflineTrainer
-from motif_jax.lm.token_data.writer import TokensWriter
+from motif_jax.lm.token_data import TokensWriter
 
 
 @contextlib.contextmanager

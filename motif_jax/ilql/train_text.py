@@ -32,7 +32,7 @@ from motif_jax.ilql.evaluation import text_rollouts
 from motif_jax.ilql.methods.text_methods import RULES, rule_of
 from motif_jax.ilql.tasks import registry, text_scores
 from motif_jax.ilql.tasks.contract import TextTask
-from motif_jax.lm import tokenised
+from motif_jax.lm import token_data
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.generation import Sampling
 from motif_jax.schema import read_section
@@ -295,7 +295,7 @@ def _input_files(config: TextConfig, workdir: Path) -> list[str]:
     """
     source = dialogue_source.source_of(config)
     task = registry.make(config.task, source.options)
-    names = [tokenised.TOKENS, candidate_batches.FOLDER]
+    names = [token_data.TOKENS, candidate_batches.FOLDER]
     if task.learned_tokens():
         names.append(TOKENIZER)
     if source.path is None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Lora, LoraOnBase
-from motif_jax.lm import linear, lora, masked_head, quantised, training
+from motif_jax.lm import linear, lora, masked_head, training
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.training import TokenBatch, TokenSums
 
@@ -39,10 +39,10 @@ def check(config: LoraOnBase, shapes: Any) -> None:
         inputs = {
             shape.shape[0] for path, shape in linear.kernels(shapes).items() if "block" in str(path)
         }
-        odd_inputs = [size for size in inputs if size % quantised.BLOCK]
+        odd_inputs = [size for size in inputs if size % lora.QUANTISED_BLOCK]
         if odd_inputs:
             raise UserError(
-                f"config.lora.base='nf4': needs layers of a multiple of {quantised.BLOCK} inputs, this model has some of {min(odd_inputs)}"
+                f"config.lora.base='nf4': needs layers of a multiple of {lora.QUANTISED_BLOCK} inputs, this model has some of {min(odd_inputs)}"
             )
 
 
@@ -57,7 +57,7 @@ def active(parts: Mapping[str, Any], spec: lora.Spec | None) -> Iterator[None]:
         if spec is not None:
             stack.enter_context(lora.added(parts["additions"], spec))
         if "kernels" in parts:
-            stack.enter_context(quantised.read(parts["kernels"]))
+            stack.enter_context(lora.quantised(parts["kernels"]))
         yield
 
 
@@ -94,8 +94,8 @@ class Adaptation:
         # On the host, as all parameters before a training: devices get them with the state.
         additions = jax.device_get(lora.init(key, params, self.spec))
         learned = {"additions": additions, **heads}
-        if self.base in quantised.KINDS:
-            kernels, rest = quantised.split(params, self.base, _BLOCKS)
+        if self.base in lora.QUANTISED:
+            kernels, rest = lora.split_quantised(params, self.base, _BLOCKS)
             return learned, {"model": rest, "kernels": kernels}
         base_dtype = jnp.dtype(self.base)
         return learned, {"model": jax.tree.map(lambda leaf: np.asarray(leaf, base_dtype), params)}
@@ -127,7 +127,7 @@ class Adaptation:
         params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), parts["model"])
         # Kernels are decoded before the additions are merged into them.
         if "kernels" in parts:
-            params = quantised.joined(parts["kernels"], params)
+            params = lora.join_quantised(parts["kernels"], params)
         if self.spec is not None:
             params = lora.merged(params, parts["additions"], self.spec)
         return params, parts.get("masked_head")

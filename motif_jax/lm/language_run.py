@@ -41,7 +41,7 @@ from motif_jax.lm.model import LanguageModel, param_shapes
 from motif_jax.lm.sums_task import TrainingData
 from motif_jax.lm.text import fetch
 from motif_jax.lm.text_batches import ItemBatches, TextRows, WindowBatches
-from motif_jax.lm.tokenised import HELD_OUT, TOKENS, TRAIN
+from motif_jax.lm.token_data import HELD_OUT, TOKENS, TRAIN
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.lm.training_config import FreshModel, LanguageModelConfig
 

@@ -192,7 +192,7 @@ class LanguageNetwork(nn.Module):
         """Touches all parameters: logits of tokens int32 [B, T] (an encoder's states where there is
         no decoder).
         """
-        # Flax makes the parameters of what this calls: `LanguageModel.init` runs it once, on two tokens.
+        # Flax makes the parameters of what this calls; `LanguageModel.init` runs it once.
         embeddings = self.embed(tokens)
         valid = jnp.ones(tokens.shape, bool)
         encoded = None

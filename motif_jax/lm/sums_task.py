@@ -26,7 +26,7 @@ from motif_jax.core.training.task import (
     smaller_steps,
 )
 from motif_jax.lm import dropout, training
-from motif_jax.lm.bucket_batches import BucketBatches
+from motif_jax.lm.token_batches import BucketBatches
 from motif_jax.lm.training import LanguageTrainState, SumsOf, TokenSums
 
 

@@ -12,10 +12,9 @@ import numpy as np
 from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
 from motif_jax.lm import objectives
-from motif_jax.lm.bucket_batches import BucketBatches, stacked
 from motif_jax.lm.objectives import Tokens
-from motif_jax.lm.token_data.dataset import TokensDataset
-from motif_jax.lm.token_data.order import TokenWindows, gather
+from motif_jax.lm.token_batches import BucketBatches, TokenWindows, gather, stacked
+from motif_jax.lm.token_data import TokensDataset
 from motif_jax.lm.tokens import bucket
 from motif_jax.lm.training import TokenBatch
 

@@ -11,10 +11,15 @@ from motif_jax.core import digests
 from motif_jax.core.errors import UserError
 from motif_jax.lm import byte_pairs, corpus, text_batches
 from motif_jax.lm.corpus import Item
-from motif_jax.lm.held_out import HeldOut
-from motif_jax.lm.token_data.dataset import TokensDataset
-from motif_jax.lm.token_data.writer import TokensWriter
-from motif_jax.lm.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
+from motif_jax.lm.token_data import (
+    HELD_OUT,
+    TOKENS,
+    TRAIN,
+    HeldOut,
+    Tokenisation,
+    TokensDataset,
+    TokensWriter,
+)
 from motif_jax.lm.tokens import FILE, Tokenizer
 from motif_jax.lm.training_config import LanguageModelConfig
 

@@ -23,7 +23,7 @@ from motif_jax.ilql.dialogues.items import tokenise
 from motif_jax.ilql.dialogues.token_rewards import constant
 from motif_jax.lm import chat_template
 from motif_jax.lm import config as lm_config
-from motif_jax.lm.token_data.writer import TokensWriter
+from motif_jax.lm.token_data import TokensWriter
 from tests import made_up_judge
 from tests.ilql import chat_dialogues
 from tests.ilql.chat_dialogues import ANSWER, QUESTION

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from motif_jax.ilql.agent.stacked_trunks import StackedModels
-from motif_jax.lm import beams, generation, lora, quantised, scoring, training
+from motif_jax.lm import beams, generation, lora, scoring, training
 from motif_jax.lm.finetune_params import Adaptation
 from motif_jax.lm.generation import Limits, Sampling, Segments
 from motif_jax.lm.model import LanguageModel
@@ -196,7 +196,7 @@ def test_a_quantised_base_has_the_same_gradient(
     model, params = loaded(name)
     patterns = ALL_LAYERS[name] if blocks == "all" else ("*/block_1/feed_forward/*",)
     additions = jax.tree.map(lambda leaf: leaf + 0.1, lora.init(jax.random.key(1), params, SPEC))
-    kernels, rest = quantised.split(params, "int8", patterns)
+    kernels, rest = lora.split_quantised(params, "int8", patterns)
     assert_same_gradient(
         model, {"additions": additions}, {"model": rest, "kernels": kernels}, spec=SPEC
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core import seeds
-from motif_jax.lm.held_out import HeldOut
+from motif_jax.lm.token_data import HeldOut
 
 
 @pytest.mark.parametrize("share", [0.5, 0.45, 0.4, 0.3, 0.123, 0.05])

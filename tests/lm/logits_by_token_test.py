@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.lm import lora, new_tokens, quantised, weights
+from motif_jax.lm import lora, weights
 from motif_jax.lm.model import LanguageModel
 from tests.lm import models
 
@@ -56,13 +56,13 @@ def test_logits_are_float32_sums_in_any_dtype(tmp_path: Path, name: str) -> None
 def test_a_head_that_is_replaced_or_added_to_is_refused(tmp_path: Path) -> None:
     model, params = models.load(models.write(tmp_path, "llama"))
     spec = lora.Spec(("head",), rank=2)
-    kernels, rest = quantised.split(params, "int8", ["head"])
+    kernels, rest = lora.split_quantised(params, "int8", ["head"])
     additions = lora.init(jax.random.key(0), params, spec)
-    rows = new_tokens.init(params, 3)
+    rows = lora.init_rows(params, 3)
 
     with lora.added(additions, spec), pytest.raises(ValueError, match="head: a replaced layer"):
         model.logits_by_token(params, states_of(model))
-    with quantised.read(kernels), pytest.raises(ValueError, match="head: a replaced layer"):
+    with lora.quantised(kernels), pytest.raises(ValueError, match="head: a replaced layer"):
         model.logits_by_token(rest, states_of(model))
-    with new_tokens.added(rows), pytest.raises(ValueError, match="merge them first"):
+    with lora.rows_added(rows), pytest.raises(ValueError, match="merge them first"):
         model.logits_by_token(params, states_of(model))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.lm import lora, new_tokens
+from motif_jax.lm import lora
 from motif_jax.lm.model import LanguageModel
 from tests.lm import models
 from tests.sets import extra
@@ -27,7 +27,7 @@ def additions_of(params: Any) -> dict[str, Any]:
     """Drawn additions to layers and to the rows of the last tokens."""
     fresh = {
         **lora.init(jax.random.key(0), params, SPEC),
-        new_tokens.NAME: new_tokens.init(params, COUNT),
+        lora.NEW_TOKENS: lora.init_rows(params, COUNT),
     }
     return jax.tree.map(
         lambda leaf: jax.random.normal(jax.random.key(leaf.size), leaf.shape), fresh
@@ -68,7 +68,7 @@ def test_fresh_rows_leave_the_model_as_it_is(tmp_path: Path) -> None:
     model, params = model_of(tmp_path, "llama")
     tokens = all_tokens(model)
 
-    with new_tokens.added(new_tokens.init(params, COUNT)):
+    with lora.rows_added(lora.init_rows(params, COUNT)):
         logits = logits_of(model, params, tokens)
 
     np.testing.assert_array_equal(logits, logits_of(model, params, tokens))
@@ -77,9 +77,9 @@ def test_fresh_rows_leave_the_model_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
 def test_merging_changes_the_rows_of_new_tokens_alone(tmp_path: Path, name: str) -> None:
     _, params = model_of(tmp_path, name)
-    rows = additions_of(params)[new_tokens.NAME]
+    rows = additions_of(params)[lora.NEW_TOKENS]
 
-    merged = new_tokens.merged(params, rows)
+    merged = lora.rows_merged(params, rows)
 
     tables = [(merged["embedding"], params["embedding"])]
     if "head" in params:
@@ -93,12 +93,12 @@ def test_merging_changes_the_rows_of_new_tokens_alone(tmp_path: Path, name: str)
 @pytest.mark.slow
 def test_rows_of_new_tokens_have_gradients_from_input_and_output(tmp_path: Path) -> None:
     model, params = model_of(tmp_path, "llama")
-    rows = new_tokens.init(params, COUNT)
+    rows = lora.init_rows(params, COUNT)
     last = model.config.vocab_size - 1
     tokens = jnp.array([[1, last, 2]])
 
     def loss(rows: Any) -> jax.Array:
-        with new_tokens.added(rows):
+        with lora.rows_added(rows):
             return -jax.nn.log_softmax(logits_of(model, params, tokens))[0, 0, last]
 
     gradient = jax.jit(jax.grad(loss))(rows)

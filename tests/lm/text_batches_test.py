@@ -12,8 +12,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.lm import text_batches
 from motif_jax.lm.objectives import Tokens
 from motif_jax.lm.text_batches import ItemBatches, TextRows, WindowBatches
-from motif_jax.lm.token_data.dataset import TokensDataset
-from motif_jax.lm.token_data.writer import TokensWriter
+from motif_jax.lm.token_data import TokensDataset, TokensWriter
 
 LENGTHS = (7, 1, 12, 3, 5, 9, 2, 12, 4, 6, 8)
 SPECIAL = Tokens(start=90, end=91, pad=92, mask=93, sentinels=tuple(range(94, 100)), size=100)

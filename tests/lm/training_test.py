@@ -14,7 +14,7 @@ import optax
 import pytest
 from scipy.special import softmax
 
-from motif_jax.lm import config, finetune_params, lora, quantised, training
+from motif_jax.lm import config, finetune_params, lora, training
 from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
 from tests.sets import extra
@@ -136,11 +136,11 @@ def test_a_difference_leads_from_one_models_additions_to_anothers(has_others: bo
     assert query["a"].shape == (64, 6 if has_others else 3)
 
 
-@pytest.mark.parametrize("kind", quantised.KINDS)
+@pytest.mark.parametrize("kind", lora.QUANTISED)
 def test_codes_are_those_of_the_nearest_levels(kind: str) -> None:
     kernel = np.random.default_rng(0).normal(size=(128, 6)).astype(np.float32)
 
-    decoded = np.asarray(quantised.decode(quantised.encode(kernel, kind)))
+    decoded = np.asarray(lora.decode_kernel(lora.encode_kernel(kernel, kind)))
 
     # Inputs with one scale, and half the widest gap between levels, in units of the scale.
     block, half_gap = {"int8": (128, 0.5 / 127), "nf4": (64, (1 - 0.6961928) / 2)}[kind]
@@ -152,24 +152,24 @@ def test_codes_are_those_of_the_nearest_levels(kind: str) -> None:
 def test_codes_take_a_share_of_the_memory(kind: str, share: float) -> None:
     kernel = np.zeros((128, 6), np.float32)
 
-    encoded = quantised.encode(kernel, kind)
+    encoded = lora.encode_kernel(kernel, kind)
 
     assert sum(array.nbytes for array in encoded.values()) <= kernel.nbytes * share
 
 
-@pytest.mark.parametrize("kind", quantised.KINDS)
+@pytest.mark.parametrize("kind", lora.QUANTISED)
 def test_decoded_kernels_are_encoded_without_loss(kind: str) -> None:
     kernel = np.random.default_rng(0).normal(size=(128, 6)).astype(np.float32)
-    decoded = np.asarray(quantised.decode(quantised.encode(kernel, kind)))
+    decoded = np.asarray(lora.decode_kernel(lora.encode_kernel(kernel, kind)))
 
-    again = quantised.decode(quantised.encode(decoded, kind))
+    again = lora.decode_kernel(lora.encode_kernel(decoded, kind))
 
     np.testing.assert_allclose(again, decoded, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("kind", quantised.KINDS)
+@pytest.mark.parametrize("kind", lora.QUANTISED)
 def test_a_kernel_of_zeros_is_encoded_without_loss(kind: str) -> None:
-    assert not np.asarray(quantised.decode(quantised.encode(np.zeros((64, 2)), kind))).any()
+    assert not np.asarray(lora.decode_kernel(lora.encode_kernel(np.zeros((64, 2)), kind))).any()
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_stays(kind: str) -> N
     model, params = one_layer_model()
     model = dataclasses.replace(model, remat=True)
     spec = lora.Spec(("*/block_*",), rank=2)
-    kernels, rest = quantised.split(params, kind, spec.patterns)
+    kernels, rest = lora.split_quantised(params, kind, spec.patterns)
     assert "attention" not in rest["decoder"]["block_0"]
     assert rest["head"]["kernel"] is params["head"]["kernel"]
     additions = lora.init(jax.random.key(1), params, spec)
@@ -209,7 +209,7 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_stays(kind: str) -> N
 
     # The decoded kernels as parameters, and both micro-batches in one.
     plain_sums = jax.jit(plain)
-    decoded = quantised.joined(kernels, rest)
+    decoded = lora.join_quantised(kernels, rest)
     all_rows = jax.tree.map(np.concatenate, rows)
     expected = plain_sums(decoded, all_rows)
     assert float(metrics["loss"]) == pytest.approx(float(expected.loss / expected.weight), rel=1e-5)

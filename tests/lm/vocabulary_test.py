@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from motif_jax.lm import config, vocabulary
+from motif_jax.lm import config, init_model
 from tests.lm import recipes
 
 KEY = jax.random.key(0)
@@ -22,15 +22,15 @@ def test_rows_are_cut_or_added_up_to_the_given_number(name: str) -> None:
     with_head = lambda rows: {} if name == "gpt2" else {"head": {"kernel": -rows.T}}  # noqa: E731
     params = {"embedding": table, "norm": norm, **with_head(table)}
     for unchanged in (
-        vocabulary.cut(settings, params, 4),
-        vocabulary.extend(settings, params, 4, KEY),
+        init_model.cut_vocabulary(settings, params, 4),
+        init_model.extend_vocabulary(settings, params, 4, KEY),
     ):
         assert unchanged == (settings, params)
-    fewer, shortened = vocabulary.cut(settings, params, 2)
+    fewer, shortened = init_model.cut_vocabulary(settings, params, 2)
     assert fewer == dataclasses.replace(settings, vocab_size=2)
     left = {"embedding": table[:2], "norm": norm, **with_head(table[:2])}
     jax.tree.map(np.testing.assert_array_equal, shortened, left)
-    more, extended = vocabulary.extend(settings, params, 6, KEY)
+    more, extended = init_model.extend_vocabulary(settings, params, 6, KEY)
     assert more == dataclasses.replace(settings, vocab_size=6)
     tables = [extended["embedding"], *([-extended["head"]["kernel"].T] if name == "llama" else [])]
     for rows, sign, key in zip(tables, (1, -1), jax.random.split(KEY), strict=False):
@@ -45,7 +45,7 @@ def test_new_rows_begin_at_those_of_a_token(name: str) -> None:
     table = np.arange(12.0).reshape(4, 3)
     params = {"embedding": table, "head": {"kernel": -table.T}}
 
-    _, extended = vocabulary.extend(settings, params, 6, KEY, like=3)
+    _, extended = init_model.extend_vocabulary(settings, params, 6, KEY, like=3)
 
     tables = [(extended["embedding"], table)]
     if not settings.tied:

@@ -22,7 +22,7 @@ from motif_jax.ilql.config import InitialParameters, TextConfig
 from motif_jax.ilql.dialogues.items import Vocabulary
 from motif_jax.ilql.methods.text_objective import Objective
 from motif_jax.lm import config as configs
-from motif_jax.lm import init_model, lora, new_tokens, vocabulary, weights
+from motif_jax.lm import init_model, lora, weights
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.init_model import Sizes
 from motif_jax.lm.text import fetch
@@ -207,13 +207,13 @@ def start(
         folder = fetch(checkpoint, "network.checkpoint")
         checkpoint_config = weights.read_config(folder)
         rows = _shared_rows(checkpoint, folder, checkpoint_config, tokens)
-        checkpoint_config, trunk = vocabulary.cut(
+        checkpoint_config, trunk = init_model.cut_vocabulary(
             checkpoint_config, weights.load(folder, checkpoint_config), rows
         )
         end = checkpoint_config.end_ids[0] if checkpoint_config.end_ids else rows
         # The end of text may have no row of its own in the table.
         like = end if new_rows == END_OF_TEXT and end < rows else None
-        _, trunk = vocabulary.extend(
+        _, trunk = init_model.extend_vocabulary(
             checkpoint_config, trunk, tokens.size, jax.random.fold_in(key, 1), like
         )
         # One host array for all trunks: nothing changes it in place.
@@ -298,8 +298,8 @@ def _divided(
         for name, trunk in trunks.items():
             additions[name] = jax.device_get(lora.init(keys[name], trunk, objective.spec))
             if learned_rows:
-                additions[name][new_tokens.NAME] = jax.device_get(
-                    new_tokens.init(trunk, learned_rows)
+                additions[name][lora.NEW_TOKENS] = jax.device_get(
+                    lora.init_rows(trunk, learned_rows)
                 )
         learned["additions"] = {name: additions[name] for name in trained}
         if TARGET in trunks:

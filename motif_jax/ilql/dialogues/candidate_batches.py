@@ -22,9 +22,9 @@ from motif_jax.ilql.dialogues.dialogue_batches import DialogueBatches
 from motif_jax.ilql.dialogues.items import Delimiters
 from motif_jax.ilql.methods.chai import Candidates
 from motif_jax.ilql.methods.implicit_q import TextBatch
-from motif_jax.lm.bucket_batches import stacked
 from motif_jax.lm.generation import Limits, Sampling
 from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.token_batches import stacked
 from motif_jax.lm.tokens import bucket, padded
 
 FOLDER = "candidates"

@@ -14,7 +14,7 @@ from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.dialogues import token_columns
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
 from motif_jax.ilql.dialogues.items import TokenItem
-from motif_jax.lm.token_data.dataset import TokensDataset
+from motif_jax.lm.token_data import TokensDataset
 
 
 class CutDialogues(NamedTuple):

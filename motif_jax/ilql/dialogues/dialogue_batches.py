@@ -16,8 +16,8 @@ from motif_jax.ilql.dialogues.dialogue import Dialogue, DialogueStream
 from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
 from motif_jax.ilql.methods.implicit_q import TextBatch
-from motif_jax.lm.bucket_batches import BucketBatches, stacked
-from motif_jax.lm.token_data.dataset import TokensDataset
+from motif_jax.lm.token_batches import BucketBatches, stacked
+from motif_jax.lm.token_data import TokensDataset
 from motif_jax.lm.tokens import bucket, padded
 
 _NO_INDICES = np.zeros(0, np.int32)

@@ -32,10 +32,15 @@ from motif_jax.ilql.dialogues.items import NO_TOKENS, TextTokenizer, TokenItem, 
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
 from motif_jax.ilql.methods.text_methods import rule_of
 from motif_jax.ilql.tasks import registry
-from motif_jax.lm.held_out import HeldOut
-from motif_jax.lm.token_data.dataset import TokensDataset
-from motif_jax.lm.token_data.writer import TokensWriter
-from motif_jax.lm.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
+from motif_jax.lm.token_data import (
+    HELD_OUT,
+    TOKENS,
+    TRAIN,
+    HeldOut,
+    Tokenisation,
+    TokensDataset,
+    TokensWriter,
+)
 
 # Dialogues that are checked before the dataset is tokenised.
 _SAMPLE = 64

@@ -21,8 +21,7 @@ from motif_jax.ilql.dialogues.items import (
     utterances,
 )
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
-from motif_jax.lm.token_data.dataset import TokensDataset
-from motif_jax.lm.token_data.writer import TokensWriter
+from motif_jax.lm.token_data import TokensDataset, TokensWriter
 
 CONTEXT, ACTION, ACTION_END = 0, 1, 2
 TOKEN_COLUMNS: dict[str, Any] = {"kinds": "uint8", "rewards": "float32"}

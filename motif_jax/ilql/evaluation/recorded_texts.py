@@ -22,7 +22,7 @@ from motif_jax.ilql.evaluation import agent_rewards, text_setup, text_values
 from motif_jax.ilql.evaluation.config import EvaluateTextConfig
 from motif_jax.ilql.evaluation.text_values import ValuedDialogue
 from motif_jax.ilql.tasks import registry
-from motif_jax.lm import tokenised
+from motif_jax.lm import token_data
 
 END = "recorded"
 
@@ -103,7 +103,7 @@ def dialogues_of(
     if data:
         dialogues: Iterable[Dialogue] = files.read(files.find(data, "data"))
     else:
-        held_out = Path(agent) / tokenised.TOKENS / tokenised.HELD_OUT
+        held_out = Path(agent) / token_data.TOKENS / token_data.HELD_OUT
         if not held_out.is_dir():
             raise UserError(
                 f"config.data=None: {agent} has no held-out dialogues: name some with --config.data=FILE"

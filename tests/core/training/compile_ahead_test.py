@@ -11,8 +11,7 @@ import pytest
 from motif_jax.core.devices import compiled_programs
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.training.trainer import OfflineTrainer
-from motif_jax.lm.bucket_batches import BucketBatches
-from motif_jax.lm.token_data.order import Buckets
+from motif_jax.lm.token_batches import BucketBatches, Buckets
 from tests import bigrams
 
 

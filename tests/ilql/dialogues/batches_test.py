@@ -10,8 +10,7 @@ from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout, ListBatches
 from motif_jax.ilql.methods.implicit_q import TextBatch
 from motif_jax.ilql.tasks.reddit.upvote_task import CommentBatches
-from motif_jax.lm.token_data.dataset import TokensDataset
-from motif_jax.lm.token_data.writer import TokensWriter
+from motif_jax.lm.token_data import TokensDataset, TokensWriter
 from tests.toy_text import Letters
 
 PAD = Letters.delimiters.pad

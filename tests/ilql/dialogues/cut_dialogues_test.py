@@ -14,7 +14,7 @@ from motif_jax.ilql.dialogues.cut_dialogues import CutDialogues
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
 from motif_jax.ilql.dialogues.items import TokenItem, tokenise
-from motif_jax.lm.token_data.dataset import TokensDataset
+from motif_jax.lm.token_data import TokensDataset
 from tests.toy_text import Letters
 
 SHORT = Dialogue(("ab", "c"), (None, 1.0), True)

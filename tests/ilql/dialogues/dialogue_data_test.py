@@ -26,8 +26,7 @@ from motif_jax.ilql.dialogues import (
 from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout, StreamBatches
 from motif_jax.ilql.tasks import registry
-from motif_jax.lm.token_data.dataset import TokensDataset
-from motif_jax.lm.token_data.writer import TokensWriter
+from motif_jax.lm.token_data import TokensDataset, TokensWriter
 from tests import reward_fixtures
 from tests.toy_text import Letters, Task
 

@@ -8,8 +8,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.dialogues import items, json_lines, parquet, token_columns, token_rewards
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.lm.token_data.dataset import TokensDataset
-from motif_jax.lm.token_data.writer import TokensWriter
+from motif_jax.lm.token_data import TokensDataset, TokensWriter
 from tests.golden_ilql import dialogue_text
 from tests.toy_text import Letters
 

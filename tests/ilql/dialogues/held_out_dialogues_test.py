@@ -20,7 +20,7 @@ from motif_jax.ilql.dialogues import (
     token_columns,
 )
 from motif_jax.ilql.dialogues.config import TokenRewardSection
-from motif_jax.lm import tokenised
+from motif_jax.lm import token_data
 from tests import resumed
 from tests.toy_text import Letters
 
@@ -50,8 +50,8 @@ def test_saved_dialogues_are_not_tokenised_again(
     """Of 40, of which the last 10 are held out: a first run is asked to stop after those that are
     saved, or killed later.
     """
-    monkeypatch.setattr(tokenised, "GROUP_ITEMS", 2)
-    monkeypatch.setattr(tokenised, "SAVE_EVERY_GROUPS", 2)
+    monkeypatch.setattr(token_data, "GROUP_ITEMS", 2)
+    monkeypatch.setattr(token_data, "SAVE_EVERY_GROUPS", 2)
     split = splitter(tmp_path, 0.25, [None] * 40)
     with resumed.tokenised(saved + lost if lost else None) as items:
         assert split("run", lambda: not lost and len(items) == saved) is None

@@ -33,9 +33,14 @@ from motif_jax.lm.init_model import Sizes
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.sums_task import TrainingData
 from motif_jax.lm.text import fetch
-from motif_jax.lm.token_data.dataset import TokensDataset
-from motif_jax.lm.token_data.writer import TokensWriter
-from motif_jax.lm.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
+from motif_jax.lm.token_data import (
+    HELD_OUT,
+    TOKENS,
+    TRAIN,
+    Tokenisation,
+    TokensDataset,
+    TokensWriter,
+)
 from motif_jax.lm.tokens import FILE, Tokenizer
 
 MODEL, TOKENIZER = "model", "tokenizer"

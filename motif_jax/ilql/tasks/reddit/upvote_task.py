@@ -11,10 +11,9 @@ import optax
 from motif_jax.core.training.task import Evaluation, TrainingPosition
 from motif_jax.ilql.tasks.reddit.config import UpvoteConfig
 from motif_jax.ilql.tasks.reddit.text_scorer import ScorerNetwork
-from motif_jax.lm.bucket_batches import BucketBatches
 from motif_jax.lm.sums_task import SumsTask
-from motif_jax.lm.token_data.dataset import TokensDataset
-from motif_jax.lm.token_data.order import gather
+from motif_jax.lm.token_batches import BucketBatches, gather
+from motif_jax.lm.token_data import TokensDataset
 from motif_jax.lm.training import LanguageTrainState, TokenSums
 
 COLUMN = "liked"

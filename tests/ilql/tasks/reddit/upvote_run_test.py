@@ -11,8 +11,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.ilql.tasks.reddit import upvote_run
 from motif_jax.ilql.tasks.reddit.config import CommentFiles, UpvoteConfig
 from motif_jax.lm.config import Dropout
-from motif_jax.lm.token_data.dataset import TokensDataset
-from motif_jax.lm.tokenised import HELD_OUT, TOKENS, TRAIN
+from motif_jax.lm.token_data import HELD_OUT, TOKENS, TRAIN, TokensDataset
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.schema import read_section
 from tests.ilql.tasks.reddit.conftest import write

@@ -1,16 +1,20 @@
-"""Selects the items of each training step, as a stateless function of seed and step."""
+"""Batches of token rows: windows over all items, and items of similar length. The items of each
+training step are a stateless function of seed and step.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from motif_jax.core import seeds
-from motif_jax.lm.token_data.dataset import TokensDataset
+from motif_jax.lm.token_data import TokensDataset
+from motif_jax.lm.tokens import bucket
 
 
 class TokenWindows:
@@ -84,10 +88,10 @@ class Buckets:
         group_size = batch_size * group
         widest = int(self._bucket.max())
         leftovers = 0
-        for bucket, count in enumerate(np.bincount(self._bucket)):
+        for number, count in enumerate(np.bincount(self._bucket)):
             available = int(count) + leftovers
             groups = available // group_size
-            if bucket == widest:
+            if number == widest:
                 # No wider bucket could take its leftovers, so that the last group has empty rows.
                 groups = math.ceil(available / group_size)
             self._groups.append(groups)
@@ -104,13 +108,13 @@ class Buckets:
         leftovers = np.zeros(0, np.int64)
         batches = []
         widths = []
-        for bucket, groups in enumerate(self._groups):
-            shuffled = rng.permutation(np.flatnonzero(self._bucket == bucket))
+        for index, groups in enumerate(self._groups):
+            shuffled = rng.permutation(np.flatnonzero(self._bucket == index))
             # Leftovers of narrower buckets come first, so that they do not move again.
             items = np.concatenate([leftovers, shuffled])
             leftovers = items[groups * group_size :]
             batches.append(self._spread(items[: groups * group_size], groups, rng))
-            widths += [self._widths[bucket]] * groups
+            widths += [self._widths[index]] * groups
         order = rng.permutation(len(widths))
         return np.concatenate(batches)[order], np.asarray(widths)[order]
 
@@ -153,3 +157,79 @@ def gather(
     index = np.minimum(starts[:, None] + columns, dataset.num_tokens - 1)
     tokens = np.where(valid, dataset.tokens[index].astype(np.int32), np.int32(pad))
     return tokens, valid
+
+
+class BucketBatches:
+    """Batches whose order depends on the seed alone; subclasses define `batch`, or `steps`.
+
+    Of each item `lengths` int [N] tokens are used, at most `longest`. `group` consecutive steps
+    have rows of one width. Rows of a batch have similar lengths, unless `by_length` is False: then
+    all are padded to the longest.
+    """
+
+    def __init__(
+        self,
+        dataset: TokensDataset,
+        lengths: np.ndarray,
+        longest: int,
+        batch_size: int,
+        seed: int,
+        group: int,
+        by_length: bool = True,
+    ) -> None:
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.lengths = lengths
+        possible_lengths = range(1, longest + 1) if by_length else [longest]
+        # Ascending, and each once: neighbouring lengths have the same bucket.
+        self.widths = list(dict.fromkeys(bucket(length, longest) for length in possible_lengths))
+        self._order = Buckets(lengths, self.widths, batch_size, seed, group)
+        self.steps_per_pass = self._order.steps_per_pass
+
+    def batch(self, items: np.ndarray, width: int) -> Any:
+        """The items int64 [batch_size] of one step, -1 for an empty row, padded to `width`."""
+        raise NotImplementedError
+
+    def steps(self, items: Sequence[np.ndarray], width: int, first: int) -> Any:
+        """The batches of these items, from step `first` on: leaves [steps, batch_size, ...]."""
+        return stacked([self.batch(step_items, width) for step_items in items])
+
+    def batches(self, first: int, count: int) -> Any:
+        """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
+        # Steps of a chunk may be of two groups; the wider one's width serves both.
+        rows = [self._order.rows(step) for step in range(first, first + count)]
+        return self.steps([row.items for row in rows], max(row.width for row in rows), first)
+
+    def first_of_each_width(self, chunk_steps: int) -> list[int]:
+        """The first step of a chunk of each width that the first pass has: where each program is
+        met.
+        """
+        first_steps: dict[int, int] = {}
+        for step in range(0, self.steps_per_pass, chunk_steps):
+            first_steps.setdefault(self._order.rows(step).width, step)
+        return list(first_steps.values())
+
+    def all_batches(self, max_batches: int) -> list[Any]:
+        """All items, or a sample of every length, in at most `max_batches` batches
+        [batch_size, ...]; empty rows fill the last one.
+        """
+        size = self.batch_size
+        # By length, so that each batch is padded to little more than its items.
+        items = np.argsort(self.lengths, kind="stable")
+        count = min(len(items), max_batches * size)
+        # Evenly over the sorted lengths: a sample of the short and of the long.
+        items = items[np.linspace(0, len(items) - 1, count).astype(np.int64)]
+        items = np.pad(items, (0, -len(items) % size), constant_values=-1)
+
+        batches = []
+        for number, batch_items in enumerate(items.reshape(-1, size)):
+            longest = int(self.lengths[batch_items[batch_items >= 0]].max())
+            width = next(width for width in self.widths if width >= longest)
+            steps = self.steps([batch_items], width, number)
+            batches.append(jax.tree.map(lambda leaf: leaf[0], steps))
+        return batches
+
+
+def stacked(batches: Sequence[Any]) -> Any:
+    """Stacks batches of equal shapes along a leading axis of steps."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *batches)

@@ -1,1 +1,0 @@
-"""Texts as tokens: writing, reading, and their order in training. numpy only."""
