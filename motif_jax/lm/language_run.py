@@ -28,7 +28,7 @@ from motif_jax.lm import (
     folder,
     init_model,
     masked_head,
-    objectives,
+    text_batches,
     text_data,
     weights,
 )
@@ -63,11 +63,11 @@ def architecture_of(model: FreshModel) -> str:
 
 
 def objective_of(objective: str | None, model: FreshModel) -> str:
-    """The objective, by default the architecture's first, see `objectives`; UserError where it does
+    """The objective, by default the architecture's first, see `OBJECTIVES`; UserError where it does
     not fit the architecture.
     """
     architecture = architecture_of(model)
-    allowed = objectives.OF.get(architecture, ())
+    allowed = text_batches.OBJECTIVES.get(architecture, ())
     if not objective:
         objective = allowed[0] if allowed else ""
     fits = objective in allowed
@@ -140,7 +140,7 @@ def check_shapes(lora: LoraOnBase, length: int, settings: ModelConfig) -> None:
 
 def special_tokens(
     settings: ModelConfig, tokenizer: Tokenizer, objective: str
-) -> objectives.Tokens:
+) -> text_batches.Tokens:
     """Numbers of the special tokens that an objective needs; UserError if the tokenizer has none
     for masks or spans.
     """
@@ -150,7 +150,7 @@ def special_tokens(
     if objective == "spans":
         numbers = range(byte_pairs.SENTINELS)
         sentinels = tuple(tokenizer.token(f"<extra_id_{number}>") for number in numbers)
-    return objectives.Tokens(
+    return text_batches.Tokens(
         start=settings.start_id,
         end=settings.end_ids[0],
         pad=settings.pad_id,

@@ -15,9 +15,9 @@ from safetensors.numpy import load_file
 from motif_jax.core import tensor_files
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
-from motif_jax.lm import heads, weights
+from motif_jax.lm import heads
 from motif_jax.lm.config import FILE, ModelConfig
-from motif_jax.lm.weights import SINGLE, Tensors
+from motif_jax.lm.weights import SINGLE, Tensors, is_copy
 from motif_jax.nets import products
 
 # Parameter -> tensor; the kernel is transposed in the file.
@@ -61,35 +61,29 @@ def has_head(folder: str | Path) -> bool:
     """Whether a checkpoint folder has the head.
 
     Raises:
-      UserError: a part of it is missing, or it has a table of its own beside the embedding.
+      UserError: it has a table of its own beside the embedding.
     """
     tensors = Tensors(folder)
-    missing = [name for name in _NAMES.values() if tensors.name_of(name) is None]
     table = tensors.name_of(_TABLE)
-    if len(missing) == len(_NAMES) and table is None:
-        return False
-    if missing:
-        raise UserError(
-            f"{folder}: the head for masked tokens has no {', '.join(missing)}: restore what is missing, or remove all of lm_head, "
-            "and a fresh head is learned"
-        )
     embedding = tensors.name_of(_EMBEDDING)
-    if table is not None and not weights.is_copy(tensors, table, embedding):
+    if table is not None and not is_copy(tensors, table, embedding):
         raise UserError(
             f"{folder}: {table} differs from the embedding: a head for masked tokens with a table of its own is not supported"
         )
-    return True
+    return table is not None or any(tensors.name_of(name) for name in _NAMES.values())
 
 
 def load(folder: str | Path) -> dict[str, np.ndarray] | None:
-    """The head of a checkpoint folder, float32; None where it has none, errors as of `check`."""
+    """The head of a checkpoint folder, float32; None where it has none, UserError as of
+    `has_head`.
+    """
     if not has_head(folder):
         return None
     tensors = Tensors(folder)
     head = {}
     for name, tensor_name in _NAMES.items():
         value = tensors.find(tensor_name, np.float32)
-        assert value is not None
+        assert value is not None, f"{folder} has no {tensor_name}"
         head[name] = value.T if name == "kernel" else value
     return head
 

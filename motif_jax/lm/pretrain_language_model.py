@@ -12,15 +12,7 @@ from ml_collections import ConfigDict
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.training import offline_run
-from motif_jax.lm import (
-    byte_pairs,
-    corpus,
-    finetune_params,
-    language_run,
-    objectives,
-    text_batches,
-    text_data,
-)
+from motif_jax.lm import byte_pairs, finetune_params, language_run, text_batches, text_data
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.lm.training_config import LanguageModelConfig
@@ -79,7 +71,7 @@ def _check_model(config: LanguageModelConfig) -> None:
 
     model = language_run.settings_of(config, tokenizer_folder)
     if objective == "spans":
-        objectives.check_spans(config.length, byte_pairs.SENTINELS)
+        text_batches.check_spans(config.length, byte_pairs.SENTINELS)
     if tokenizer_folder is not None:
         if config.model.folder:
             language_run.check_weights(tokenizer_folder, model)
@@ -130,7 +122,7 @@ def _check_texts(config: LanguageModelConfig) -> None:
     # The tokens are those of a dataset that exists: its texts were checked when it was made.
     if config.tokens:
         return
-    paths = corpus.find(config.texts or "")
+    paths = text_data.find_files(config.texts or "")
     size = sum(path.stat().st_size for path in paths)
     # No token has less than a byte, but for those of a table, whose bytes are compressed.
     compressed = any(path.suffix == ".parquet" for path in paths)
@@ -138,7 +130,7 @@ def _check_texts(config: LanguageModelConfig) -> None:
     allowed = f"longer: {size} bytes are fewer than the {config.length} tokens of a window"
     checks.require_key(config, "texts", enough, allowed)
     if config.held_out.texts:
-        corpus.find(config.held_out.texts, "held_out.texts")
+        text_data.find_files(config.held_out.texts, "held_out.texts")
     # Last, since it reads: an invalid line is named here, and not after hours of tokenising.
     text_data.check_first_texts(config)
 

@@ -1,16 +1,19 @@
-"""Data of a language model's training: a tokenizer, and tokens for training and evaluation."""
+"""Data of a language model's training: texts are read from files of any length, an item at a time,
+and become a tokenizer, and tokens to learn from and to measure with.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from motif_jax.core import digests
 from motif_jax.core.errors import UserError
-from motif_jax.lm import byte_pairs, corpus, text_batches
-from motif_jax.lm.corpus import Item
+from motif_jax.lm import byte_pairs, text_batches
 from motif_jax.lm.token_data import (
     HELD_OUT,
     TOKENS,
@@ -23,10 +26,131 @@ from motif_jax.lm.token_data import (
 from motif_jax.lm.tokens import FILE, Tokenizer
 from motif_jax.lm.training_config import LanguageModelConfig
 
+WITH_PROMPTS = (".jsonl", ".parquet")
+SUFFIXES = (".txt", ".md", *WITH_PROMPTS)
+# Columns of dialogues, as `collect_text` writes them.
+_DIALOGUES = ("texts", "rewards")
+# Rows of a parquet file that are read at once.
+_ROWS = 1024
 # Texts of a file that are checked before it is tokenised.
 _CHECKED = 64
 # Texts that a tokenizer is made from, the first ones: more change few merges, and take memory.
 _MOST_TEXTS = 1_000_000
+
+
+class Item(NamedTuple):
+    """A text to learn.
+
+    Attributes:
+      prompt: precedes the text; the model reads it but is not trained to predict it.
+      size: bytes that the item takes in its file, approximately.
+      parts: pieces of the text that are tokenised one by one; empty: the text is tokenised as a
+          whole.
+    """
+
+    text: str
+    prompt: str = ""
+    size: int = 0
+    parts: Sequence[str] = ()
+
+
+def find_files(names: str, key: str = "texts") -> list[Path]:
+    """The files, and the files below the folders, that `names` has, separated by commas.
+
+    Raises:
+      UserError: a file is of another kind, or a folder has none; it names `key` of the config.
+    """
+    files: list[Path] = []
+    for name in filter(None, map(str.strip, names.split(","))):
+        path = Path(name)
+        named_files = [path]
+        # Sorted, so that the order of the items is the same on every file system.
+        if path.is_dir():
+            named_files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
+        if not named_files or named_files[0].suffix not in SUFFIXES:
+            raise UserError(
+                f"config.{key}={name}: must be a file or folder of {', '.join(SUFFIXES)} files"
+            )
+        files += named_files
+    return files
+
+
+def read_items(paths: list[Path]) -> Iterator[Item]:
+    """The items of files in their order, without blank texts; UserError where a line of .jsonl is
+    no text.
+
+    Files are .jsonl of objects with `text` and optionally `prompt`; .parquet with such columns, or
+    with dialogues, see `_read_dialogues`; .txt and .md, of paragraphs with empty lines between.
+    """
+    readers = {".parquet": _read_parquet, ".jsonl": _read_json_lines}
+    for path in paths:
+        items = readers.get(path.suffix, _read_text)(path)
+        yield from (item for item in items if item.text.strip())
+
+
+def _read_text(path: Path) -> Iterator[Item]:
+    # A byte order mark is no letter of a text. Line ends stay as they are, also inside a paragraph.
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        for is_paragraph, lines in itertools.groupby(file, lambda line: bool(line.strip())):
+            if is_paragraph:
+                text = "".join(lines)
+                # With the empty line after it.
+                yield Item(text.rstrip("\r\n"), size=len(text) + 1)
+
+
+def _read_json_lines(path: Path) -> Iterator[Item]:
+    with open(path, encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            # The line, which no error would name among millions.
+            try:
+                item = _item_of(json.loads(line), len(line))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise UserError(f"{path} line {number} cannot be read: {error!r}") from None
+            yield item
+
+
+def _read_parquet(path: Path) -> Iterator[Item]:
+    # Importing pyarrow takes time that other files do not need.
+    import pyarrow.parquet as pq
+
+    # pyarrow reads a relative path with a colon as an address.
+    with pq.ParquetFile(path.absolute()) as file:
+        columns = file.schema_arrow.names
+        # A row's share of the file, since its compressed size is not known.
+        row_size = path.stat().st_size // max(1, file.metadata.num_rows)
+        if set(_DIALOGUES) <= set(columns):
+            batches = file.iter_batches(_ROWS, columns=list(_DIALOGUES))
+            yield from _read_dialogues(batches, row_size)
+            return
+        names = [name for name in ("text", "prompt") if name in columns]
+        for batch in file.iter_batches(_ROWS, columns=names):
+            for row in batch.to_pylist():
+                yield _item_of(row, row_size)
+
+
+def _read_dialogues(batches: Iterable[Any], row_size: int) -> Iterator[Item]:
+    """One item for each action of a dialogue: text is the action and the replies up to the next,
+    prompt is all before it.
+    """
+    for batch in batches:
+        for row in batch.to_pylist():
+            texts = row["texts"]
+            actions = [index for index, reward in enumerate(row["rewards"]) if reward is not None]
+            ends = [*actions[1:], len(texts)]
+            # Not strict: a dialogue without actions has an end, and gives no item.
+            for action, end in zip(actions, ends):
+                # No token may run over an action's end, since an agent scores and writes actions
+                # alone.
+                pieces = texts[action:end]
+                prompt = "".join(texts[:action])
+                yield Item("".join(pieces), prompt, row_size // len(actions), pieces)
+
+
+def _item_of(row: Mapping[str, Any], size: int) -> Item:
+    item = Item(row["text"], row.get("prompt") or "", size)
+    # JSON may hold half of a surrogate pair, which tokenizers do not take.
+    (item.prompt + item.text).encode()
+    return item
 
 
 def check_first_texts(config: LanguageModelConfig) -> None:
@@ -35,11 +159,11 @@ def check_first_texts(config: LanguageModelConfig) -> None:
     """
     paths = []
     if config.texts:
-        paths += corpus.find(config.texts, "texts")
+        paths += find_files(config.texts, "texts")
     if config.held_out.texts:
-        paths += corpus.find(config.held_out.texts, "held_out.texts")
+        paths += find_files(config.held_out.texts, "held_out.texts")
     for path in paths:
-        if path.suffix in corpus.WITH_PROMPTS:
+        if path.suffix in WITH_PROMPTS:
             # Reading checks each text.
             for _ in itertools.islice(_read_items(config, [path]), _CHECKED):
                 pass
@@ -48,7 +172,7 @@ def check_first_texts(config: LanguageModelConfig) -> None:
 def _read_items(config: LanguageModelConfig, paths: list[Path]) -> Iterator[Item]:
     """The items of files; UserError for a prompt that `config.packing` does not allow."""
     for path in paths:
-        for item in corpus.read([path]):
+        for item in read_items([path]):
             if item.prompt:
                 text_batches.refuse_prompts(config.packing, path)
             yield item
@@ -60,7 +184,7 @@ def make_tokenizer(config: LanguageModelConfig, architecture: str, folder: Path)
     if not (folder / FILE).is_file():
         settings = config.tokenizer
         print(f"making a tokenizer of at most {settings.vocab_size:,} tokens", flush=True)
-        paths = corpus.find(config.texts or "")
+        paths = find_files(config.texts or "")
         # Lazily: merges are learned from the first texts, and the rest is not read.
         texts = itertools.islice(_read_pieces(config, paths), _MOST_TEXTS)
         phrase = ""
@@ -125,10 +249,10 @@ def prepare(
         held_out.check_digests()
         return {TRAIN: train, HELD_OUT: held_out}
 
-    paths = corpus.find(config.texts or "")
+    paths = find_files(config.texts or "")
     held_out_paths = []
     if config.held_out.texts:
-        held_out_paths = corpus.find(config.held_out.texts, "held_out.texts")
+        held_out_paths = find_files(config.held_out.texts, "held_out.texts")
     all_paths = [*paths, *held_out_paths]
     share = HeldOut.of(config.held_out.share, config.seed)
     tokenizer = Tokenizer.read(tokenizer_folder)

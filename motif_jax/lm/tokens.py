@@ -15,7 +15,6 @@ from tokenizers import Tokenizer as Backend
 
 from motif_jax.core import joint_tokens, tokenizer_files
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import require_whole_characters
 from motif_jax.core.joint_tokens import JointRows
 
 FILE = "tokenizer.json"
@@ -46,17 +45,13 @@ class Tokenizer:
 
     @classmethod
     def read(cls, folder: str | Path, vocab_size: int | None = None) -> Tokenizer:
-        """Reads tokenizer.json; UserError where it is missing or damaged, or has more tokens than
-        the model's `vocab_size`.
+        """Reads tokenizer.json; UserError where it cannot be read, or has more tokens than the
+        model's `vocab_size`.
 
         Special tokens may lie beyond, as that of pictures does in Gemma 3: a text that has one is
         refused.
         """
         path = Path(folder) / FILE
-        if not path.is_file():
-            raise UserError(
-                f"{folder} has no {FILE}: save it with transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"
-            )
         tokenizer = cls(tokenizer_files.read(path), str(path))
         if vocab_size is None or tokenizer.size <= vocab_size:
             return tokenizer
@@ -103,11 +98,7 @@ class Tokenizer:
         return encoding.ids[: is_added.index(0)]
 
     def _encodings(self, texts: Sequence[str], special: bool) -> list[Encoding]:
-        """Raises UserError where a text has half of a character, or a token without a row in the
-        model's table.
-        """
-        for text in texts:
-            require_whole_characters(text, f"{text[:40]!r}")
+        """Raises UserError where a text has a token without a row in the model's table."""
         # In one call for all texts, which the library spreads over the cores.
         encodings: list[Encoding] = self._backend.encode_batch(
             list(texts), add_special_tokens=special
@@ -195,10 +186,8 @@ def candidate_rows(
     tokenizer adds.
 
     Raises:
-      UserError: there are no candidates, one has no tokens, or two have the same.
+      UserError: a candidate has no tokens, or two have the same.
     """
-    if not texts:
-        raise UserError("there are no candidates to choose between")
     rows = tokenizer.encode(texts, special)
     text_of: dict[tuple[int, ...], str] = {}
     for text, row in zip(texts, rows, strict=True):

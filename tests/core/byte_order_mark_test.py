@@ -9,7 +9,7 @@ import numpy as np
 from motif_jax.core.files import read_json
 from motif_jax.ilql.dialogues import json_lines
 from motif_jax.ilql.tasks.wordle import words
-from motif_jax.lm import corpus
+from motif_jax.lm import text_data
 from motif_jax.motif.annotation import lexicon, prompts
 from motif_jax.motif.reward import table
 from motif_jax.oni import word_vectors
@@ -29,7 +29,7 @@ def test_words(tmp_path):
 
 def test_texts_to_learn_from(tmp_path):
     path = marked(tmp_path, "texts.txt", "about\n")
-    assert next(iter(corpus.read([path]))).text.strip() == "about"
+    assert next(iter(text_data.read_items([path]))).text.strip() == "about"
 
 
 def test_json(tmp_path):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from motif_jax.lm import corpus
+from motif_jax.lm import text_data
 
 
 @pytest.fixture
@@ -22,16 +22,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_files_of_a_folder_are_read_in_order(folder: Path) -> None:
-    paths = corpus.find(str(folder))
+    paths = text_data.find_files(str(folder))
 
-    items = list(corpus.read(paths))
+    items = list(text_data.read_items(paths))
 
     size = (folder / "c.parquet").stat().st_size
     assert items == [
-        corpus.Item("one\ntwo", size=9),
-        corpus.Item("three", size=7),
-        corpus.Item("four", "p", size=32),
-        corpus.Item("five", size=size),
+        text_data.Item("one\ntwo", size=9),
+        text_data.Item("three", size=7),
+        text_data.Item("four", "p", size=32),
+        text_data.Item("five", size=size),
     ]
 
 
@@ -41,14 +41,17 @@ def test_every_dialogue_action_is_an_item_after_its_prompt(tmp_path: Path) -> No
     table = {"texts": [["a", "b", "c", "d"], ["e"]], "rewards": [[None, 1.0, None, 2.0], [None]]}
     pq.write_table(pa.table(table), path)
 
-    items = list(corpus.read([path]))
+    items = list(text_data.read_items([path]))
 
     # Two rows, and two actions in the first one.
     size = path.stat().st_size // 2 // 2
-    assert items == [corpus.Item("bc", "a", size, ["b", "c"]), corpus.Item("d", "abc", size, ["d"])]
+    assert items == [
+        text_data.Item("bc", "a", size, ["b", "c"]),
+        text_data.Item("d", "abc", size, ["d"]),
+    ]
 
 
 def test_files_are_read_in_the_order_of_the_config(folder: Path) -> None:
-    paths = corpus.find(f"{folder}/b.jsonl, ,{folder}/a.txt")
+    paths = text_data.find_files(f"{folder}/b.jsonl, ,{folder}/a.txt")
 
     assert [path.name for path in paths] == ["b.jsonl", "a.txt"]

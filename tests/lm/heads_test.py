@@ -243,5 +243,5 @@ def test_heads_with_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> N
     bias = np.full_like(np.asarray(PARAMS[name]["output"]["bias"]), np.nan)
     damaged = {**PARAMS, name: {**PARAMS[name], "output": {**PARAMS[name]["output"], "bias": bias}}}
     heads.save(tmp_path, HEADS, damaged)
-    with pytest.raises(UserError, match=rf"{name}\.output\.bias is damaged"):
+    with pytest.raises(UserError, match=rf"{name}\.output\.bias: NaN or infinite numbers saved"):
         heads.load(tmp_path, WIDTH)

@@ -12,10 +12,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from motif_jax.core import resources
-from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import exported
-from motif_jax.lm import byte_pairs, objectives
-from motif_jax.lm.objectives import ObjectiveRows, Tokens
+from motif_jax.lm import byte_pairs, text_batches
+from motif_jax.lm.text_batches import ObjectiveRows, Tokens
 from motif_jax.lm.training import TokenBatch
 
 TOKENS = Tokens(start=2, end=1, pad=3, mask=4, sentinels=tuple(range(90, 100)), size=100)
@@ -31,11 +30,11 @@ def rows(lengths: list[int], width: int, prompts: list[int] | None = None) -> Ob
 
 
 def masked(objective_rows: ObjectiveRows, seed: int = 0) -> TokenBatch:
-    return objectives.masked(objective_rows, TOKENS, np.random.default_rng(seed))
+    return text_batches.masked(objective_rows, TOKENS, np.random.default_rng(seed))
 
 
 def prefix(objective_rows: ObjectiveRows, widths: tuple[int, int], seed: int) -> TokenBatch:
-    return objectives.prefix(objective_rows, widths, TOKENS, np.random.default_rng(seed))
+    return text_batches.prefix(objective_rows, widths, TOKENS, np.random.default_rng(seed))
 
 
 def test_of_chosen_tokens_most_are_masked_some_changed_some_left() -> None:
@@ -73,25 +72,25 @@ def test_the_only_token_of_a_row_is_chosen() -> None:
 
 
 def test_a_seventh_of_a_text_is_noise_in_spans() -> None:
-    assert [*map(objectives.span_counts, (2, 10, 40, 100))] == [(1, 1), (2, 1), (6, 2), (15, 5)]
+    assert [*map(text_batches.span_counts, (2, 10, 40, 100))] == [(1, 1), (2, 1), (6, 2), (15, 5)]
 
 
 def test_a_span_window_fills_the_encoders_input() -> None:
-    assert [*map(objectives.span_window, (3, 4, 10, 60, 100))] == [2, 3, 10, 66, 110]
+    assert [*map(text_batches.span_window, (3, 4, 10, 60, 100))] == [2, 3, 10, 66, 110]
 
 
 def span_batch(length: int) -> tuple[np.ndarray, TokenBatch]:
     """Six texts int32 [6, width] and their batch, whose inputs have `length` tokens."""
-    width = objectives.span_window(length)
+    width = text_batches.span_window(length)
     texts = rows([width] * 6, width).tokens
-    return texts, objectives.spans(texts, TOKENS, np.random.default_rng(3))
+    return texts, text_batches.spans(texts, TOKENS, np.random.default_rng(3))
 
 
 @pytest.mark.parametrize("length", [4, 24, 60])
 def test_inputs_and_targets_of_spans_together_are_the_text(length: int) -> None:
     texts, batch = span_batch(length)
 
-    _, count = objectives.span_counts(texts.shape[1])
+    _, count = text_batches.span_counts(texts.shape[1])
     for text, inputs, targets in zip(
         texts, batch.prompt.tolist(), batch.targets.tolist(), strict=True
     ):
@@ -115,7 +114,7 @@ def test_inputs_and_targets_of_spans_together_are_the_text(length: int) -> None:
 def test_batches_of_spans_have_no_padding(length: int) -> None:
     texts, batch = span_batch(length)
 
-    noise, count = objectives.span_counts(texts.shape[1])
+    noise, count = text_batches.span_counts(texts.shape[1])
     assert batch.prompt.shape[1] == length
     assert batch.targets.shape[1] == noise + count + 1
     assert batch.prompt_valid.all()
@@ -123,12 +122,6 @@ def test_batches_of_spans_have_no_padding(length: int) -> None:
     assert (batch.weights == 1).all()
     assert (batch.tokens[:, 0] == TOKENS.start).all()
     np.testing.assert_array_equal(batch.tokens[:, 1:], batch.targets[:, :-1])
-
-
-def test_more_spans_than_sentinels_are_refused() -> None:
-    error = "^rows of 400 tokens have 20 spans, the tokenizer has 10 sentinels: a smaller config.length is needed$"
-    with pytest.raises(UserError, match=error):
-        objectives.spans(rows([400], 400).tokens, TOKENS, np.random.default_rng(0))
 
 
 def test_tokens_are_masked_behind_the_prompt_alone() -> None:
@@ -145,7 +138,7 @@ def test_tokens_are_masked_behind_the_prompt_alone() -> None:
 def test_every_token_behind_the_first_and_the_prompt_is_predicted() -> None:
     prompted = rows([8, 6, 8, 0], 8, [1, 5, 0, 0])
 
-    batch = objectives.causal(prompted)
+    batch = text_batches.causal(prompted)
 
     np.testing.assert_array_equal(batch.tokens, prompted.tokens[:, :-1])
     np.testing.assert_array_equal(batch.targets, prompted.tokens[:, 1:])
@@ -185,7 +178,7 @@ def test_a_text_without_prompt_is_cut_in_its_middle_half() -> None:
 
 @pytest.mark.parametrize("length", [8, 11])
 def test_widths_of_prompt_and_target_suffice_for_every_cut(length: int) -> None:
-    widths = objectives.prefix_widths(length)
+    widths = text_batches.prefix_widths(length)
     for seed in range(20):
         batch = prefix(rows([length], length), widths, seed)
 

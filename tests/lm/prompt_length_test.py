@@ -19,18 +19,13 @@ def test_texts_fit_up_to_the_last_position() -> None:
 
     text.require_prompts(["abcde", "ab"], [[1] * 5, [1] * 2], settings, [4, 7])
     with pytest.raises(UserError, match="do not fit a model of 9 positions"):
-        text.require_prompts(["abcde"], [[1] * 5], settings, 5)
+        text.require_prompts(["abcde"], [[1] * 5], settings, [5])
 
 
-@pytest.mark.parametrize("texts", [[], ["a", ""], ["a", "b", "a"]])
+@pytest.mark.parametrize("texts", [["a", ""], ["a", "b", "a"]])
 def test_candidates_differ_in_their_tokens(worded: Path, texts: list[str]) -> None:
     tokenizer = Tokenizer.read(worded)
     candidate_rows(tokenizer, ["a", "b"])
 
     with pytest.raises(UserError, match="candidate"):
         candidate_rows(tokenizer, texts)
-
-
-def test_lists_of_candidates_are_for_all_or_for_each() -> None:
-    assert text.each_prompts(["p", "q"], ["a", "b"]) == [("a", "b")] * 2
-    assert text.each_prompts(["p", "q"], [["a"], ["b", "c"]]) == [("a",), ("b", "c")]

@@ -10,8 +10,7 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.lm import text_batches
-from motif_jax.lm.objectives import Tokens
-from motif_jax.lm.text_batches import ItemBatches, TextRows, WindowBatches
+from motif_jax.lm.text_batches import ItemBatches, TextRows, Tokens, WindowBatches
 from motif_jax.lm.token_data import TokensDataset, TokensWriter
 
 LENGTHS = (7, 1, 12, 3, 5, 9, 2, 12, 4, 6, 8)

@@ -11,7 +11,7 @@ from motif_jax.envs.babyai_text.prompts import Window
 from motif_jax.envs.spec import RUNNING
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.tasks import registry
-from motif_jax.lm import corpus
+from motif_jax.lm import text_data
 from tests.envs.playing import started
 
 LEVEL = "BabyAI-GoToLocal-v0"
@@ -110,7 +110,7 @@ def test_a_step_is_prompt_action_and_next_observation(games, steps):
 def test_steps_are_read_as_a_corpus_of_prompts_and_texts(steps, tmp_path):
     parquet.write(tmp_path / "dialogues.parquet", [steps], {})
 
-    items = corpus.read(corpus.find(str(tmp_path)))
+    items = text_data.read_items(text_data.find_files(str(tmp_path)))
 
     read = [(item.prompt, item.text, tuple(item.parts)) for item in items]
     assert read == [
