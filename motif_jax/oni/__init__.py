@@ -7,12 +7,11 @@ labels themselves, a classifier of single texts, and a network of preferences be
 order to read:
 
     online.py               the base of all three: takes the labels that have arrived, pays a batch,
-                            names texts without a label
-    retrieval.py            a text's reward is its label
-    classification.py       a classifier (classification_loss.py)
+                            names texts without a label; retrieval: a text's reward is its label
+    network_reward.py       what the other two share: the labels as training data, how many gradient
+                            steps they call for, and who takes them
+    classification.py       a classifier, and its loss
     ranking.py              preferences of pairs, normalised by running moments
-    network_reward.py       what the last two share: reward_trainer.py takes the gradient steps,
-                            reward_schedule.py says how many
 
 Labels:
 
@@ -23,10 +22,9 @@ Labels:
     label_queue.py          what is queued, in flight and answered, and what it costs
     label_log.py            each label with the number of the batch that it first counted in: a
                             resumed run reads it again
-    label_set.py            the labels as training data
-    message_stats.py        every text that the agent has seen, with its counts and rewards
-    learning_metrics.py     how many labels and paid steps there are, and how long a label takes to
-                            its first use
+    message_stats.py        every text that the agent has seen, with its counts and rewards; how
+                            many labels and paid steps there are, and how long a label takes to its
+                            first use
 
 A label that arrives during an update is written to the answer store and waits in label_queue.py.
 `OnlineReward.pay` in online.py takes it before it pays the next batch that the batcher assembles;
@@ -36,8 +34,8 @@ a network it only calls for gradient steps, which run beside the learner; their 
 the first batch after they end. The lexicon and a model in this process answer before a batch is
 paid, and the batcher waits for them.
 
-online_model.py freezes what a run has learned. bag_of_words.py (word_vectors.py) is the paper's
-baseline without a judge.
+online_model.py freezes what a run has learned. bag_of_words.py is the paper's baseline without
+a judge.
 
 The training is `motif_jax/rl/training.py` with `configs/oni.py`; `check_reward.py` asks the judge
 again afterwards. A fourth form is a subclass of `online.OnlineReward`, named as

@@ -22,7 +22,7 @@ from motif_jax.motif.reward.reward_function import open_reward
 from motif_jax.oni import label_config
 from motif_jax.oni.config import Budget, CheckRewardConfig
 from motif_jax.oni.label_service import LabelService
-from motif_jax.oni.label_set import WIDTH
+from motif_jax.oni.network_reward import WIDTH
 from motif_jax.oni.online_model import is_online_run
 from motif_jax.play import evaluation_files
 from motif_jax.play.messages import message_of
@@ -50,11 +50,6 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     can_be_checked = is_online_run(run) and run["reward"]["kind"] in _KINDS
     allowed = f"a run of configs/oni.py of kind {' or '.join(_KINDS)}"
     checks.require_key(config, "reward.dir", can_be_checked, allowed)
-    if config.evaluation:
-        folder = checks.existing_folder(config, "evaluation")
-        has_messages = (folder / evaluation_files.MESSAGES).is_file()
-        allowed = f"an evaluation of a game with messages: there is no {evaluation_files.MESSAGES}"
-        checks.require_key(config, "evaluation", has_messages, allowed)
 
 
 class JudgeAgreement(NamedTuple):

@@ -72,21 +72,17 @@ def read_labels(path: Path, length: int, count: int, checkpoint: str, remedy: st
 
 
 class LabelLog(LineWriter):
-    """The one writer of a run's log; makes the file. Raises UserError: it cannot be written, or
-    another process does.
+    """The one writer of a run's log; makes the file. Raises BlockingIOError: another process writes
+    it.
     """
 
     def __init__(self, path: Path) -> None:
         # The byte after which the labels lie that `rewind` returned, until others are written.
         self._position: int | None = None
-        try:
-            super().__init__(path)
-        except BlockingIOError:
-            raise UserError(f"{path} is being written by another process") from None
+        super().__init__(path)
 
     def add(self, labels: Iterable[Label]) -> None:
-        """Writes labels; only `sync` waits for the disk. Raises UserError: the file cannot be
-        written.
+        """Writes labels; only `sync` waits for the disk.
 
         The first take the place of those that `rewind` returned.
         """

@@ -1,4 +1,5 @@
-"""The base of rewards that learn from labels while the agent trains (Klissarov et al., ONI).
+"""The base of rewards that learn from labels while the agent trains (Klissarov et al., ONI), and
+the kind 'retrieval'.
 
 Before a batch is paid, the new labels take effect; then its texts are paid, and those without a
 label are queued as questions. One host learns the reward. A run resumes with the labels and
@@ -17,15 +18,14 @@ import numpy as np
 
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import SINGLE, Form
+from motif_jax.core.verdicts import SINGLE, YES, Form
 from motif_jax.envs import registry
 from motif_jax.motif.annotation.captions import decode_message
 from motif_jax.oni import label_config
 from motif_jax.oni.label_log import FILE, LabelLog, read_labels
 from motif_jax.oni.label_queue import Label
 from motif_jax.oni.label_service import LabelService
-from motif_jax.oni.learning_metrics import LearningMetrics
-from motif_jax.oni.message_stats import NO_LABEL, MessageStats
+from motif_jax.oni.message_stats import NO_LABEL, LearningMetrics, MessageStats
 from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.intrinsic import BatchMessages, ObservationSpec, RewardKind, RewardSetup
 from motif_jax.rl.message_table import Values
@@ -55,10 +55,7 @@ class OnlineReward(RewardKind):
     scores_questions = False
 
     def __init__(self, setup: RewardSetup) -> None:
-        if setup.run is None:
-            raise UserError(
-                f"config.reward.kind='{setup.config.kind}': must be another here: it is learned while an agent trains"
-            )
+        assert setup.run is not None, "it is learned while an agent trains"
         assert setup.spec.text_field is not None
         run = setup.run
         self.config = setup.config
@@ -342,3 +339,19 @@ class OnlineReward(RewardKind):
                 "reward/texts_labelled_share": float(np.mean(has_label)) if num_texts else 0.0,
                 **self.source.metrics(),
             }
+
+
+class RetrievalReward(OnlineReward):
+    """Kind 'retrieval': a text's reward is its label, and 0 before it has one (ONI, section 4): 1
+    for a text with label yes, 0 for any other.
+
+    With `config.value` 'probability' it is the probability of yes, where the annotator has one.
+    """
+
+    def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        is_yes = (self.stats.label[rows] == YES).astype(np.float32)
+        if self.config.value == "label":
+            return is_yes
+        probability = self.stats.probability[rows]
+        # NaN: the annotator gives no probability, or there is no label.
+        return np.where(np.isnan(probability), is_yes, probability).astype(np.float32)

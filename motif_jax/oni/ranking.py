@@ -27,9 +27,7 @@ from motif_jax.motif.reward.statistics import RunningMoments
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.config import LearnedReward
 from motif_jax.oni.label_queue import Label
-from motif_jax.oni.label_set import WIDTH, Examples
-from motif_jax.oni.network_reward import NetworkReward
-from motif_jax.oni.reward_trainer import Model, TrainingBatch
+from motif_jax.oni.network_reward import WIDTH, Examples, Model, NetworkReward, TrainingBatch
 from motif_jax.rl.intrinsic import BatchMessages, RewardSetup
 
 MAX_GRADIENT_NORM = 10.0

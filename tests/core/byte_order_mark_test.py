@@ -12,7 +12,7 @@ from motif_jax.ilql.tasks.wordle import words
 from motif_jax.lm import text_data
 from motif_jax.motif.annotation import lexicon, prompts
 from motif_jax.motif.reward import table
-from motif_jax.oni import word_vectors
+from motif_jax.oni import bag_of_words
 from motif_jax.published import motif_checkpoint
 
 
@@ -67,4 +67,4 @@ def test_quantiles(tmp_path):
 def test_word_vectors(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = marked(tmp_path, "v.vec", "1 2\nkey 0.5 1\n")
-    np.testing.assert_array_equal(word_vectors.FileVectors(str(path)).of(b"key"), [0.5, 1])
+    np.testing.assert_array_equal(bag_of_words.FileVectors(str(path)).of(b"key"), [0.5, 1])

@@ -15,8 +15,8 @@ import pytest
 from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.nets import layout
 from motif_jax.nets.classifier import MessageClassifier
-from motif_jax.oni import classification_loss as classification
-from motif_jax.oni.classification_loss import LabelBatch
+from motif_jax.oni import classification
+from motif_jax.oni.classification import LabelBatch
 from tests.golden_numbers import GRADIENT, UPDATE, assert_golden, recipe_tensors
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

@@ -16,9 +16,19 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import StoppedError
 from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.oni.label_queue import Label
-from motif_jax.oni.label_set import Examples, LabelSet
-from motif_jax.oni.reward_schedule import LARGE, MAX_OWED, Schedule, draws
-from motif_jax.oni.reward_trainer import Model, Trainer, TrainingBatch, TrainingJob, take_steps
+from motif_jax.oni.network_reward import (
+    LARGE,
+    MAX_OWED,
+    Examples,
+    LabelSet,
+    Model,
+    Schedule,
+    Trainer,
+    TrainingBatch,
+    TrainingJob,
+    draws,
+    take_steps,
+)
 
 
 def test_a_labels_steps_are_spread_over_several_updates() -> None:

@@ -20,13 +20,12 @@ from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.motif.annotation.captions import decode_message
 from motif_jax.motif.reward.statistics import RunningMoments
-from motif_jax.oni import classification_loss as classification
+from motif_jax.oni import classification
 from motif_jax.oni.classification import ClassificationReward, ClassifierModel
 from motif_jax.oni.label_log import FILE, read_log
 from motif_jax.oni.label_queue import Label
-from motif_jax.oni.label_set import WIDTH, LabelSet
+from motif_jax.oni.network_reward import METRICS, WIDTH, LabelSet
 from motif_jax.oni.ranking import RankingModel, RankingReward
-from motif_jax.oni.reward_trainer import METRICS
 from motif_jax.rewards import BatchMessages, RunSetup, load_intrinsic
 from motif_jax.rl.config import agent_config
 from tests.rl import oni_runs

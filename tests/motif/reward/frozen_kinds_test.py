@@ -13,10 +13,9 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, NO, YES
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.motif.reward.motif import MotifReward
-from motif_jax.oni import label_log, word_vectors
-from motif_jax.oni.bag_of_words import goal_sentence
+from motif_jax.oni import bag_of_words, label_log
+from motif_jax.oni.bag_of_words import FileVectors, HashedVectors, goal_sentence
 from motif_jax.oni.label_queue import Label
-from motif_jax.oni.word_vectors import FileVectors, HashedVectors
 from motif_jax.play import ratings
 from motif_jax.rl.config import AgentReward, agent_reward
 from motif_jax.rl.reward_keys import Scoring
@@ -141,7 +140,7 @@ def test_vectors_are_read_once_and_looked_up_exactly_first(tmp_path, monkeypatch
     assert vectors.of(b"gold") is vectors.of(b"?") is None
     assert isinstance(vectors.of(b"kill").base, np.memmap)
     with monkeypatch.context() as patched:
-        patched.setattr(word_vectors, "convert", lambda *_: pytest.fail("read twice"))
+        patched.setattr(bag_of_words, "convert", lambda *_: pytest.fail("read twice"))
         np.testing.assert_array_equal(FileVectors(path).of(b"newt"), np.float32(WORDS["newt"]))
     write_vectors(tmp_path / "v.vec", {"newt": (5.0, 5.0, 5.5)})
     np.testing.assert_array_equal(FileVectors(path).of(b"newt"), np.float32([5, 5, 5.5]))
