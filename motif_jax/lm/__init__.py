@@ -4,42 +4,45 @@ from motif_jax import lm
 model = lm.load("FOLDER")
 model.score(["The door is"], [" open", " closed"])
 
-The order to read:
+What the lines above pass, in this order:
 
-    text.py                 what the lines above call
-    folder.py               reads and writes folders in transformers' layout: config.py
-                            (architecture), weights.py, tokens.py; gguf/ reads llama.cpp's files,
-                            checkpoint_fit.py says what does not fit
+    text.py                 `load`, `score`, `generate`
+    tokens.py               texts and tokens; chat_template.py writes the prompts of chat models
+    config.py               a Llama, a Qwen or a GPT-2 from its config.json
+    network.py              the network of that config: stacks of blocks, with layers.py and
+                            attention.py
+    weights.py              its parameters, from safetensors by transformers' names
     model.py                the interface of all models: a prompt is run once, continuations extend
                             it
-    network.py              one stack of blocks for every architecture (blocks.py, layers.py,
-                            layer_positions.py, block_loop.py)
-    scoring.py              scores of candidates after a prompt; candidate_scores.py makes logits of
-                            a policy of them, next_token.py and prompt_trees.py run once what
-                            several prompts begin with
-    generation.py           draws texts (sampling.py, segments.py, caches.py, beams.py, stops.py)
-    chat_prompts.py         prompts of chat models (chat_template.py, chat_turns.py)
-    heads.py                small networks on a model's states: values, actions
+    scoring.py              scores of candidates after a prompt
+    generation.py           draws texts token by token; beams.py searches them
+
+gguf/ makes a folder of llama.cpp's file, which is read as any other (folder.py, then tokenizer.py
+and files.py). A judge (motif_jax/motif/model_judge.py) asks for one token after many prompts that
+begin alike: next_token.py. folder.py reads and writes whole folders, with heads.py (small networks
+on a model's states: values, actions).
 
 Training:
 
     pretrain_language_model.py      the command; language_run.py builds the model, its data and the
-                                    task, language_task.py
-    text_data.py, token_data/       texts become tokens on disk, and batches (text_batches.py,
-                                    objectives.py)
-    training.py                     losses as sums, micro-batches, one update
-    finetune_params.py              what is trained: all, or low-rank additions (lora.py) to a
-                                    frozen base, maybe quantised.py
+                                    task, language_task.py (keys: training_config.py)
+    byte_pairs.py, text_data.py     a tokenizer is made, texts become tokens (token_data.py)
+    text_batches.py                 batches by an objective (token_batches.py)
+    init_model.py                   a fresh model
+    finetune_params.py              what is trained: all, or low-rank additions to a frozen base,
+                                    maybe quantised (lora.py, linear.py); masked_head.py is
+                                    RoBERTa's
+    sums_task.py, training.py       losses as sums, micro-batches, one update; dropout.py has its
+                                    keys
 
 Where a change goes:
 
-    another architecture        config.py reads it, config_file.py writes it (layer_positions.py
-                                what is rotary or has a window); network.py, blocks.py and layers.py
-                                build it; weights.py names its tensors, checkpoint_fit.py where they
-                                stand; objectives.py what it learns. A fresh one: init_model.py,
-                                byte_pairs.py, training_config.py. A GGUF file: gguf/
+    another architecture        config.py reads and writes it; network.py and layers.py build it;
+                                weights.py names its tensors; text_batches.py what it learns. A
+                                fresh one: init_model.py, byte_pairs.py, training_config.py. A GGUF
+                                file: gguf/folder.py, gguf/files.py
     another head                heads.py
-    another objective           objectives.py
+    another objective           text_batches.py
 """
 
 from motif_jax.lm.text import TextModel, load

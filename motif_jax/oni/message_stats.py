@@ -1,5 +1,5 @@
-"""Every text that an agent has seen, with its counts, its label and its rewards (`MessageStats`), and
-the counts of labels and payments for the metrics (`LearningMetrics`).
+"""Every text that an agent has seen, with its counts, its label and its rewards (`MessageStats`),
+and the counts of labels and payments for the metrics (`LearningMetrics`).
 """
 
 from __future__ import annotations

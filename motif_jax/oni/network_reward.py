@@ -1,9 +1,9 @@
 """The base of classification and ranking: online rewards from a network that is trained on the
 labels so far.
 
-In the order in which a label goes: `LabelSet` holds the labels as training data, `Schedule` says how
-many gradient steps they call for and `draws` which labels each step sees, `Trainer` takes the steps
-in a thread or at once, `NetworkReward` pays by their parameters.
+In the order in which a label goes: `LabelSet` holds the labels as training data, `Schedule` says
+how many gradient steps they call for and `draws` which labels each step sees, `Trainer` takes the
+steps in a thread or at once, `NetworkReward` pays by their parameters.
 """
 
 from __future__ import annotations

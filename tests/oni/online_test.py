@@ -28,16 +28,6 @@ def test_the_published_queue_has_no_uncertain_order(tmp_path: Path) -> None:
         train_agent.check(oni_config("classification", **changes), tmp_path)
 
 
-def test_a_learned_reward_needs_the_training_that_teaches_it() -> None:
-    config = oni_config("retrieval")
-
-    with pytest.raises(
-        UserError,
-        match="kind='retrieval': must be another here: it is learned while an agent trains",
-    ):
-        rewards.load_intrinsic(config.reward, registry.spec("Recall-v0"))
-
-
 def test_a_learned_reward_needs_an_environment_with_texts() -> None:
     config = oni_config("retrieval", environment__name="tests.toys:Corridor")
     kind = rewards.kind_of(config.reward)
