@@ -29,7 +29,7 @@ def hindsight_of(environment: TextEnvironment, policy: TextPolicy) -> DialogueSt
     Each dialogue is one step: the prompt with the new mission, the action, and, if the object was
     in view, a text of the environment with what the newest observation says after the object's
     name. A language model that is pretrained on the dialogues predicts this text after the action
-    (`lm.corpus`), for which it has to find the mission's object in the prompt.
+    (`lm.text_data`), for which it has to find the mission's object in the prompt.
     """
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
