@@ -263,19 +263,10 @@ def _open(path: str | None) -> WordVectors:
     return FileVectors(path) if path else HashedVectors()
 
 
-def goal_sentence(goal: str | None) -> str:
-    """The sentence that `config.reward.goal` means: a goal of the pair prompts, or the text itself;
-    UserError if none.
+def goal_sentence(goal: str) -> str:
+    """The sentence that `config.reward.goal` means: a goal of the pair prompts, or the text
+    itself.
     """
-    checks.require(bool(goal), "reward.goal", goal, "a goal of the prompts, or a sentence")
-    assert goal is not None
     if len(goal.split()) > 1:
         return goal
-    try:
-        sentence = load_prompt(prompt_path("default", ""), goal, "verdict").goal
-    except UserError as error:
-        raise UserError(str(error).replace("config.goal=", "config.reward.goal=", 1)) from None
-    checks.require(
-        bool(sentence), "reward.goal", goal, "a goal with a sentence, or a sentence of its own"
-    )
-    return sentence
+    return load_prompt(prompt_path("default", ""), goal, "verdict").goal

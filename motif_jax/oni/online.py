@@ -305,8 +305,6 @@ class OnlineReward(RewardKind):
 
     def _restore(self, state: dict[str, Any]) -> None:
         book = json.loads(np.asarray(state["book"]).tobytes())
-        if self._log.length() < book["length"]:
-            raise UserError(f"{self._log.path} is shorter than the checkpoint says: {_LOG_REMEDY}")
         # Labels from after the checkpoint count again, and are not paid again.
         self._later = self._log.rewind(book["length"])
         labels = read_labels(
