@@ -35,7 +35,20 @@ _DATE = datetime(2024, 7, 26)
 # has it.
 _MARK = "\ue000continued here\ue000"
 
+# Texts that no template has, in the order of a conversation.
+_SYSTEM = "motifjaxsystem"
+_FIRST_QUESTION = "motifjaxquestionone"
+_FIRST_ANSWER = "motifjaxanswerone"
+_SECOND_QUESTION = "motifjaxquestiontwo"
+_SECOND_ANSWER = "motifjaxanswertwo"
+# Values of `config.chat`: by the template where the model has one, always, or never.
+AUTO = "auto"
+ALWAYS = "always"
+NEVER = "never"
+
 Turn = Mapping[str, str]
+# A text, or turns {"role": ..., "content": ...}.
+Prompt = str | Sequence[Turn]
 
 
 class ChatTemplate:
@@ -195,14 +208,6 @@ def _refuse(message: str) -> NoReturn:
     raise jinja2.TemplateError(message)
 
 
-# Values of `config.chat`: by the template where the model has one, always, or never.
-AUTO = "auto"
-ALWAYS = "always"
-NEVER = "never"
-# A text, or turns {"role": ..., "content": ...}.
-Prompt = str | Sequence[Turn]
-
-
 class WrittenPrompts(NamedTuple):
     """Prompts as the model reads them; `special`: with the special tokens that the tokenizer adds,
     which a template writes itself.
@@ -244,14 +249,6 @@ def in_words(chat: str, template: ChatTemplate | None, key: str) -> str:
     if template is None:
         return "prompts: plain text, as they are (the model has no chat template)"
     return f"prompts: turns by the model's own chat template (config.{key}={NEVER}: plain text)"
-
-
-# Texts that no template has, in the order of a conversation.
-_SYSTEM = "motifjaxsystem"
-_FIRST_QUESTION = "motifjaxquestionone"
-_FIRST_ANSWER = "motifjaxanswerone"
-_SECOND_QUESTION = "motifjaxquestiontwo"
-_SECOND_ANSWER = "motifjaxanswertwo"
 
 
 class TurnTexts(NamedTuple):

@@ -160,7 +160,7 @@ def write(
     """
     chex.assert_rank(logits, 3)
     shape = logits.shape[:2]
-    # A continuation's own key: what it draws does not change when others are dropped (`segments`).
+    # A continuation's own key: what it draws does not change when others are dropped (`Segments`).
     keys = key if key.ndim else jax.random.split(key, shape)
     chex.assert_shape(keys, shape)
     max_length = limits.max_new_tokens
@@ -267,7 +267,7 @@ HasEnded = Callable[[Sequence[int]], bool]
 
 
 class WrittenTexts(NamedTuple):
-    """Generated texts, on the host, see `generation.Written`."""
+    """Generated texts, on the host, see `Written`."""
 
     tokens: np.ndarray
     valid: np.ndarray

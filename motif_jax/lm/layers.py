@@ -145,8 +145,7 @@ class Linear(nn.Dense):
 
     float32_result: bool = False
 
-    # A method of its own, since replacements multiply by other kernels with it (`lora`,
-    # `quantised`).
+    # A method of its own, since replacements multiply by other kernels with it (`lora`).
     def product(self, x: jax.Array, kernel: jax.Array) -> jax.Array:
         """`x` [..., in] @ `kernel` [in, out], multiplied in the layer's dtype."""
         x = x.astype(self.dtype)

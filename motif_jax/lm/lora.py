@@ -48,6 +48,28 @@ from motif_jax.lm.network import LanguageNetwork
 from motif_jax.nets import products
 
 Additions = Mapping[str, Mapping[str, Any]]
+# The name of these additions beside those of layers.
+NEW_TOKENS = "new_tokens"
+_EMBEDDING = "embedding"
+_HEAD = "head"
+
+Rows = Mapping[str, Any]
+# Precisions of a quantised base, and the inputs that share a scale of nf4.
+QUANTISED = ("int8", "nf4")
+QUANTISED_BLOCK = 64
+# The published table: 0 exactly, 8 levels above and 7 below.
+_NF4 = np.array(
+    [
+        -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+        -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+        0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+    ],
+    np.float32,
+)  # fmt: skip
+
+# Codes and scales by the layer's path. The codes' dtype tells the kind: int8, or uint8 for two
+# codes of nf4.
+QuantisedKernels = Mapping[str, Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,14 +176,6 @@ def merged(params: Any, additions: Additions, spec: Spec) -> Any:
     return rows_merged(linear.replaced(params, merged_kernels), rows)
 
 
-# The name of these additions beside those of layers, see `lora`.
-NEW_TOKENS = "new_tokens"
-_EMBEDDING = "embedding"
-_HEAD = "head"
-
-Rows = Mapping[str, Any]
-
-
 def init_rows(params: Any, count: int) -> dict[str, jax.Array]:
     """Additions of zero to the last `count` rows of a model's tables, float32."""
     width = params[_EMBEDDING].shape[1]
@@ -237,23 +251,6 @@ def _merged_table(table: Any, rows: Any) -> np.ndarray:
     last = table[-len(rows) :].astype(np.float32)
     table[-len(rows) :] = (last + np.asarray(rows, np.float32)).astype(table.dtype)
     return table
-
-
-QUANTISED = ("int8", "nf4")
-QUANTISED_BLOCK = 64
-# The published table: 0 exactly, 8 levels above and 7 below.
-_NF4 = np.array(
-    [
-        -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
-        -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
-        0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
-    ],
-    np.float32,
-)  # fmt: skip
-
-# Codes and scales by the layer's path. The codes' dtype tells the kind: int8, or uint8 for two
-# codes of nf4.
-QuantisedKernels = Mapping[str, Mapping[str, Any]]
 
 
 def encode_kernel(kernel: np.ndarray, kind: str) -> dict[str, np.ndarray]:

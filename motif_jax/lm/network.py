@@ -117,7 +117,7 @@ class LanguageNetwork(nn.Module):
         return self.config.pad_id + 1 if self.config.architecture == "roberta" else 0
 
     def table_rows(self, tokens: jax.Array) -> jax.Array:
-        """The rows [..., D] of the embedding's table, which `new_tokens` adds to."""
+        """The rows [..., D] of the embedding's table, which `lora.rows_added` adds to."""
         return jnp.take(self.embedding, tokens, axis=0).astype(self.dtype)
 
     def embed(self, tokens: jax.Array) -> jax.Array:
@@ -181,7 +181,7 @@ class LanguageNetwork(nn.Module):
 
     def token_products(self, states: jax.Array) -> jax.Array:
         """The products float32 [..., V] of scaled states with every token's output row, which
-        `new_tokens` adds to.
+        `lora.rows_added` adds to.
         """
         if not self.config.tied:
             return self.head(states)
@@ -479,7 +479,7 @@ class BlockLoop:
       path: of the stack in the network: 'decoder' or 'encoder'.
       params: the stack's parameters, with stacks of blocks (`block_stack.stacked`).
       key: of the stack's dropout; None: no dropout.
-      remat: see `network.LanguageNetwork`.
+      remat: see `LanguageNetwork`.
       local_layers: for each layer whether it has a window (`Context.of_layer`); () without windows.
     """
 

@@ -24,6 +24,23 @@ from motif_jax.core.devices.memory import return_freed_memory
 from motif_jax.lm.model import EncodedPrompt, LanguageModel
 from motif_jax.lm.tokens import TOKENS_OF_BATCH, bucket, padded
 
+# Tokens of a pack, where a batch has as many. Wider packs share more, but a token's attention is
+# computed over all tokens of its pack. On NetHack's questions, of 38 tokens, a model of 135 million
+# parameters takes as long with 192 and with 128; larger models spend less on attention.
+_PACK_WIDTH = 256
+# Packs of long prompts have room for two where that is no more than this; beyond it attention would
+# cost more than the tokens it saves.
+_WIDEST_OF_TWO = 1024
+# A pack has room for a prompt for every four of its tokens. Prompts that add fewer, on average,
+# begin a new pack early.
+_TOKENS_OF_PLACE = 4
+# Prompts whose logits are computed at a time, in float32: 39 MB with 151,936 tokens. A CPU takes
+# twice as long for a prompt with 16, since it reads the head as often as that.
+_PROMPTS_OF_LOGITS = 64
+# A batch has so many tokens for each prompt that runs at a time: short questions have about as many
+# of their own.
+_TOKENS_OF_PROMPT = 32
+
 Tokens = Sequence[int]
 
 
@@ -120,24 +137,6 @@ def pack_arrays(packs: Sequence[Pack], width: int, capacity: int, pad: int = 0) 
             subtree_ends[number, path] = sizes[index]
             last_places[number, index] = path[-1]
     return PackArrays(tokens, depths, subtree_ends, last_places)
-
-
-# Tokens of a pack, where a batch has as many. Wider packs share more, but a token's attention is
-# computed over all tokens of its pack. On NetHack's questions, of 38 tokens, a model of 135 million
-# parameters takes as long with 192 and with 128; larger models spend less on attention.
-_PACK_WIDTH = 256
-# Packs of long prompts have room for two where that is no more than this; beyond it attention would
-# cost more than the tokens it saves.
-_WIDEST_OF_TWO = 1024
-# A pack has room for a prompt for every four of its tokens. Prompts that add fewer, on average,
-# begin a new pack early.
-_TOKENS_OF_PLACE = 4
-# Prompts whose logits are computed at a time, in float32: 39 MB with 151,936 tokens. A CPU takes
-# twice as long for a prompt with 16, since it reads the head as often as that.
-_PROMPTS_OF_LOGITS = 64
-# A batch has so many tokens for each prompt that runs at a time: short questions have about as many
-# of their own.
-_TOKENS_OF_PROMPT = 32
 
 
 class PackBatch(NamedTuple):
