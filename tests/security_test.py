@@ -9,10 +9,11 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from markdown_it import MarkdownIt
+from safetensors.numpy import save_file
 
-from motif_jax.core.errors import UserError
 from motif_jax.lm.weights import INDEX, Tensors
 from tests import made_up_runs
 from tests.made_up_runs import HOSTILE, run_data
@@ -21,10 +22,10 @@ from tests.processes import REPOSITORY
 
 @pytest.mark.parametrize("name", ["../outside", "/outside"])
 def test_the_weights_of_a_model_lie_in_its_folder(name: str, tmp_path: Path) -> None:
-    (tmp_path / "outside").write_text("")
+    save_file({"a": np.zeros(1)}, tmp_path / "outside")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / INDEX).write_text(json.dumps({"weight_map": {"a": name}}))
-    with pytest.raises(UserError, match="which is not in the folder"):
+    with pytest.raises(FileNotFoundError, match="model/outside"):
         Tensors(tmp_path / "model")
 
 

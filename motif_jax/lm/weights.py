@@ -331,7 +331,9 @@ class Tensors:
         return self._open(self._shard_of[known]).get_slice(known)
 
     def _read_index(self) -> dict[str, str]:
-        shard_of = json.loads((self._folder / INDEX).read_bytes())["weight_map"]
+        named = json.loads((self._folder / INDEX).read_bytes())["weight_map"]
+        # By their last parts: a name with a path would read a file outside the folder.
+        shard_of = {name: Path(shard).name for name, shard in named.items()}
         # Tensors that a shard holds and the index does not name count, too, as they do for
         # transformers. Only the shards' headers are read.
         unnamed = {
