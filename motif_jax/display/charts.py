@@ -1,19 +1,25 @@
-"""Draws charts with matplotlib: as SVG inside a page, or as a figure for a file."""
+"""Draws charts with matplotlib: as SVG inside a page, and as PNG and PDF files for papers and
+slides.
+"""
 
 from __future__ import annotations
 
 import io
 import math
+import os
 import re
 import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from motif_jax.core.errors import printable
+from motif_jax.core.files import atomic_write_bytes
 from motif_jax.display import html
 
 if TYPE_CHECKING:
@@ -29,6 +35,7 @@ _STYLES = ("-", ":", "-.")
 # Widths in characters.
 _LONGEST_LABEL = 60
 _NOTE_WIDTH = 120  # of a note's line, in small letters
+_LONGEST_STEM = 100  # of a file name
 _Y_LABEL_WIDTH = 30  # of the upright label that fits beside the axes
 # Colours of a figure that follow the page's theme: variables of assets/page.css.
 _THEME = {**{colour: f"var(--c{number})" for number, colour in enumerate(COLOURS)}, "#b0b0b0": "var(--soft)", "#000000": "var(--soft)"}  # fmt: skip
@@ -236,3 +243,82 @@ def figure(plot: Plot) -> str:
         else html.nothing("no data were written")
     )
     return html.figure(plot.title, chart, plot.note)
+
+
+def pictures(plot: Plot) -> dict[str, bytes]:
+    """The picture as {'png': bytes, 'pdf': bytes}; letters that its font lacks are escaped."""
+    figure = picture(_with_drawable_texts(plot), alone=True)
+    contents = {}
+    for suffix in ("png", "pdf"):
+        buffer = io.BytesIO()
+        # Without dates two runs write equal bytes.
+        metadata = {"CreationDate": None} if suffix == "pdf" else None
+        figure.savefig(buffer, format=suffix, dpi=200, metadata=metadata)
+        contents[suffix] = buffer.getvalue()
+    return contents
+
+
+def _with_drawable_texts(plot: Plot) -> Plot:
+    from matplotlib import font_manager
+
+    font_file = font_manager.findfont(font_manager.FontProperties())
+
+    def shown(text: str) -> str:
+        return drawable(text, font_file)
+
+    return plot._replace(
+        title=shown(plot.title),
+        x_label=shown(plot.x_label),
+        y_label=shown(plot.y_label),
+        lines=[line._replace(name=shown(line.name)) for line in plot.lines],
+        intervals=[interval._replace(name=shown(interval.name)) for interval in plot.intervals],
+        note=shown(plot.note),
+        method=shown(plot.method),
+    )
+
+
+def file_stem(name: str) -> str:
+    """A safe file name made from `name`, which may come from an untrusted file."""
+    stem = re.sub(r"[^A-Za-z0-9._+-]+", "_", name).lstrip(".")
+    return stem[:_LONGEST_STEM] or "_"
+
+
+def write(folder: str | os.PathLike[str], plots: Mapping[str, Plot]) -> list[Path]:
+    """Writes folder/NAME.png and folder/NAME.pdf for each plot (names by `file_stem`); returns the
+    paths.
+    """
+    paths = []
+    taken: set[str] = set()
+    for name, plot in plots.items():
+        stem = file_stem(name)
+        number = 2
+        # Different names may have equal stems, and some file systems do not tell capitals apart.
+        while stem.lower() in taken:
+            stem = f"{file_stem(name)}-{number}"
+            number += 1
+        taken.add(stem.lower())
+        for suffix, content in pictures(plot).items():
+            path = Path(folder) / f"{stem}.{suffix}"
+            atomic_write_bytes(path, content)
+            paths.append(path)
+    return paths
+
+
+@lru_cache(maxsize=4)
+def _letters(font_file: str) -> frozenset[int]:
+    from matplotlib.ft2font import FT2Font
+
+    return frozenset(FT2Font(font_file).get_charmap())
+
+
+def drawable(text: str, font_file: str) -> str:
+    """`text` with escapes for the letters that the font lacks, which would all be the same empty
+    box.
+    """
+    letters = _letters(font_file)
+    return "".join(
+        letter
+        if letter.isascii() or ord(letter) in letters
+        else letter.encode("unicode_escape").decode()
+        for letter in text
+    )

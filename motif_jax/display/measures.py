@@ -136,7 +136,7 @@ def difference(
     """
     if is_rate(key, np.concatenate([first, second])):
         return rate_difference(first, second, paired, confidence)
-    return statistics.difference([(first, second, paired)], resamples, confidence)
+    return statistics.difference(first, second, paired, resamples, confidence)
 
 
 def summarise_rows(

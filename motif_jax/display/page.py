@@ -18,7 +18,6 @@ from motif_jax.display import charts, html, text_tables
 from motif_jax.display.charts import Plot
 from motif_jax.display.html import TableCell
 from motif_jax.display.measures import format_interval, format_value
-from motif_jax.display.plots import write as write_plots
 
 
 class Table(NamedTuple):
@@ -200,13 +199,13 @@ def _replace_plots(folder: Path, drawn: Mapping[str, Plot]) -> None:
         shutil.rmtree(left_by_a_kill, ignore_errors=True)
     # Without the mark the folder is the user's, and nothing in it is removed.
     if plots_folder.exists() and not (plots_folder / _MADE_HERE).exists():
-        write_plots(plots_folder, drawn)
+        charts.write(plots_folder, drawn)
         return
 
     if drawn:
         next_folder.mkdir()
         (next_folder / _MADE_HERE).touch()
-        write_plots(next_folder, drawn)
+        charts.write(next_folder, drawn)
     if plots_folder.exists():
         # Renamed and not removed: a kill between the renames leaves no folder, and never a part.
         plots_folder.rename(last_folder)

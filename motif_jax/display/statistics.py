@@ -110,7 +110,6 @@ def bootstrap(
     statistics: Sequence[Statistic],
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
-    seed: int = 0,
 ) -> list[Estimate]:
     """Each statistic of `values` [n] with its percentile bootstrap interval, which one value does
     not have: its bounds are NaN.
@@ -122,7 +121,7 @@ def bootstrap(
         raise ValueError(f"{len(values)} values: needs finite ones, at least one")
     if len(values) == 1:
         return [Estimate(float(statistic(values)), math.nan, math.nan) for statistic in statistics]
-    drawn = _resampled(values, statistics, resamples, np.random.default_rng(seed))
+    drawn = _resampled(values, statistics, resamples, np.random.default_rng(0))
     estimates = []
     for statistic, drawn_values in zip(statistics, drawn, strict=True):
         low, high = percentile_interval(drawn_values, confidence)
@@ -174,7 +173,6 @@ def mean_of(
     rate: bool = False,
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
-    seed: int = 0,
 ) -> Estimate:
     """The mean of `values` [n] with its bootstrap interval; of a `rate`, each value 0 or 1, with
     Wilson's.
@@ -182,7 +180,7 @@ def mean_of(
     array = np.asarray(values, np.float64)
     if rate:
         return wilson(float(array.mean()), len(array), confidence)
-    return bootstrap(array, [_MEAN], resamples, confidence, seed)[0]
+    return bootstrap(array, [_MEAN], resamples, confidence)[0]
 
 
 def wilson(share: float, n: int, confidence: float = CONFIDENCE) -> Estimate:
@@ -216,37 +214,30 @@ def matched(first: Games, second: Games) -> tuple[np.ndarray, np.ndarray, bool]:
 
 
 def difference(
-    strata: Sequence[tuple[np.ndarray, np.ndarray, bool]],
+    first: np.ndarray,
+    second: np.ndarray,
+    paired: bool,
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
-    seed: int = 0,
 ) -> Difference:
-    """Estimates mean(first) - mean(second), averaged over strata (tasks), by a bootstrap stratified
-    over them.
+    """Estimates mean(first) - mean(second), of values [n] and [m], by a bootstrap.
 
-    `strata` are results of `matched`. Pairs are drawn together, so that a game's difficulty
-    cancels; else each side by itself. Without bounds where a side has one game: nothing says how
-    games differ.
+    With `paired` n = m, and position i of both is the same game: pairs are drawn together, so that
+    a game's difficulty cancels; else each side by itself. Without bounds where a side has one game:
+    nothing says how games differ.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
 
     def means(values: np.ndarray) -> np.ndarray:
         if len(values) > _NORMAL:
             return generator.normal(values.mean(), values.std() / np.sqrt(len(values)), resamples)
         return _resampled(values, [_MEAN], resamples, generator)[0]
 
-    value = 0.0
-    drawn = np.zeros(resamples)
-    pairs = 0
-    for first, second, paired in strata:
-        value += float(first.mean() - second.mean()) / len(strata)
-        if paired:
-            drawn += means(first - second) / len(strata)
-            pairs += len(first)
-        else:
-            drawn += (means(first) - means(second)) / len(strata)
-    if any(min(len(first), len(second)) < 2 for first, second, _ in strata):
+    value = float(first.mean() - second.mean())
+    pairs = len(first) if paired else 0
+    if min(len(first), len(second)) < 2:
         return Difference(value, np.nan, np.nan, pairs)
+    drawn = means(first - second) if paired else means(first) - means(second)
     low, high = percentile_interval(drawn, confidence)
     return Difference(value, low, high, pairs)
 

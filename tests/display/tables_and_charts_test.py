@@ -9,7 +9,7 @@ import pytest
 from matplotlib import font_manager
 from rich.console import Console
 
-from motif_jax.display import charts, glyphs, measures, page, plots, text_tables
+from motif_jax.display import charts, measures, page, text_tables
 from motif_jax.display.charts import Interval, Plot, Series
 from tests.made_up_runs import HOSTILE
 
@@ -27,9 +27,9 @@ def test_numbers_at_axes_are_short() -> None:
 
 
 def test_charts_of_like_names_are_files_of_their_own(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(plots, "draw", lambda plot: {"png": plot})
+    monkeypatch.setattr(charts, "pictures", lambda plot: {"png": plot})
 
-    paths = plots.write(
+    paths = charts.write(
         tmp_path, {"A/b": b"1", "a?b": b"2", "a b": b"3", "..": b"4", "x" * 101: b"5"}
     )
 
@@ -94,14 +94,14 @@ def test_letters_that_a_charts_font_lacks_are_escaped(recwarn: pytest.WarningsRe
         *texts, [Series(texts[0], x, x)], [Interval(texts[0], 1, 0, 2)], texts[0], "f", texts[0]
     )
 
-    assert plots.draw(rare)["png"] == plots.draw(plain)["png"]
+    assert charts.pictures(rare)["png"] == charts.pictures(plain)["png"]
     assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]
 
 
 def test_letters_that_a_font_has_are_drawn_as_they_are() -> None:
     font_file = font_manager.findfont("DejaVu Sans Mono")
 
-    assert glyphs.drawable("é → 雪\n", font_file) == "é → \\u96ea\n"
+    assert charts.drawable("é → 雪\n", font_file) == "é → \\u96ea\n"
 
 
 def test_a_missing_value_is_a_gap(line_chart: str) -> None:

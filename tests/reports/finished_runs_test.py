@@ -64,7 +64,7 @@ def no_charts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """Charts are left out of the page: they take seconds."""
     if request.node.get_closest_marker("browser") is None:
         monkeypatch.setattr("motif_jax.display.charts.figure", lambda plot: f"<svg>{plot.title}")
-        monkeypatch.setattr("motif_jax.display.page.write_plots", lambda folder, drawn: None)
+        monkeypatch.setattr("motif_jax.display.charts.write", lambda folder, drawn: None)
 
 
 @pytest.mark.parametrize("other", ["here/../one", "link", "copy"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.metric_files import Curve
-from motif_jax.display import charts, page, plots
+from motif_jax.display import charts, page
 from motif_jax.reports import run_report
 from motif_jax.reports.training_sections import (
     METRIC_GROUPS,
@@ -102,7 +102,7 @@ def test_groups_of_metrics_are_metrics_with_their_units(repository):
 def test_every_chart_of_a_run_is_a_picture_too(tmp_path: Path) -> None:
     by_file = page.plots(run_report.sections(run_data(tmp_path)))
 
-    paths = plots.write(tmp_path / "plots", {"a": by_file["reward_by_message"]})
+    paths = charts.write(tmp_path / "plots", {"a": by_file["reward_by_message"]})
 
     assert {
         "training_return",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.display import glyphs
+from motif_jax.display import charts
 from motif_jax.play.messages import as_text
 from motif_jax.play.watching import Film
 
@@ -107,7 +107,7 @@ def frame(film: Film, step: int, size: int = 12) -> np.ndarray:
     image.paste(Image.fromarray(screen), (0, 0))
     draw = ImageDraw.Draw(image)
     font = _font(size)
-    facts = glyphs.drawable(_facts(film, step), _font_file())
+    facts = charts.drawable(_facts(film, step), _font_file())
     draw.text((4, height + 2), facts, font=font, fill=_INK)
 
     # Sentences of a grid world are lines; a movie has room for one.
@@ -115,7 +115,7 @@ def frame(film: Film, step: int, size: int = 12) -> np.ndarray:
     is_paid = film.intrinsic is not None and film.intrinsic[step] > 0
     letters = width // max(1, round(font.getlength("M"))) - 1
     position = (4, height + line_height + 2)
-    shown = glyphs.drawable(text, _font_file())[:letters]
+    shown = charts.drawable(text, _font_file())[:letters]
     draw.text(position, shown, font=font, fill=_PAID if is_paid else _INK)
 
     rewards = film.task_rewards if film.intrinsic is None else film.intrinsic
