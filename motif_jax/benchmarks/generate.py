@@ -22,7 +22,6 @@ from motif_jax.lm.generation import Limits, Sampling
 from motif_jax.lm.scoring import last_state
 
 GPU_SIZE = {"model": "gpt2_medium", "batch_size": 64, "dtype": "bfloat16"}
-check = _language.check
 
 
 def options() -> ConfigDict:

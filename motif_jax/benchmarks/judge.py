@@ -24,7 +24,6 @@ from ml_collections import ConfigDict
 
 from motif_jax import lm
 from motif_jax.benchmarks import _language, result
-from motif_jax.core import config as checks
 from motif_jax.lm import config as configs
 from motif_jax.lm import next_token
 from motif_jax.lm.model import LanguageModel
@@ -82,20 +81,6 @@ def options() -> ConfigDict:
             "seconds": 3.0,
         }
     )
-
-
-def check(config: ConfigDict) -> None:
-    """Raises UserError for an unknown shape, and for questions that `prompts` does not make."""
-    if not config.options.model:
-        checks.choice(config, "options.shape", tuple(SHAPES))
-    checks.require(
-        config.options.message_tokens >= _BEGINNING_TOKENS,
-        "options.message_tokens",
-        config.options.message_tokens,
-        f"at least {_BEGINNING_TOKENS}",
-    )
-    per_message = config.options.questions_of_message
-    checks.require(per_message >= 1, "options.questions_of_message", per_message, "at least 1")
 
 
 def run(config: ConfigDict) -> dict[str, Any]:

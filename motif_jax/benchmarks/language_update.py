@@ -60,11 +60,6 @@ def options() -> ConfigDict:
     return options
 
 
-def check(config: ConfigDict) -> None:
-    _language.check(config)
-    ppo_update.check(plan_of(training_config(config.options)))
-
-
 def training_config(chosen: ConfigDict) -> AgentConfig:
     """The stage's config with these options; one epoch, since all epochs take the same time."""
     config = resources.config("train_language_agent", "")

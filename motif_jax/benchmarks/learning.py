@@ -20,7 +20,6 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, result
-from motif_jax.core import config as checks
 from motif_jax.core import resources
 from motif_jax.envs.recall import BEST_RETURN
 from motif_jax.rl.batch_stream import BatchStream
@@ -54,10 +53,6 @@ GOALS = {
 def options() -> ConfigDict:
     """Options of the training; an empty `reward_dir` means the goal's reward."""
     return _agents.training_options(env="Recall-v0", envs_per_worker=32, batch_size=512, rollout=16)
-
-
-def check(config: ConfigDict) -> None:
-    checks.choice(config, "options.env", GOALS)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 from motif_jax.benchmarks import result
-from motif_jax.core import config as checks
 from motif_jax.core import seeds
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.files import atomic_save_npy
@@ -80,10 +79,8 @@ def random_games(folder: Path, num_pairs: int, seed: int) -> None:
 
 
 def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> RewardConfig:
-    """The config of the training; UserError if the dataset has no labels."""
+    """The config of the training, from the first labels of the dataset unless others are named."""
     names = PairsDataset.open(folder).preference_names()
-    allowed = "a dataset with labels: run annotate on it first"
-    checks.require(bool(names), "options.dataset_dir", str(folder), allowed)
     return RewardConfig(
         seed=seed,
         dataset_dir=str(folder),
@@ -165,10 +162,6 @@ def run(config: ConfigDict) -> dict[str, Any]:
             random_games(folder, settings.num_pairs, config.seed)
         training = trainer_config(settings, folder, config.seed)
         data = reward_data.load(training)
-        size = settings.batch_size
-        available = data.train.size
-        allowed = f"at most the {available} labelled training pairs of {folder}"
-        checks.require(size <= available, "options.batch_size", size, allowed)
         return _measure(config, _Sides(training, data, DataParallel(jax.local_devices())))
 
 

@@ -22,7 +22,6 @@ from motif_jax.benchmarks._language import Subject
 from motif_jax.lm import scoring
 
 GPU_SIZE = {"model": "flan_t5_large", "batch_size": 64, "dtype": "bfloat16"}
-check = _language.check
 
 
 def options() -> ConfigDict:

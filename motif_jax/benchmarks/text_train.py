@@ -27,7 +27,6 @@ import optax
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _language, print_early, result
-from motif_jax.core import config as checks
 from motif_jax.core import resources
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.training.task import shapes_of
@@ -63,12 +62,11 @@ from motif_jax.schema import read_section
 GPU_SIZE = {"batch_size": 16, "length": 512, "dtype": "bfloat16"}
 _PAD = 0
 _ACTION_TOKENS = 16  # of each action
-_STEPS = ("skip", "compile", "run")
 
 
 def options() -> ConfigDict:
-    """The agent's size; texts of a batch, their tokens, batches of a step, one of _STEPS; `seconds`
-    of each repeat and side.
+    """The agent's size; texts of a batch, their tokens, batches of a step, and whether the step is
+    left out, compiled or run (skip, compile, run); `seconds` of each repeat and side.
     """
     return ConfigDict(
         {
@@ -83,15 +81,6 @@ def options() -> ConfigDict:
             "baseline": True,
             "seconds": 2.0,
         }
-    )
-
-
-def check(config: ConfigDict) -> None:
-    """Raises UserError for texts without an action, and an unknown choice of `step`."""
-    checks.choice(config, "options.step", _STEPS)
-    length = config.options.length
-    checks.require(
-        length > _ACTION_TOKENS, "options.length", length, f"at least {_ACTION_TOKENS + 1}"
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from motif_jax.benchmarks import actors
-from motif_jax.benchmarks._bare_engine import Bare, write_script
+from motif_jax.benchmarks.actors import Bare, write_script
 from motif_jax.core.seeds import derive
 from motif_jax.envs.nethack.engine import NetHackEngine
 from motif_jax.envs.nethack.game import Game

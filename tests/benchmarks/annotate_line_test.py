@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from motif_jax.benchmarks import annotate
-from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation.annotator import Question
 from motif_jax.motif.annotation.config import AnswerSampling
 from tests.benchmarks.lines import line_of
@@ -18,23 +17,6 @@ from tests.benchmarks.stand_ins import StandInAnnotator, StandInSession
 from tests.reward_fixtures import make_dataset
 
 pytestmark = pytest.mark.usefixtures("clock")
-
-
-def test_annotation_needs_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(annotate.importlib.util, "find_spec", lambda name: None)
-
-    with pytest.raises(
-        UserError, match=r"^benchmark annotate: vLLM is not installed here; start it with"
-    ):
-        line_of("annotate")
-
-
-def test_annotation_needs_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(annotate.importlib.util, "find_spec", lambda name: name)
-
-    message = r"config\.options\.model='': must be a chat model, its name or its"
-    with pytest.raises(UserError, match=message):
-        line_of("annotate")
 
 
 @pytest.fixture
@@ -59,7 +41,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append(("bare", len(questions)))
         return 6.0, np.arange(len(questions)) % 2
 
-    monkeypatch.setattr(annotate.importlib.util, "find_spec", lambda name: name)
     monkeypatch.setattr(annotate, "make_annotator", lambda config, dataset: StandInAnnotator(calls))
     monkeypatch.setattr(annotate, "AnnotationSession", StandInSession)
     monkeypatch.setattr(annotate, "time_stage", time_stage)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from motif_jax.benchmarks import _command as benchmark
 from motif_jax.benchmarks import judge
-from motif_jax.core.errors import UserError
 from tests import made_up_judge
 from tests.reward_fixtures import load_config
 
@@ -38,13 +36,3 @@ def test_a_model_in_a_folder_can_be_measured(tmp_path) -> None:
         )
     )
     assert line["weight_bytes"] < line["peak_bytes_with_loading"]
-
-
-def test_messages_have_a_beginning_and_more() -> None:
-    with pytest.raises(UserError, match=r"options\.message_tokens=3"):
-        benchmark.check(load_config("benchmark", "judge", {"options.message_tokens": 3}), None)
-
-
-def test_an_unknown_shape_is_refused() -> None:
-    with pytest.raises(UserError, match=r"options\.shape"):
-        benchmark.check(load_config("benchmark", "judge", {"options.shape": "huge"}), None)

@@ -178,7 +178,7 @@ class StandInPool:
 
 
 class StandInBareEngine:
-    """A `_bare_engine.Bare` whose turns are noted in `calls` as (games, start, stop)."""
+    """A `actors.Bare` whose turns are noted in `calls` as (games, start, stop)."""
 
     def __init__(self, games: int, calls: list[Any]) -> None:
         self._games = games
