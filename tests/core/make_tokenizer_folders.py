@@ -1,7 +1,7 @@
 """Writes which tokens transformers makes of texts by folders whose tokens and blanks stand beside
 tokenizer.json.
 
-PYTHON tests/core/make_tokenizer_folders.py OUT.json
+PYTHONPATH=. PYTHON tests/core/make_tokenizer_folders.py OUT.json
 
 PYTHON is of an environment with transformers 5.24.
 """
@@ -14,8 +14,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
+
+from tests.lm.tokenizer_families import mark_blanks
 
 TEXTS = (
     "You kill the newt", " You kill", "a <think>b</think> <|turn|> c", "x <y> z<a><b> <b>", "[New] [new] <w>a <w> b", "<end> <eos> <pad>  <bos><img>",
@@ -76,17 +78,7 @@ def sentence_piece() -> Tokenizer:
     backend = Tokenizer(
         BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     )
-    backend.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    )
-    backend.decoder = decoders.Sequence(
-        [
-            decoders.Replace("▁", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
+    mark_blanks(backend)
     backend.add_special_tokens(["<unk>", "<s>", "</s>"])
     return backend
 

@@ -71,6 +71,21 @@ def word_level() -> Tokenizer:
     return backend
 
 
+def mark_blanks(backend: Tokenizer) -> None:
+    """Makes blanks marks, with one before a text, and marks blanks again, as in Llama 2."""
+    backend.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    backend.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+
+
 def metaspace_pairs() -> Tokenizer:
     """Llama 2's: byte pairs as SentencePiece has them, with a mark for a blank, bytes for other
     letters, and <s> first.
@@ -95,17 +110,7 @@ def metaspace_pairs() -> Tokenizer:
     backend = Tokenizer(
         BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     )
-    backend.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    )
-    backend.decoder = decoders.Sequence(
-        [
-            decoders.Replace("▁", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
+    mark_blanks(backend)
     backend.add_special_tokens(SPECIAL)
     backend.post_processor = TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])
     return backend
