@@ -66,14 +66,8 @@ class ImportedFile:
 
     @property
     def path(self) -> str:
-        """The path of the file, which the import has checked."""
+        """The path of the file."""
         return self.file or ""
-
-    def require_default(self, key: str, reason: str) -> None:
-        """Raises UserError where a key that this import does not read is not at its default."""
-        default = getattr(type(self)(), key)
-        is_default = getattr(self, key) == default
-        checks.require_key(self, key, is_default, f"left at {default!r}: {reason}")
 
 
 @section_class

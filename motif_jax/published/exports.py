@@ -1,10 +1,14 @@
-"""Exports a reward as safetensors, agents as folders for transformers and vLLM."""
+"""Exports a reward as safetensors with its model card (Mitchell et al. 2019, "Model cards for model
+reporting"), agents as folders for transformers and vLLM.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +16,9 @@ from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder
-from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text, replaced_folder
 from motif_jax.core.locks import FolderLock
+from motif_jax.core.run_folder import read_description, stored_folder
 from motif_jax.glam import agent, prompt_forms
 from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.config import LanguagePolicy
@@ -22,50 +26,100 @@ from motif_jax.ilql.agent import agent_folder, exported
 from motif_jax.ilql.agent.agent_folder import SavedAgent
 from motif_jax.ilql.agent.text_agent import POLICY
 from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS, Delimiters
-from motif_jax.ilql.tasks import registry
 from motif_jax.lm import folder as folders
 from motif_jax.lm.chat_template import ChatTemplate
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.motif.reward import safetensors_file
-from motif_jax.motif.reward.reward_model import read_run
+from motif_jax.motif.reward.reward_model import RewardModel, read_run
+from motif_jax.oni.online_model import OnlineRewardModel
 from motif_jax.play import agent_policy
-from motif_jax.published import model_card
 from motif_jax.published.config import (
     EXPORTS,
     ExportLanguageAgentConfig,
     ExportRewardConfig,
     ExportTextAgentConfig,
 )
-from motif_jax.rl import agent_networks, choices, settings
+from motif_jax.rl import settings
 from motif_jax.schema import read_section
 
 REWARD = "reward.safetensors"
 CARD = "README.md"
+_UNKNOWN = "Nothing is known of it.\n"
+_NUMBERS = ("accuracy", "accuracy_pairs", "loss", "loss_pairs", "calibration_error")
 
 
 def _export_reward(config: ExportRewardConfig, workdir: Path) -> None:
     reward = read_run(config.reward.dir or "", config.reward.step)
-    card = model_card.render(reward, config.licence, config.notes)
+    card = reward_card(reward, config.licence, config.notes)
     safetensors_file.write_safetensors(reward, workdir / REWARD)
     atomic_write_text(workdir / CARD, card)
     print(f"evaluation {reward.step} of {config.reward.dir}: {(workdir / REWARD).resolve()}")
 
 
-def _check_language_agent(config: ExportLanguageAgentConfig) -> None:
-    folder = checks.existing_folder(config, "agent")
-    kind = agent_networks.kind_of(agent_policy.read_config(folder))
-    allowed = (
-        "a run of train_language_agent or clone_behaviour whose config.network.kind is 'language'"
+def reward_card(reward: RewardModel, licence: str = "", notes: str = "") -> str:
+    """The card in Markdown; the owner gives the `licence` of the weights and `notes`."""
+    made = read_description(Path(reward.folder) / "versions.json")
+    if isinstance(reward, OnlineRewardModel):
+        game = reward.config["environment"]["name"]
+        origin = f"Learned while an agent played {game}, from {len(reward.labels):,} labels of the annotator in the settings below.\n"
+    else:
+        origin = "\n".join(_labels(reward))
+    # Of pairs whose messages were both never trained on, too.
+    known = [f"{part}/{name}" for part in ("validation", "validation_unseen") for name in _NUMBERS]
+    evaluation = reward.curve[-1] if reward.curve else {}
+    numbers = {name: evaluation[name] for name in known if name in evaluation}
+    return f"""# Model card: a reward of game messages
+
+Made by `{made.get("command", "an unknown command")}` in `{reward.folder}`, motif_jax {made.get("git_revision", "of unknown revision")}. {notes}
+
+## Use
+
+An intrinsic reward for agents, and a study of what its annotator prefers. Not a judge of people's text. On messages that are not in its dataset the number is a guess,
+and normalised otherwise on another dataset. It has the blind spots of its annotator, and pays for messages, not for what they stand for.
+
+## Data and annotators
+
+{origin}
+## Numbers
+
+{_block(numbers) or _UNKNOWN}
+## Licence
+
+{licence or "Not stated by the owner of the weights."} The licences of data and annotator apply besides (the published Motif dataset and its annotations are CC-BY-NC 4.0: no commercial use).
+
+## Settings
+
+{_block(reward.config)}"""
+
+
+def _labels(reward: RewardModel) -> Iterator[str]:
+    """Of each dataset and its labels: what describes them, with the annotator's prompts."""
+    for folder_name in checks.listed(reward.config.get("dataset_dir") or ""):
+        folder = stored_folder(reward.folder, folder_name)
+        described = read_description(folder / "dataset.json") if folder else {}
+        facts = {key: described[key] for key in described if key not in ("arrays", "digests")}
+        yield f"Dataset `{folder_name}`:\n\n{_block(facts) or _UNKNOWN}"
+        for name in checks.listed(reward.config.get("annotator") or ""):
+            shards = sorted(folder.glob(f"annotations/{name}/shard-*.json")) if folder else []
+            who = read_description(shards[0]) if shards else {}
+            facts = {key: who[key] for key in ("annotator", "questions") if key in who}
+            yield f"Labels `{name}`:\n\n{_block(facts) or _UNKNOWN}"
+
+
+def _block(facts: Mapping[str, Any]) -> str:
+    """Values by dotted key as code by its indentation, which no text within it ends."""
+    texts = (
+        f"{name}: {value if isinstance(value, str) else json.dumps(value)}\n"
+        for name, value in checks.flat(facts).items()
     )
-    checks.require_key(config, "agent", kind == choices.LANGUAGE, allowed)
-    agent_policy.find_step(folder, config.checkpoint)
+    return textwrap.indent("".join(texts), "    ", lambda _: True)
 
 
 def _export_language_agent(config: ExportLanguageAgentConfig, workdir: Path) -> None:
     folder = config.agent or ""
     trained = agent_policy.read_config(folder)
-    assert isinstance(trained.network, LanguagePolicy), "checked"
+    assert isinstance(trained.network, LanguagePolicy), "no language model"
     network: Any = settings.make_network(trained)
     params, step = agent_policy.restore(folder, config.checkpoint, network)
     with replaced_folder(workdir / exported.MODEL) as part:
@@ -144,20 +198,10 @@ def _meeting(network: LanguageAgent, in_turns: bool) -> str:
     return "Actions are tokenised by themselves, without the blank before them, after a prompt that ends with one."
 
 
-def _check_text_agent(config: ExportTextAgentConfig) -> None:
-    about = agent_folder.describe(checks.existing_folder(config, "agent"), "agent")
-    allowed = "an agent without a prefix: a decision transformer reads its return as an embedding, which transformers does not"
-    checks.require_key(config, "agent", not about["design"]["prefix"], allowed)
-    agent_folder.network_of(about)
-    tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
-    if not hasattr(tokenizer, "save"):
-        raise UserError(
-            f"config.agent={config.agent}: the tokenizer of {about['task']} has no method save(folder) that writes a tokenizer.json"
-        )
-
-
 def _export_text_agent(config: ExportTextAgentConfig, workdir: Path) -> None:
     agent = agent_folder.load(config.agent or "")
+    allowed = "an agent without a prefix: a decision transformer reads its return as an embedding, which transformers does not"
+    checks.require_key(config, "agent", not agent.network.design.prefix, allowed)
     with replaced_folder(workdir / exported.MODEL) as part:
         write_text_agent(part, agent)
     print(f"{agent.method} of {config.agent}: {(workdir / exported.MODEL).resolve()}")
@@ -270,27 +314,21 @@ adds advantage_weight x (Q - V) to the policy's logits; its own agent folder ope
 """
 
 
-def _check_reward(config: ExportRewardConfig) -> None:
-    checks.existing_folder(config, "reward.dir")
-
-
-# Kind -> how its values are checked, and what writes it.
-KINDS: Mapping[str, tuple[Callable[[Any], None], Callable[[Any, Path], None]]] = {
-    "reward": (_check_reward, _export_reward),
-    "language_agent": (_check_language_agent, _export_language_agent),
-    "text_agent": (_check_text_agent, _export_text_agent),
+# Kind -> what writes it.
+KINDS: Mapping[str, Callable[[Any, Path], None]] = {
+    "reward": _export_reward,
+    "language_agent": _export_language_agent,
+    "text_agent": _export_text_agent,
 }
 
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree, ("kind",))
-    check_values, _ = KINDS[config_tree.kind]
-    check_values(read_section(EXPORTS[config_tree.kind], config_tree))
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> None:
     """Writes the files of the kind; the folder of a refused export stays without a config."""
-    _, write = KINDS[config_tree.kind]
+    config = read_section(EXPORTS[config_tree.kind], config_tree)
     with FolderLock(workdir):
-        write(read_section(EXPORTS[config_tree.kind], config_tree), workdir)
+        KINDS[config_tree.kind](config, workdir)
         run_folder.prepare(workdir, config_tree)

@@ -8,7 +8,7 @@ the model or dataset, as in a folder that a stage made.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +20,21 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json, remove_temporaries
 from motif_jax.core.locks import FolderLock
 from motif_jax.ilql.agent import agent_folder
-from motif_jax.ilql.dialogues import json_lines
-from motif_jax.ilql.dialogues import parquet as dialogues_parquet
-from motif_jax.ilql.dialogues.collected import DIALOGUES, META, DialogueTotals
-from motif_jax.ilql.dialogues.dialogue import Dialogues
+from motif_jax.ilql.dialogues.collected import META
 from motif_jax.ilql.tasks.reddit import upvote_run
-from motif_jax.ilql.tasks.wordle.words import read_words
 from motif_jax.motif.reward import safetensors_file
 from motif_jax.oni.online_model import OnlineRewardModel
-from motif_jax.published import import_ilql, import_torch, wordle_games
-from motif_jax.published.config import (
-    IMPORTS,
-    ImportDialoguesConfig,
-    ImportedFile,
-    ImportRewardConfig,
+from motif_jax.published import (
+    import_dialogues,
+    import_glam,
+    import_ilql,
+    import_motif,
+    import_oni,
 )
+from motif_jax.published.config import IMPORTS, ImportedFile, ImportRewardConfig
 from motif_jax.schema import read_section
 
 ORIGIN = "import.json"
-# Of dialogues: published Wordle games, and all that is read.
-_GAMES = (".pkl", ".pickle")
-_SUFFIXES = (".jsonl", ".json", *_GAMES)
 # Keys that may name a file.
 _FILES = ("file", "quantiles", "words")
 
@@ -59,14 +53,12 @@ class Kind:
     Attributes:
       write: imports; calls its last argument before it writes anything. What a network needs of the
           file has been read by then; dialogues are read part by part after it.
-      check: raises UserError for values that cannot work; writes nothing.
       is_complete: whether the work folder holds a complete import.
       keeps_config: whether config.json of the work folder is that of the import; else `write`
           writes that of a training.
     """
 
     write: Callable[[Any, Path, Callable[[], None]], None]
-    check: Callable[[Any, Path], None] = lambda *_: None
     is_complete: Callable[[Path], bool] = has_checkpoints
     keeps_config: bool = False
 
@@ -77,10 +69,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     keys = {field.name for field in dataclasses.fields(config)}
     is_variants = keys <= set(config_tree)
     checks.require_key(config_tree, "kind", is_variants, "that of the config's variant")
-    is_there = bool(config.file) and Path(config.path).is_file()
-    checks.require_key(config, "file", is_there, "an existing file")
-    if not _is_done(config_tree, kind, workdir):
-        kind.check(config, workdir)
+    _is_done(config_tree, kind, workdir)
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> None:
@@ -148,59 +137,6 @@ def _is_done(config_tree: ConfigDict, kind: Kind, workdir: Path) -> bool:
     return True
 
 
-def _check_dialogues(config: ImportDialoguesConfig, workdir: Path) -> None:
-    checks.require_key(
-        config, "file", Path(config.path).suffix in _SUFFIXES, f"a file of {', '.join(_SUFFIXES)}"
-    )
-    if not _is_of_games(config):
-        config.require_default("words", "only Wordle games are played with a list of words")
-    if config.words:
-        read_words("words", config.words)
-    if (workdir / DIALOGUES).exists() and not (workdir / "config.json").exists():
-        raise UserError(
-            f"{workdir} holds dialogues that were not imported here: choose another --workdir"
-        )
-
-
-def _is_of_games(config: ImportDialoguesConfig) -> bool:
-    return Path(config.path).suffix in _GAMES
-
-
-def _read_dialogues(config: ImportDialoguesConfig) -> Iterator[Dialogues]:
-    if _is_of_games(config):
-        words = read_words("words", config.words) if config.words else None
-        yield wordle_games.read_games(config.path, words)
-    else:
-        yield from json_lines.read(config.path)
-
-
-def _write_dialogues(
-    config: ImportDialoguesConfig, workdir: Path, begin: Callable[[], None]
-) -> None:
-    begin()
-    about: dict[str, Any] = {
-        "origin": f"motif_jax import:dialogues, {Path(config.path).name}",
-        "facts": {},
-    }
-    if _is_of_games(config):
-        words = config.words or wordle_games.word_list(config.path)
-        if Path(words).is_file():
-            # Absolute: trainings read it from other folders.
-            words = str(Path(words).resolve())
-        # Training and evaluation play with the words that the games were played with.
-        about["config"] = {"task": "wordle", "wordle": {"words": words}, "compat": {}}
-    totals = DialogueTotals()
-    dialogues_parquet.write(workdir / DIALOGUES, totals.counted(_read_dialogues(config)), about)
-    if not totals.count:
-        (workdir / DIALOGUES).unlink()
-        raise UserError(f"config.file={config.file}: holds no dialogues")
-    meta = {**about, **totals.summary(), "digest": digests.of_file(workdir / DIALOGUES)}
-    # Last: `is_complete` takes this file for the end of the import.
-    atomic_write_json(workdir / META, meta)
-    counts = f"{meta['dialogues']:,} dialogues, {meta['actions']:,} actions"
-    print(f"{workdir}: {counts}, mean return {meta['mean_return']:.3f}")
-
-
 def _write_reward(config: ImportRewardConfig, workdir: Path, begin: Callable[[], None]) -> None:
     reward = safetensors_file.read_safetensors(config.path)
     allowed = "a reward of train_reward; one that was learned online is used as the file: --config.reward.dir=FILE"
@@ -212,25 +148,22 @@ def _write_reward(config: ImportRewardConfig, workdir: Path, begin: Callable[[],
 
 KINDS: Mapping[str, Kind] = {
     "reward": Kind(_write_reward),
-    "motif_reward": Kind(import_torch.write_reward, import_torch.check_reward),
-    "motif_agent": Kind(import_torch.write_agent, import_torch.check_agent),
-    "oni": Kind(import_torch.write_agent, import_torch.check_agent),
-    "glam": Kind(import_torch.write_language_agent, import_torch.check_agent),
+    "motif_reward": Kind(import_motif.write_reward),
+    "motif_agent": Kind(import_motif.write_agent),
+    "oni": Kind(import_oni.write_agent),
+    "glam": Kind(import_glam.write_agent),
     "ilql": Kind(
         import_ilql.write,
-        import_ilql.check,
         is_complete=lambda workdir: (workdir / agent_folder.AGENT / "agent.json").exists(),
         keeps_config=True,
     ),
     "upvote": Kind(
         import_ilql.write_upvote,
-        import_ilql.check_upvote,
         is_complete=lambda workdir: (workdir / upvote_run.MODEL / "config.json").exists(),
         keeps_config=True,
     ),
     "dialogues": Kind(
-        _write_dialogues,
-        _check_dialogues,
+        import_dialogues.write,
         is_complete=lambda workdir: (workdir / META).exists(),
         keeps_config=True,
     ),

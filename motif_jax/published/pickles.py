@@ -1,18 +1,19 @@
-"""Reads pickles as data: of what a file names, only numpy's arrays and plain containers are built.
+"""Reads pickles and PyTorch's checkpoints as data: of what a file names, only numpy's arrays, plain
+containers and torch's tensors are built.
 
 Every other class or function becomes a `Stub`: nothing of the file is imported or run.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from motif_jax.core.errors import UserError
+import numpy as np
+
 from motif_jax.core.files import regular_file
 
 # What containers, bytes of old protocols and arrays of numpy (before version 2 and since) name.
@@ -33,6 +34,10 @@ _BUILT = frozenset(
         ),
     }
 )
+# torch asks for the class of each dtype that a numpy array in a file has.
+_DTYPES = [
+    type(np.dtype(code)) for code in "?" + np.typecodes["AllInteger"] + np.typecodes["Float"]
+]
 
 
 class Stub:
@@ -81,17 +86,66 @@ class _DataUnpickler(pickle.Unpickler):
 
 
 def read_file(path: Path) -> Any:
-    """The data of a pickle. Raises OSError, and of damaged files whatever `pickle` raises."""
+    """The data of a pickle; damaged files raise whatever `pickle` raises."""
     with open(path, "rb", opener=regular_file) as file:
         return _DataUnpickler(file).load()
 
 
-@contextlib.contextmanager
-def reading(path: Path, description: str) -> Iterator[None]:
-    """Turns errors of the block into UserError: "PATH is not DESCRIPTION (error)"."""
-    try:
-        yield
-    except (OSError, UserError):
-        raise
-    except Exception as error:  # a damaged pickle can raise anything
-        raise UserError(f"{path} is not {description} ({type(error).__name__}: {error})") from None
+def read_checkpoint(path: str | Path) -> Any:
+    """Reads a file of `torch.save`, with numpy arrays in place of tensors (float32 for bfloat16).
+
+    An object of a class that is neither torch's nor numpy's, such as the dataset in a checkpoint of
+    ONI, becomes a `Stub` with its attributes.
+
+    Needs PyTorch, the extra `torch`, whose own errors say that a file is damaged or holds what it
+    does not read as data.
+    """
+    # The one import of torch, where a file is opened.
+    torch: Any = importlib.import_module("torch")
+    names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    known = [(named(name), name) for name in names]
+    with torch.serialization.safe_globals([*known, *_DTYPES]):
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    return _with_arrays(content, torch, {})
+
+
+def _with_arrays(value: Any, torch: Any, converted: dict[int, Any]) -> Any:
+    """A copy of `value` with arrays in place of tensors.
+
+    `converted` has the copies of containers by the identity of the original: parts may refer to
+    each other.
+    """
+    if isinstance(value, torch.Tensor):
+        # numpy has no bfloat16.
+        tensor = value.float() if value.dtype == torch.bfloat16 else value
+        return tensor.detach().numpy()
+    if isinstance(value, tuple):
+        return tuple(_with_arrays(part, torch, converted) for part in value)
+    if not isinstance(value, dict | list | Stub):
+        return value
+    if id(value) in converted:
+        return converted[id(value)]
+    if isinstance(value, dict):
+        copy: Any = {}
+        converted[id(value)] = copy
+        copy.update((key, _with_arrays(part, torch, converted)) for key, part in value.items())
+    elif isinstance(value, list):
+        copy = []
+        converted[id(value)] = copy
+        copy.extend(_with_arrays(part, torch, converted) for part in value)
+    else:
+        copy = Stub(*_with_arrays(value.arguments, torch, converted))
+        converted[id(value)] = copy
+        copy.state = _with_arrays(value.state, torch, converted)
+    return copy
+
+
+def tensors(tree: Any, prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    """Yields (dotted name, array) of the arrays in dictionaries, lists and tuples, in their
+    order.
+    """
+    if isinstance(tree, np.ndarray):
+        yield prefix.removesuffix("."), tree
+    elif isinstance(tree, dict | list | tuple):
+        for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            yield from tensors(value, f"{prefix}{key}.")

@@ -17,7 +17,7 @@ from motif_jax.core.errors import UserError, printable
 from motif_jax.display.charts import Series
 from motif_jax.motif.annotation.lexicon import load_lexicon
 from motif_jax.play import evaluation_files
-from motif_jax.published import evaluation_logs, glam_results, results
+from motif_jax.published import results
 from motif_jax.reports import probe_report, run_report, study
 from motif_jax.reports.claims import parsed_claims
 from motif_jax.reports.efficiency import Learned
@@ -143,7 +143,7 @@ def kind_of(path: Path) -> str:
     """'returns', 'episodes', 'log', 'evaluation' or 'training'; UserError for anything else."""
     if path.suffix in _PUBLISHED_GAMES and path.is_file():
         return _PUBLISHED_GAMES[path.suffix]
-    if glam_results.is_log(path):
+    if results.is_log(path):
         return "log"
     if (path / evaluation_files.SUMMARY).is_file():
         return "evaluation"
@@ -281,10 +281,10 @@ def _published_numbers(run: FinishedRun) -> dict[str, list[float]]:
     out.
     """
     if run.kind == "returns":
-        returns = glam_results.read_returns(run.path)
+        returns = results.read_returns(run.path)
         # BabyAI-Text pays success alone.
         return {"return": returns.tolist(), "success": (returns > 0).astype(float).tolist()}
-    log = evaluation_logs.read(run.path)
+    log = results.read_evaluation_log(run.path)
     print(printable(f"{run.path}: {log.in_words()}"))
     numbers = {"return": log.returns.tolist()}
     if len(log.entropies) == len(log.returns) and np.isfinite(log.entropies).all():
@@ -302,7 +302,7 @@ def _require_number(key: str, path: Path, available: Mapping[str, Any]) -> None:
 def _shown_training(run: FinishedRun, keys: Sequence[str], task: str) -> Learned:
     """A training, or a log of one. Raises UserError: it has none of the measures in `keys`."""
     is_log = run.kind == "log"
-    curves = glam_results.read_curves(run.path) if is_log else metric_files.read_episodes(run.path)
+    curves = results.read_log(run.path) if is_log else metric_files.read_episodes(run.path)
     shown = {key: curves[key] for key in keys if key in curves}
     if not shown:
         _require_number(keys[0], run.path, curves)

@@ -18,7 +18,7 @@ from motif_jax.display import charts, html
 from motif_jax.display.html import TableCell, number_cell
 from motif_jax.display.page import Section, Table
 from motif_jax.glam.probe_files import CLAUSES, DESCRIPTION, LINES
-from motif_jax.published import glam_probes
+from motif_jax.published import results
 
 _REMEDY = "remove the file, then probe_language_agent makes it from the run's checkpoints"
 _MAX_COLUMNS = 60  # of a heatmap; more updates are thinned out
@@ -139,15 +139,15 @@ def read_published(folder: str | os.PathLike[str]) -> Probes | None:
     """Reads `distrib.csv` of a published run, whose folder name lists the actions; None without it.
     Raises UserError.
     """
-    path = Path(folder) / glam_probes.FILE
+    path = Path(folder) / results.DISTRIBUTIONS
     if not path.is_file():
         return None
-    actions = glam_probes.actions_of(Path(folder).name)
-    scores = glam_probes.read_distributions(path, len(actions))
-    probabilities = glam_probes.probabilities(scores)
+    actions = results.actions_of(Path(folder).name)
+    scores = results.read_distributions(path, len(actions))
+    probabilities = results.probabilities(scores)
     updates, probes, _ = probabilities.shape
     names = tuple(f"situation {number}" for number in range(1, probes + 1))
-    log = metric_files.read_csv(Path(folder) / "log.csv")
+    log = metric_files.read_csv(Path(folder) / results.LOG)
     # A row is written before its update; the update's row in the log counts the frames after it.
     frames = np.concatenate([[0.0], log.get("frames", np.arange(1.0, updates + 1))])
     steps = frames[:updates] if len(frames) >= updates else np.arange(updates)

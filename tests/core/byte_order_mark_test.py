@@ -13,7 +13,7 @@ from motif_jax.lm import text_data
 from motif_jax.motif.annotation import lexicon, prompts
 from motif_jax.motif.reward import table
 from motif_jax.oni import bag_of_words
-from motif_jax.published import motif_checkpoint
+from motif_jax.published import import_motif
 
 
 def marked(tmp_path, name, text):
@@ -61,7 +61,7 @@ def test_lexicons(tmp_path):
 
 def test_quantiles(tmp_path):
     path = marked(tmp_path, "q.csv", ",".join(map(str, range(19))) + "\n")
-    np.testing.assert_array_equal(motif_checkpoint.read_quantiles(path, 0), np.arange(19))
+    np.testing.assert_array_equal(import_motif.read_quantiles(path, 0), np.arange(19))
 
 
 def test_word_vectors(tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ from motif_jax.lm import folder
 from motif_jax.lm.config import parse
 from motif_jax.lm.model import LanguageModel
 from motif_jax.play import evaluation_files
-from motif_jax.published import evaluation_logs
+from motif_jax.published import results
 from tests import text_agents
 from tests.processes import killed
 from tests.reward_fixtures import load_config, run_config
@@ -177,7 +177,7 @@ def test_games_of_changed_files_are_not_added(tmp_path: Path) -> None:
 
 
 def test_a_published_log_has_the_returns_of_all_episodes(games: Path) -> None:
-    log = evaluation_logs.read(games / published_log.FILE)
+    log = results.read_evaluation_log(games / published_log.FILE)
 
     assert log.returns.tolist() == parquet.read(games / "dialogues.parquet").returns().tolist()
 

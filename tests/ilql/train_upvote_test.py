@@ -17,7 +17,7 @@ from motif_jax.ilql.tasks.reddit.text_scorer import TextScorer
 from motif_jax.lm import byte_pairs
 from motif_jax.lm import config as lm_config
 from motif_jax.lm.model import LanguageModel
-from motif_jax.published import upvote_model
+from motif_jax.published import import_ilql
 from tests import torch_files
 from tests.reward_fixtures import load_config, run_config, run_stage
 
@@ -117,7 +117,7 @@ def test_the_published_file_becomes_a_folder_that_pays(tmp_path: Path) -> None:
     scorer = TextScorer(tmp_path / "run" / "model")
     score = scorer(["some words"])[0]
     # The pooler and both layers by hand, on the states of the network.
-    read = upvote_model.read(path, 2)
+    read = import_ilql.read_upvote_model(path, 2)
     tokens = np.asarray([tokenizer.encode("some words").ids])
     model = LanguageModel(read.config)
     state = np.asarray(
@@ -129,11 +129,6 @@ def test_the_published_file_becomes_a_folder_that_pays(tmp_path: Path) -> None:
     hidden = np.maximum(content["layers.0.weight"] @ pooled + content["layers.0.bias"], 0)
     logit = float((content["layers.2.weight"] @ hidden + content["layers.2.bias"])[0])
     np.testing.assert_allclose(score, 1 / (1 + np.exp(-logit)), rtol=1e-4)
-    for part, shape in (("layers.2.weight", (1, 3)), ("layers.0.bias", (3,))):
-        other = {**content, part: np.zeros(shape, np.float32)}
-        torch_files.write(path, other)
-        with pytest.raises(UserError, match="does not fit its RoBERTa"):
-            upvote_model.read(path, 2)
     # Nobody has said how long the texts of its training were; of a training of our own it stands
     # beside the model.
     long = ["some words" + " some" * 20]
@@ -146,9 +141,3 @@ def test_the_published_file_becomes_a_folder_that_pays(tmp_path: Path) -> None:
         (tmp_path / "run/model/training.json").write_text(json.dumps({"max_len": max_len}))
         with pytest.raises(UserError, match=r"training\.json is damaged \(max_len="):
             TextScorer(tmp_path / "run/model")
-    del other["layers.2.weight"]
-    torch_files.write(path, other)
-    with pytest.raises(
-        UserError, match=r"not a checkpoint of the published upvote model .*layers.2.weight"
-    ):
-        upvote_model.read(path, 2)

@@ -73,9 +73,6 @@ def test_agents_that_transformers_has_no_form_for_are_refused(tmp_path: Path) ->
     run = made_agents.write(tmp_path / "dt", Design(q="none", prefix=True), "dt")
     with pytest.raises(UserError, match=r"config\.agent=.*an agent without a prefix"):
         exported_by("text_agent", run, tmp_path / "export")
-    run = made_agents.write(tmp_path / "toy", task="tests.toy_text:Task")
-    with pytest.raises(UserError, match=r"tests\.toy_text:Task has no method save"):
-        exported_by("text_agent", run, tmp_path / "export")
 
 
 def language_agent(folder: Path, architecture: str, **values: Any) -> Path:

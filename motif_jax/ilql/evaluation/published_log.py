@@ -1,5 +1,5 @@
-"""Writes an evaluation's episodes in the layout of published ILQL logs; `published.evaluation_logs`
-reads it.
+"""Writes an evaluation's episodes in the layout of published ILQL logs, which `published.results`
+reads.
 
 A log is a pickle {all_logs, eval_dump {results, entropies}, config} of plain containers and
 numbers.

@@ -1,4 +1,4 @@
-"""Imports checkpoints of the published PyTorch system."""
+"""Imports Motif's PyTorch checkpoints: a reward, or an agent."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import dataclasses
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
 from motif_jax.core import digests
 from motif_jax.core.checkpoints import Checkpoints
-from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_bytes
+from motif_jax.core.errors import UserError, printable
+from motif_jax.core.files import atomic_write_bytes, atomic_write_json
 from motif_jax.core.run_folder import as_plain, describe
+from motif_jax.envs import registry
 from motif_jax.envs.nethack.status import NUM_STATUS
+from motif_jax.motif.reward import safetensors_file
 from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS
 from motif_jax.motif.reward.reward_model import RewardModel, architecture_of
@@ -28,10 +31,14 @@ from motif_jax.motif.reward.safetensors_file import statistics_of
 from motif_jax.nets import image, layout, reward_layout
 from motif_jax.nets.agent import AgentNetwork
 from motif_jax.nets.reward import RewardNetwork
-from motif_jax.published import name_matching, torch_file
+from motif_jax.published import name_matching, pickles
+from motif_jax.published.config import ImportAgentConfig, ImportMotifRewardConfig
 from motif_jax.published.name_matching import Match
+from motif_jax.rl import agent_networks, settings
+from motif_jax.rl.config import agent_config
 from motif_jax.schema import read_section
 
+MODEL, MAPPING = "model.safetensors", "mapping.json"
 # Modules in the order of the published network's files, with the convolutions of all image
 # encoders.
 AGENT_ORDER = (
@@ -68,57 +75,46 @@ class TorchCheckpoint:
     def number(self, name: str) -> float | None:
         """The number `name`, which may be a tensor of one entry; None if it is missing."""
         value = self.content.get(name)
-        if value is None:
-            return None
-        numeric = isinstance(value, bool | int | float | np.ndarray | np.generic)
-        array = np.asarray(value) if numeric else np.empty(0)
-        if array.size != 1 or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-            raise UserError(f"{self.path}: {name} is not a finite number")
-        return float(array.reshape(()))
+        return None if value is None else float(np.asarray(value).reshape(()))
 
 
 def read(path: str | Path, *parts: str) -> TorchCheckpoint:
-    """Reads a checkpoint. Raises UserError, besides PyTorch's errors: the file has no tensors.
+    """Reads a checkpoint.
 
     The first of the keys `parts` in the file has the model; without any all tensors are the
     model's.
     """
-    content = torch_file.read_checkpoint(path)
+    content = pickles.read_checkpoint(path)
     content = content if isinstance(content, dict) else {"model": content}
     candidates = [content.get(name) for name in parts]
     models = [model for model in candidates if isinstance(model, dict) and model]
-    tensors = list(torch_file.tensors(models[0] if models else content))
-    if not tensors:
-        raise UserError(f"{path} holds no tensors of a model")
+    tensors = list(pickles.tensors(models[0] if models else content))
     return TorchCheckpoint(Path(path), tensors, content)
 
 
-def chosen_names(text: str) -> dict[str, str]:
-    """Parses 'LAYER/weight=NAME,...'. Raises UserError: the text has another form, or a layer
-    twice.
-    """
-    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
-    if any(not name or not foreign for name, _, foreign in pairs):
-        raise UserError(
-            f"config.names={text}: must be LAYER/weight=NAME IN THE FILE, with commas between"
-        )
-    names = {name.strip(): foreign.strip() for name, _, foreign in pairs}
-    checks.require(len(names) == len(pairs), "names", text, "one choice for each layer")
-    return names
+def write_reward(config: ImportMotifRewardConfig, workdir: Path, begin: Callable[[], None]) -> None:
+    """Writes a run of train_reward and model.safetensors."""
+    # An agent's checkpoint may hold the reward that it learned from beside it.
+    checkpoint = read(config.path, "reward_model", "model")
+    quantiles = None
+    if config.quantiles:
+        quantiles = read_quantiles(config.quantiles, config.quantile_row)
+    reward, match = _reward(
+        checkpoint, config.reward, config.names, quantiles, config.mean, config.variance
+    )
+    begin()
+    write_mapping(checkpoint, match, workdir)
+    safetensors_file.write_safetensors(reward, workdir / MODEL)
+    safetensors_file.write_run_folder(reward, workdir)
+    statistics = reward.statistics
+    shown = "with its" if statistics["quantiles"] else "no threshold can be used without"
+    print(
+        f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown} quantiles"
+    )
+    print(f"written to {workdir}")
 
 
-def _match(
-    checkpoint: TorchCheckpoint, shapes_of_layers: Mapping[str, tuple[int, ...]], names: str
-) -> Match:
-    try:
-        return name_matching.match(checkpoint.tensors, shapes_of_layers, chosen_names(names))
-    except ValueError as error:
-        raise UserError(
-            f"{checkpoint.path} does not fit this network: {error} (config.names chooses by hand)"
-        ) from None
-
-
-def reward(
+def _reward(
     checkpoint: TorchCheckpoint,
     config: Mapping[str, Any],
     names: str,
@@ -133,18 +129,15 @@ def reward(
       mean, variance: in place of the checkpoint's.
 
     Raises:
-      UserError: tensors do not match the network, nobody says the mean or the variance, or the
-          file's variance is negative.
+      ValueError: tensors do not match the network.
+      UserError: nobody says the mean or the variance.
     """
     network = RewardNetwork(architecture_of(read_section(RewardConfig, config)))
-    match = _match(checkpoint, reward_layout.named_shapes(network), names)
+    shapes = reward_layout.named_shapes(network)
+    match = name_matching.match(checkpoint.tensors, shapes, chosen_names(names))
     params = reward_layout.from_named(match.tensors(checkpoint.tensors), network)
     mean = _moment(checkpoint, "reward_mean", mean, "mean")
     variance = _moment(checkpoint, "reward_var", variance, "variance")
-    if variance < 0:
-        raise UserError(
-            f"{checkpoint.path}: reward_var is {variance:g}, below 0: give it with --config.variance=NUMBER"
-        )
     statistics = statistics_of(mean, variance, quantiles)
     step = max(0, int(checkpoint.number("num_iter") or 0))
     return RewardModel(
@@ -165,16 +158,14 @@ def _moment(checkpoint: TorchCheckpoint, name: str, override: float | None, key:
 
 
 def read_quantiles(path: str | Path, row: int) -> list[float]:
-    """One row of the published quantile file: its last 19 numbers. Raises UserError: no such file
-    or row, or a row is cut short or holds something else.
+    """One row of the published quantile file: its last 19 numbers.
+
+    Raises:
+      UserError: a row is cut short, or the chosen one does not ascend.
+      IndexError: the file has no such row.
     """
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            rows = list(_rows_of_numbers(csv.reader(file), path))
-    except OSError as error:
-        raise UserError(f"config.quantiles={path}: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"config.quantiles={path}: no file of numbers ({error})") from None
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        rows = list(_rows_of_numbers(csv.reader(file)))
     # Skipped, a row that a writer was killed in would shift the number of each row behind it.
     for number, numbers in enumerate(rows):
         if len(numbers) < len(QUANTILE_LEVELS):
@@ -183,45 +174,55 @@ def read_quantiles(path: str | Path, row: int) -> list[float]:
                 "or remove it"
             )
     # A header of the quantile levels consists of numbers too.
-    rows = [numbers for numbers in rows if len(numbers) == len(QUANTILE_LEVELS)]
     if rows and np.allclose(rows[0], QUANTILE_LEVELS):
         rows = rows[1:]
-    if not -len(rows) <= row < len(rows):
-        raise UserError(
-            f"config.quantile_row={row}: {path} has {len(rows)} rows of {len(QUANTILE_LEVELS)} quantiles"
-        )
-    if not np.isfinite(rows[row]).all():
-        raise UserError(f"config.quantiles={path}: row {row} has numbers that are not finite")
-    if np.any(np.diff(rows[row]) < 0):
+    # A threshold that is no number would pay for nothing, in silence.
+    if not np.all(np.diff(rows[row]) >= 0):
         raise UserError(
             f"config.quantiles={path}: row {row} does not ascend, so it holds no quantiles"
         )
     return rows[row]
 
 
-def _rows_of_numbers(lines: Any, path: str | Path) -> Iterator[list[float]]:
+def _rows_of_numbers(lines: Iterable[list[str]]) -> Iterator[list[float]]:
     """The last 19 cells of each line that is not empty, from the first one with numbers on: there
-    may be a header. Raises UserError: a line behind it has none; skipped, it would shift the number
-    of each row behind it.
+    may be a header. Raises ValueError: a line behind it has none; skipped, it would shift the
+    number of each row behind it.
     """
     has_begun = False
     for cells in lines:
-        last = cells[-len(QUANTILE_LEVELS) :]
         if not any(cell.strip() for cell in cells):
             continue
         try:
-            yield [float(cell) for cell in last]
+            yield [float(cell) for cell in cells[-len(QUANTILE_LEVELS) :]]
             has_begun = True
-        except ValueError as error:
+        except ValueError:
             if has_begun:
-                raise UserError(
-                    f"config.quantiles={path}: line {lines.line_num} is no row of numbers ({error}): mend or remove it"
-                ) from None
+                raise
+
+
+def write_agent(config: ImportAgentConfig, workdir: Path, begin: Callable[[], None]) -> None:
+    """Writes a run of train_agent, and model.safetensors."""
+    checkpoint = read(config.path, "model")
+    params, match = agent(checkpoint, network_of(config.agent), config.names)
+    begin()
+    write_mapping(checkpoint, match, workdir)
+    write_run(params, config.agent, int(checkpoint.number("env_steps") or 0), workdir)
+    print(f"written to {workdir}")
+
+
+def network_of(config: ConfigDict | Mapping[str, Any]) -> Any:
+    """The network of an agent's config; UserError where its folder or values do not fit."""
+    agent = agent_config(config)
+    kind = agent_networks.class_of(agent)
+    kind.check(agent)
+    spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
+    return kind.make(agent, spec)
 
 
 def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tuple[Any, Match]:
-    """Makes parameters of `network` from a published agent checkpoint. Raises UserError: tensors do
-    not match.
+    """Makes parameters of `network` from a published agent checkpoint. Raises ValueError: tensors
+    do not match.
 
     In files of engines with 26 status numbers, the 27th, which the network does not know, gets
     weights of 0.
@@ -234,7 +235,7 @@ def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tup
     # encoder would go into other layers.
     shapes = {name: shapes[name] for name in sorted(shapes, key=published_agent_order)}
     checkpoint = _with_27_status_numbers(checkpoint, shapes)
-    match = _match(checkpoint, shapes, names)
+    match = name_matching.match(checkpoint.tensors, shapes, chosen_names(names))
     return layout.from_torch(match.tensors(checkpoint.tensors), abstract), match
 
 
@@ -281,7 +282,26 @@ def _with_27_status_numbers(
     return dataclasses.replace(checkpoint, tensors=widened)
 
 
-def write_agent(
+def chosen_names(text: str) -> dict[str, str]:
+    """Parses 'LAYER/weight=NAME,...'."""
+    pairs = (part.split("=", 1) for part in checks.listed(text))
+    return {name.strip(): foreign.strip() for name, foreign in pairs}
+
+
+def write_mapping(checkpoint: TorchCheckpoint, match: Match, workdir: Path) -> None:
+    """Writes and prints which tensor of the file became which layer."""
+    sizes = {name: list(array.shape) for name, array in checkpoint.tensors}
+    for name, foreign in match.names.items():
+        print(printable(f"{name:22} <- {foreign}  {sizes[foreign]}"))
+    for note in match.notes:
+        print(printable(f"note: {note}"))
+    if match.left_over:
+        print(printable(f"not used: {', '.join(match.left_over)}"))
+    about = {"file": str(checkpoint.path), "names": match.names, "not_used": match.left_over}
+    atomic_write_json(workdir / MAPPING, {**about, "notes": match.notes})
+
+
+def write_run(
     params: Any,
     config: Mapping[str, Any],
     step: int,
@@ -296,7 +316,7 @@ def write_agent(
     header = {"format": "motif_jax.agent", "version": 1, "step": step, "config": plain}
     tensors = {name: np.ascontiguousarray(array) for name, array in layout.to_torch(params).items()}
     data = digests.safetensors_of("agent", json.dumps(header), tensors)
-    atomic_write_bytes(workdir / "model.safetensors", data)
+    atomic_write_bytes(workdir / MODEL, data)
     write_checkpoint(workdir, step, {"params": params, **(items or {})})
 
 

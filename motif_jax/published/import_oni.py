@@ -1,10 +1,12 @@
-"""Reads the labels of messages and the classifier of a published ONI checkpoint."""
+"""Imports ONI's PyTorch checkpoints: an agent, the labels of messages, and the classifier that
+learned from them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +14,22 @@ import jax
 import numpy as np
 
 from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_json
 from motif_jax.motif.reward.reward_function import encode
 from motif_jax.nets import layout
 from motif_jax.nets.classifier import MessageClassifier
 from motif_jax.oni import label_log
 from motif_jax.oni.label_queue import Label
-from motif_jax.published import name_matching, torch_file
-from motif_jax.published.motif_checkpoint import TorchCheckpoint
+from motif_jax.published import import_motif, name_matching, pickles
+from motif_jax.published.config import ImportAgentConfig
+from motif_jax.published.import_motif import TorchCheckpoint
 from motif_jax.published.pickles import Stub
 
+_ALONE = "none"  # config.agent.reward.kind of an agent that learns from the task alone
+LABELS = "labels.json"
 TABLE = "llm_message_rewards"
 DATASET = "reward_model_dataset"
 MODEL = "reward_model"
-_CONTAINERS = (dict, list, tuple, set)
 _DEEPEST = 10
 # Layers in the order of the published file.
 _ORDER = (
@@ -33,57 +38,65 @@ _ORDER = (
 )
 
 
+def write_agent(config: ImportAgentConfig, workdir: Path, begin: Callable[[], None]) -> None:
+    """Writes a run of ONI with its labels, and model.safetensors."""
+    checkpoint = import_motif.read(config.path, "model")
+    network = import_motif.network_of(config.agent)
+    params, match = import_motif.agent(checkpoint, network, config.names)
+    table = None
+    network_params = None
+    if config.agent["reward"]["kind"] != _ALONE:
+        table = labels(checkpoint)
+        network_params = None if table is None else classifier(checkpoint)
+    begin()
+    import_motif.write_mapping(checkpoint, match, workdir)
+    agent, items = _write_labels(config.agent, table, network_params, workdir)
+    step = int(checkpoint.number("env_steps") or 0)
+    import_motif.write_run(params, agent, step, workdir, items)
+    print(f"written to {workdir}")
+
+
+def _write_labels(
+    agent: Mapping[str, Any],
+    table: dict[str, int] | None,
+    network_params: Any | None,
+    workdir: Path,
+) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """The agent's config with the reward that an ONI checkpoint holds, and the checkpoint item of
+    that reward.
+    """
+    if table is None:
+        is_alone = agent["reward"]["kind"] == _ALONE
+        reason = f"config.agent.reward.kind={_ALONE}" if is_alone else "no labels in it"
+        print(f"{reason}: the agent is read without a reward")
+        return _with_reward(agent, kind=_ALONE, intrinsic_coefficient=0.0), {}
+    kind = "retrieval" if network_params is None else "classification"
+    atomic_write_json(workdir / LABELS, table)
+    share = sum(table.values()) / max(1, len(table))
+    network = "" if network_params is None else ", and the classifier that learned from them"
+    print(f"{len(table):,} labels, {100 * share:.3g} % helpful{network}: {workdir / LABELS}")
+    item = reward_item(table, network_params, workdir)
+    return _with_reward(agent, kind=kind), {"reward": item}
+
+
+def _with_reward(agent: Mapping[str, Any], **values: Any) -> dict[str, Any]:
+    """An agent's config with these values in its section `reward`."""
+    return {**agent, "reward": {**agent["reward"], **values}}
+
+
 def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
     """The checkpoint's labels, text -> 0 or 1; None without labels.
 
     They come from the table of labels, or without one from the classifier's examples, an object of
     the published package, whose parts are read as data.
 
-    Raises:
-      UserError: a text is not a message, a label is neither 0 nor 1, or the table or the examples
-          have a form in which no labels are known.
+    Raises UserError: a text is not a message, or a label is neither 0 nor 1.
     """
-    unknown = []
     for name in (TABLE, DATASET):
-        part = checkpoint.content.get(name)
-        values = dict(_pairs(part))
+        values = dict(_pairs(checkpoint.content.get(name)))
         if values:
-            try:
-                return {text: _label(text, value) for text, value in values.items()}
-            except UserError as error:
-                raise UserError(f"{checkpoint.path}: {name}: {error}") from None
-        if not _is_empty(part):
-            unknown.append(name)
-    if unknown:
-        raise UserError(
-            f"{checkpoint.path}: {' and '.join(unknown)}: has no text with a label: give it as a dictionary text -> 0 or 1, or "
-            "import the agent alone with --config.agent.reward.kind=none"
-        )
+            return {text: _label(text, value) for text, value in values.items()}
     return None
-
-
-def _is_empty(part: Any) -> bool:
-    """Whether a part of a checkpoint is missing, an empty container, or an object without
-    examples.
-    """
-    if isinstance(part, Stub):
-        return _holds_nothing((part.arguments, part.state))
-    return part is None or (isinstance(part, _CONTAINERS) and not part)
-
-
-def _holds_nothing(attributes: Any) -> bool:
-    """Whether all arrays and containers in an object's attributes are empty."""
-    if isinstance(attributes, Stub):
-        return _is_empty(attributes)
-    if isinstance(attributes, np.ndarray):
-        return not attributes.size
-    if isinstance(attributes, dict):
-        # Attributes are called by identifiers; other keys may be texts with labels of another form.
-        are_names = all(isinstance(key, str) and key.isidentifier() for key in attributes)
-        return are_names and all(map(_holds_nothing, attributes.values()))
-    if isinstance(attributes, tuple):
-        return all(map(_holds_nothing, attributes))
-    return not (isinstance(attributes, list | set) and attributes)
 
 
 def _pairs(tree: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -123,22 +136,17 @@ def _label(text: str, value: Any) -> int:
 
 
 def classifier(checkpoint: TorchCheckpoint) -> Any | None:
-    """The parameters of the checkpoint's classifier, None without one. Raises UserError: its
+    """The parameters of the checkpoint's classifier, None without one. Raises ValueError: its
     tensors do not match.
     """
-    tensors = list(torch_file.tensors(checkpoint.content.get(MODEL) or {}))
+    tensors = list(pickles.tensors(checkpoint.content.get(MODEL) or {}))
     if not tensors or DATASET not in checkpoint.content:
         return None
     abstract = jax.eval_shape(MessageClassifier().init, jax.random.key(0))
     # Only shapes are needed; bools take least memory.
     named = layout.to_torch(jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract))
     shapes = {name: named[name].shape for name in sorted(named, key=_published_order)}
-    try:
-        match = name_matching.match(tensors, shapes)
-    except ValueError as error:
-        raise UserError(
-            f"{checkpoint.path}: {MODEL} does not fit the classifier: {error}"
-        ) from None
+    match = name_matching.match(tensors, shapes)
     return layout.from_torch(match.tensors(tensors), abstract)
 
 

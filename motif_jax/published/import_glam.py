@@ -7,18 +7,21 @@ files of trainings add the prefix `module._LLM_model.` and lamorel's heads `valu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from motif_jax.core.errors import UserError
+from motif_jax.core.errors import UserError, printable
+from motif_jax.core.files import atomic_write_json
 from motif_jax.core.run_folder import as_plain, describe
 from motif_jax.glam.agent import ACTIONS, LanguageAgent
 from motif_jax.lm import weights
-from motif_jax.published.motif_checkpoint import TorchCheckpoint, write_checkpoint
+from motif_jax.published import import_motif
+from motif_jax.published.config import ImportLanguageAgentConfig
+from motif_jax.published.import_motif import TorchCheckpoint
 
 _WRAPPER = "module."
 _MODEL = "_LLM_model."
@@ -35,6 +38,25 @@ class ImportedAgent(NamedTuple):
     names: dict[str, str]
     left_over: list[str]
     fresh: list[str]
+
+
+def write_agent(
+    config: ImportLanguageAgentConfig, workdir: Path, begin: Callable[[], None]
+) -> None:
+    """Writes a run of train_language_agent with one checkpoint."""
+    network = import_motif.network_of(config.agent)
+    imported = language_agent(import_motif.read(config.path), network, config.seed)
+    begin()
+    for head in imported.fresh:
+        print(f"note: the file has no head {head}: it keeps its initial values")
+    if imported.left_over:
+        print(printable(f"not used: {', '.join(imported.left_over)}"))
+    about = {"file": str(config.file), "names": imported.names, "not_used": imported.left_over}
+    notes = [f"fresh: {head}" for head in imported.fresh]
+    atomic_write_json(workdir / import_motif.MAPPING, {**about, "notes": notes})
+    describe(workdir, as_plain(config.agent))
+    import_motif.write_checkpoint(workdir, 0, {"params": imported.params})
+    print(f"written to {workdir}: {len(imported.names)} tensors")
 
 
 def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent, seed: int) -> ImportedAgent:
@@ -57,49 +79,34 @@ def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent, seed: in
                 return tensor
         return None
 
-    def find_ending(ending: str) -> tuple[str, np.ndarray]:
-        # As in "_module_functions.value.value_head_op.0.weight".
-        for short_name, entry in entries.items():
-            if short_name.endswith(ending):
-                return entry
-        raise UserError(f"{checkpoint.path} has no tensor that ends in {ending}")
-
-    def head(operation: str, fresh: Any) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-        if set(fresh) != set(_LAYERS.values()):
-            raise UserError(
-                "config.agent.network.head_widths: must be two, as published: (1024, 1024)"
-            )
+    def head(operation: str) -> dict[str, dict[str, np.ndarray]]:
+        layers: dict[str, dict[str, np.ndarray]] = {layer: {} for layer in _LAYERS.values()}
         for number, layer in _LAYERS.items():
-            arrays: dict[str, np.ndarray] = {}
             # torch's name of an array, and flax's.
             for torch_name, flax_name in (("weight", "kernel"), ("bias", "bias")):
-                name, tensor = find_ending(f"{operation}.{number}.{torch_name}")
+                # As in "_module_functions.value.value_head_op.0.weight".
+                ending = f"{operation}.{number}.{torch_name}"
+                file_name, tensor = next(
+                    entry for name, entry in entries.items() if name.endswith(ending)
+                )
                 # PyTorch's kernels are [outputs, inputs].
-                if tensor.T.shape != fresh[layer][flax_name].shape:
-                    raise UserError(
-                        f"{checkpoint.path}: tensor {name} is {list(tensor.shape)}, which does not fit "
-                        "config.agent.network.head_widths, its model or its actions"
-                    )
-                arrays[flax_name] = np.asarray(tensor.T, np.float32)
-                used[f"{operation}.{layer}.{flax_name}"] = name
-            yield layer, arrays
+                layers[layer][flax_name] = np.asarray(tensor.T, np.float32)
+                used[f"{operation}.{layer}.{flax_name}"] = file_name
+        return layers
 
     model = weights.collect(find, checkpoint.path, network.model.config)
     heads = jax.device_get(network.heads.init(jax.random.key(seed)))
     new = [name for name in heads if not any(f"{_HEADS[name]}." in short for short in entries)]
+    # Fresh ones would act at random.
     if ACTIONS in new:
         raise UserError(
             f"{checkpoint.path} has no action heads: import it with --config.agent.network.policy=score"
         )
-    heads = {
-        name: heads[name] if name in new else dict(head(_HEADS[name], heads[name]))
-        for name in heads
-    }
+    learned = {name: head(_HEADS[name]) for name in heads if name not in new}
+    expected = {name: jax.tree.map(np.shape, heads[name]) for name in learned}
+    if jax.tree.map(np.shape, learned) != expected:
+        raise UserError(
+            f"{checkpoint.path}: its heads do not fit config.agent.network.head_widths (published: (1024, 1024)), its model or its actions"
+        )
     left_over = [name for name, _ in checkpoint.tensors if name not in used.values()]
-    return ImportedAgent({"model": model, "heads": heads}, used, left_over, new)
-
-
-def write(params: Any, config: Mapping[str, Any], workdir: Path) -> None:
-    """Writes a run folder with one checkpoint, which other stages read as an agent."""
-    describe(workdir, as_plain(config))
-    write_checkpoint(workdir, 0, {"params": params})
+    return ImportedAgent({"model": model, "heads": heads | learned}, used, left_over, new)
