@@ -6,7 +6,7 @@ table with intervals; or puts finished runs beside each other.
         --config.training='configs/train_agent.py:minigrid --config.reward.dir=runs/reward'
 
 The runs are trained one after the other, in WORKDIR/agent-SEED; study.html has the table and the
-learning curves, tables.md the table. Stopped at any moment and started again it resumes; with more
+learning curves, study.md the table. Stopped at any moment and started again it resumes; with more
 seeds only the new ones are trained. A study of several methods is a config file of ten lines:
 docs/tutorials/my_study.md.
 

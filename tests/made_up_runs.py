@@ -12,7 +12,7 @@ from motif_jax.core import metric_files, run_folder
 from motif_jax.display import measures, page
 from motif_jax.play import evaluation_files, messages
 from motif_jax.play.messages import MessageTally
-from motif_jax.reports import recorded_games, run_report
+from motif_jax.reports import recorded_games, report
 from motif_jax.reports.run_data import LikedMessage, RunData
 
 # Text that a careless page would run or swallow.
@@ -188,9 +188,9 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
 
 def run_page(data: RunData, written: str = "now") -> str:
     """The page of a run, as the report stage writes it."""
-    return page.render(data.title, f"motif_jax, written {written}", run_report.sections(data))
+    return page.render(data.title, f"motif_jax, written {written}", report.sections(data))
 
 
 def run_markdown(data: RunData) -> str:
     """The tables of a run as Markdown, as the report stage writes them."""
-    return page.markdown(data.title, run_report.lines(data), run_report.sections(data))
+    return page.markdown(data.title, report.lines(data), report.sections(data))

@@ -1,4 +1,6 @@
-"""Sections of a run's page that show evaluations."""
+"""Sections of a run's page that show evaluations: side by side, by kind of task, of text agents
+against their divergence from the policy, and tests of generalisation.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.display import html
-from motif_jax.display.charts import Interval, Plot
-from motif_jax.display.html import TableCell
+from motif_jax.display.charts import Interval, Plot, Series
+from motif_jax.display.html import TableCell, number_cell
 from motif_jax.display.measures import (
     RESULT,
     Measure,
     difference,
     format_estimate,
+    format_interval,
     format_pairs,
     in_order,
+    mean,
     measure,
     progress_keys,
     with_unit,
@@ -24,12 +28,19 @@ from motif_jax.display.measures import (
 from motif_jax.display.page import Fold, Section, Table, estimate_cell
 from motif_jax.display.statistics import (
     Difference,
+    Estimate,
     Summary,
     matched,
     probability_of_improvement,
 )
+from motif_jax.envs.babyai_text import catalogue
 from motif_jax.play.evaluation_files import REWARD, comparable, games, reward_differences
 from motif_jax.reports.run_data import RunData
+
+
+def is_text(evaluation: Mapping[str, Any]) -> bool:
+    """Whether `evaluate_text` made the evaluation."""
+    return "decode" in evaluation["plan"]
 
 
 def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:
@@ -240,3 +251,155 @@ def otherwise_rated(data: RunData, other: str) -> str:
         f"{name} and {other} were rated by different rewards ({differences}): their intrinsic returns are not compared. Evaluate both with the "
         "same config.reward."
     )
+
+
+def kinds_section(data: RunData) -> Section | None:
+    """Success and return by kind of task, for evaluations whose level has several kinds; None
+    without one.
+    """
+    rows = []
+    for name, evaluation in data.evaluations.items():
+        level = catalogue.LEVELS.get(evaluation["plan"]["environment"])
+        kinds = level.kinds if level is not None else ()
+        confidence = evaluation["confidence"]
+        for number, kind in enumerate(kinds):
+            episodes = [row for row in evaluation["rows"] if row.get("kind") == number]
+            if not episodes:
+                continue
+            means = []
+            for key in ("success", "return"):
+                values = np.array([row[key] for row in episodes])
+                means.append(estimate_cell(mean(key, values, confidence=confidence)))
+            rows.append([name, kind, number_cell(len(episodes), ","), *means])
+    if not rows:
+        return None
+    header = ("evaluation", "kind of task", "episodes", "success rate", "mean return")
+    return Section("By kind of task", "kinds", [Table("kinds-table", header, rows)])
+
+
+class _Point(NamedTuple):
+    """An evaluation in the chart: divergence, return with its interval, and the weight of
+    advantages as it decoded.
+    """
+
+    divergence: float
+    mean: float
+    low: float
+    high: float
+    weight: float
+
+
+def divergence_section(data: RunData) -> Section | None:
+    """Return against divergence from the policy: a line over advantage weights per agent and
+    decoding; None without both.
+    """
+    points_of_line: dict[str, list[_Point]] = {}
+    for evaluation in data.evaluations.values():
+        measures = evaluation["measures"]
+        plan = evaluation["plan"]
+        if not is_text(evaluation) or plan["decode"] is None or "divergence" not in measures:
+            continue
+        decode = plan["decode"]
+        name = f"{plan['policy']}, {decode['kind']}"
+        if decode["advantage_clip"] is not None:
+            name += f", clip {decode['advantage_clip']:g}"
+        returns = Summary.from_dict(measures["return"]).mean
+        # Without advantages the weight changes nothing.
+        weight = decode["advantage_weight"] if decode["advantages"] else 0.0
+        point = _Point(
+            measures["divergence"]["mean"]["value"],
+            returns.value,
+            returns.low,
+            returns.high,
+            weight,
+        )
+        points_of_line.setdefault(name, []).append(point)
+    if not points_of_line:
+        return None
+
+    lines = []
+    rows = []
+    for name, points in points_of_line.items():
+        # The line runs along the x axis, which is the first field of a point.
+        divergence, value, low, high, _ = np.array(sorted(points)).T
+        lines.append(Series(name, divergence, value, low, high, bars=True))
+        for point in sorted(points, key=lambda point: point.weight):
+            mean_cell = TableCell(f"{point.mean:.3f}", point.mean, note=format_interval(point))
+            rows.append(
+                [
+                    name,
+                    number_cell(point.weight, "g"),
+                    number_cell(point.divergence, ".3f"),
+                    mean_cell,
+                ]
+            )
+    title = "Return against divergence"
+    x_label = "divergence from the policy (nats an episode)"
+    plot = Plot(title.lower(), x_label, "mean return", lines, file="divergence")
+    header = ["agent", "advantage weight", "divergence (nats)", "mean return"]
+    note = (
+        "Divergence is log p - log π of what was said, summed over an episode (the published estimate of KL). A line is one agent and "
+        "way to decode; its points are advantage weights."
+    )
+    return Section(title, "divergence", [plot, Table("divergence-table", header, rows)], note)
+
+
+def generalisation_section(tests: Mapping[str, Mapping[str, Any]]) -> Section | None:
+    """Success in each test and its change against the unchanged task, by player, as table and plot;
+    None without tests.
+    """
+    if not tests:
+        return None
+    header = ["test", "what is changed"]
+    for player in tests:
+        header += [f"{player}: success", "change"]
+    changes = {
+        test["name"]: test["what"] for summary in tests.values() for test in summary["tests"]
+    }
+    rows = []
+    for number, (name, change) in enumerate(changes.items()):
+        cells = [TableCell(name), TableCell(change)]
+        for summary in tests.values():
+            # The unchanged task comes first.
+            cells += _test_cells(summary, name, is_unchanged=number == 0)
+        rows.append(cells)
+
+    plots = []
+    for player, summary in tests.items():
+        intervals = [Interval(test["name"], **test["success"]) for test in summary["tests"]]
+        plots.append(Plot(f"success of {player}", "success rate", "", intervals=intervals))
+    note = f"{_played_in_tests(tests)} Change: against the same episodes without any change."
+    return Section(
+        "Tests of generalisation", "tests", [Table("tests-table", header, rows), *plots], note
+    )
+
+
+def _played_in_tests(tests: Mapping[str, Mapping[str, Any]]) -> str:
+    """How many episodes of which seeds there are, and the level of the intervals: of all players
+    in one sentence where these are equal.
+    """
+    played = {
+        player: f"{summary['episodes']} episodes a test, {100 * summary['confidence']:g} % intervals"
+        for player, summary in tests.items()
+    }
+    sentences = list(dict.fromkeys(played.values()))
+    if len(sentences) > 1:
+        sentences = [f"{player}: {sentence}" for player, sentence in played.items()]
+    seeds = {summary.get("seed") for summary in tests.values()}
+    players = " and for every player" if len(seeds) == 1 else ""
+    return f"{'; '.join(sentences)}; the same seeds in every test{players}."
+
+
+def _test_cells(summary: Mapping[str, Any], name: str, is_unchanged: bool) -> list[TableCell]:
+    """A player's success in the test `name`, and its change."""
+    for test in summary["tests"]:
+        if test["name"] == name:
+            success = estimate_cell(Estimate(**test["success"]))
+            if is_unchanged:
+                return [success, TableCell("")]
+            change = Difference(**test["success_change"])
+            return [
+                success,
+                TableCell(f"{change.value:+.3f}", change.value, note=format_interval(change)),
+            ]
+    return [TableCell("not taken"), TableCell("")]

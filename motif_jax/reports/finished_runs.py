@@ -5,7 +5,6 @@ the published tools.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,15 +13,13 @@ import numpy as np
 from motif_jax.core import config as checks
 from motif_jax.core import metric_files, run_folder
 from motif_jax.core.errors import UserError, printable
-from motif_jax.display.charts import Series
 from motif_jax.motif.annotation.lexicon import load_lexicon
 from motif_jax.play import evaluation_files
 from motif_jax.published import results
-from motif_jax.reports import probe_report, run_report, study
-from motif_jax.reports.claims import parsed_claims
-from motif_jax.reports.efficiency import Learned
-from motif_jax.reports.probe_report import Probes
-from motif_jax.reports.smoothing import learning_curve
+from motif_jax.reports import probe_report, study
+from motif_jax.reports.curves import Learned, learning_curve
+from motif_jax.reports.run_data import provenance_of
+from motif_jax.reports.study import StudyRuns, parsed_claims
 from motif_jax.reports.study_config import StudyConfig
 from motif_jax.rl.choices import LEARNED_REWARDS
 
@@ -45,59 +42,29 @@ class FinishedRun(NamedTuple):
     kind: str
 
 
-@dataclass
-class FinishedRuns:
-    """The contents of `config.runs` and `config.published`.
-
-    Attributes:
-      games: task -> method -> folder or file -> measure -> the numbers of its games.
-      games_are_pairs: whether all runs of a task played the same games in the same order, by task.
-      trainings: each with its curves.
-      published: task -> published curves of mean returns.
-      probes: the probes of logs of GLAM's published tool, by name.
-      provenance: (title, text) of configs and versions.
-    """
-
-    games: dict[str, dict[str, dict[str, Mapping[str, Sequence[float]]]]] = field(
-        default_factory=dict
-    )
-    games_are_pairs: dict[str, bool] = field(default_factory=dict)
-    trainings: list[Learned] = field(default_factory=list)
-    published: dict[str, list[Series]] = field(default_factory=dict)
-    probes: dict[str, Probes] = field(default_factory=dict)
-    provenance: list[tuple[str, str]] = field(default_factory=list)
-
-
 def parsed_runs(text: str) -> dict[str, list[Path]]:
-    """Method -> the folders of 'name=folder,folder; name=folder'. Raises UserError: a part without
-    a name or a folder.
-    """
+    """Method -> the folders of 'name=folder,folder; name=folder'."""
     methods: dict[str, list[Path]] = {}
     for part in filter(None, map(str.strip, text.split(";"))):
-        name, _, folders = part.partition("=")
-        paths = list(map(Path, checks.listed(folders)))
-        is_valid = bool(name.strip()) and bool(paths) and "," not in name
-        checks.require(is_valid, "runs", part, "'name=folder,folder; name=folder,...'")
-        methods.setdefault(name.strip(), []).extend(paths)
+        name, folders = part.split("=", 1)
+        methods.setdefault(name.strip(), []).extend(map(Path, checks.listed(folders)))
     return methods
 
 
 def parsed_tasks(text: str) -> dict[str, str]:
-    """The task's name in the published file -> its name here. Raises UserError: another form."""
+    """The task's name in the published file -> its name here."""
     names = {}
     for part in checks.listed(text):
-        theirs, _, ours = part.partition("=")
-        is_valid = bool(theirs.strip()) and bool(ours.strip())
-        checks.require(is_valid, "published_tasks", part, "'theirs=ours, ...'")
+        theirs, ours = part.split("=", 1)
         names[theirs.strip()] = ours.strip()
     return names
 
 
-def read(config: StudyConfig) -> FinishedRuns:
-    """Reads the folders and files of `config.runs` and `config.published`.
+def read(config: StudyConfig) -> StudyRuns:
+    """Reads the folders and files of `config.runs` and `config.published`; each task has a table.
 
-    Raises UserError: one of them is no run or cannot be read, counts twice, has none of
-    `config.measures`, or was rated by another reward.
+    Raises UserError: one of them is no run or cannot be read, counts twice, or was rated by another
+    reward.
     """
     methods = parsed_runs(config.runs)
     runs = [
@@ -119,17 +86,24 @@ def read(config: StudyConfig) -> FinishedRuns:
     for claim in parsed_claims(config.claims, list(methods)):
         evaluation_files.require_comparable(evaluations, claim.measure, "claims")
 
-    found = FinishedRuns()
+    found = StudyRuns()
     _add_games(found, runs, evaluations, config)
+    if len(found.tables) == 1:
+        # Claims compare the games of one task.
+        (found.methods,) = found.tables.values()
     for run in runs:
-        if run.kind in ("training", "log"):
-            found.trainings.append(_shown_training(run, keys, _task_of(run, runs, evaluations)))
         name = f"{run.method}: {run.path}"
+        if run.kind == "training":
+            curves = metric_files.read_episodes(run.path)
+            found.trainings.append(Learned(run.method, str(trained_task(run.path)), curves))
         if run.kind == "log":
+            curves = results.read_log(run.path)
+            task = _task_of(run, runs, evaluations)
+            found.trainings.append(Learned(run.method, task, curves))
             probes = probe_report.read_published(run.path)
             if probes is not None:
                 found.probes[name] = probes
-        found.provenance += run_report.provenance_of(run.path, name)
+        found.provenance += provenance_of(run.path, name)
     if config.published:
         task_names = parsed_tasks(config.published_tasks)
         for result in results.read_published(config.published):
@@ -240,7 +214,7 @@ def _task_of(
 
 
 def _add_games(
-    found: FinishedRuns,
+    found: StudyRuns,
     runs: Sequence[FinishedRun],
     evaluations: Mapping[Path, Mapping[str, Any]],
     config: StudyConfig,
@@ -259,19 +233,10 @@ def _add_games(
         else:
             numbers = _published_numbers(run)
             games = None  # which they were, the files do not say
-        for key in checks.listed(config.measures):
-            _require_number(key, run.path, numbers)
         task = _task_of(run, runs, evaluations)
         played.setdefault(task, []).append(games)
-        runs_of_method = found.games.setdefault(task, {}).setdefault(run.method, {})
+        runs_of_method = found.tables.setdefault(task, {}).setdefault(run.method, {})
         runs_of_method[str(run.path)] = numbers
-        lengths = {
-            len(values) for numbers in runs_of_method.values() for values in numbers.values()
-        }
-        if len(lengths) > 1:
-            raise UserError(
-                f"config.runs: the runs of {run.method} have different numbers of games: evaluate all with the same config.episodes"
-            )
     for task, games_of_runs in played.items():
         found.games_are_pairs[task] = None not in games_of_runs and len(set(games_of_runs)) == 1
 
@@ -290,20 +255,3 @@ def _published_numbers(run: FinishedRun) -> dict[str, list[float]]:
     if len(log.entropies) == len(log.returns) and np.isfinite(log.entropies).all():
         numbers["entropy"] = log.entropies.tolist()
     return numbers
-
-
-def _require_number(key: str, path: Path, available: Mapping[str, Any]) -> None:
-    if key not in available:
-        raise UserError(
-            f"config.measures={key}: {path} has no such number; it has {', '.join(available)}"
-        )
-
-
-def _shown_training(run: FinishedRun, keys: Sequence[str], task: str) -> Learned:
-    """A training, or a log of one. Raises UserError: it has none of the measures in `keys`."""
-    is_log = run.kind == "log"
-    curves = results.read_log(run.path) if is_log else metric_files.read_episodes(run.path)
-    shown = {key: curves[key] for key in keys if key in curves}
-    if not shown:
-        _require_number(keys[0], run.path, curves)
-    return Learned(run.method, task, shown)

@@ -11,12 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from motif_jax.core import run_folder
 from motif_jax.core.metric_files import Curve
 from motif_jax.display.charts import Plot, Series
 from motif_jax.display.html import TableCell, message_cell, number_cell
 from motif_jax.display.page import Section, Table
 
 _STEPS = "environment steps"
+# Evaluations or checkpoints of a reward that the page shows.
+MAX_EVALUATIONS = 12
 
 
 class LearnedText(NamedTuple):
@@ -50,15 +53,61 @@ class LabelLogReport:
     checkpoints: tuple[int, ...] = ()
 
 
-def read(folder: str | Path, kind: str) -> LabelLogReport | None:
+def read(folder: Path) -> LabelLogReport | None:
+    """The labels that an online reward learned, valued at the run's checkpoints; None for any other
+    reward.
+    """
+    from motif_jax.motif.reward import reward_function
+    from motif_jax.motif.reward.reward_model import saved_steps
+    from motif_jax.oni import online_model
+
+    config = run_folder.read_config(folder)
+    kind = config.get("reward", {}).get("kind")
+    report = read_log(folder, kind) if kind in online_model.KINDS else None
+    if report is None:
+        return None
+    steps = saved_steps(folder)
+    if not steps:
+        return report
+
+    rewards = [reward_function.load(folder, step) for step in steps[-MAX_EVALUATIONS:]]
+    newest: Any = rewards[-1]
+    # The log has no texts that were paid without a label of their own.
+    labelled = {text.text for text in report.texts}
+    for text, earned in newest.trained.earned.items():
+        if earned and text not in labelled:
+            report.texts.append(LearnedText(text, None, None, ""))
+    if not report.texts:
+        return report
+
+    names = [text.text for text in report.texts]
+    # [texts, checkpoints].
+    values = np.stack([reward.intrinsic(names) for reward in rewards], axis=1)
+    report.checkpoints = tuple(reward.trained.step for reward in rewards)
+    decided: list[bool | None] = [None] * len(names)
+    if kind == "classification" and newest.trained.taken:
+        threshold = config["reward"]["classifier"]["threshold"]
+        decided = [bool(is_yes) for is_yes in newest.raw(names) > threshold]
+    report.texts = [
+        text._replace(
+            values=tuple(values_of_text),
+            earned=newest.trained.earned.get(text.text, 0.0),
+            decided=is_yes,
+        )
+        for text, values_of_text, is_yes in zip(report.texts, values.tolist(), decided, strict=True)
+    ]
+    return report
+
+
+def read_log(folder: str | Path, kind: str) -> LabelLogReport | None:
     """Reads the label log of an agent's run folder, without values; None without a log."""
     from motif_jax.core.verdicts import PAIR, SINGLE
-    from motif_jax.oni.label_log import FILE, read_log
+    from motif_jax.oni import label_log
 
-    path = Path(folder) / FILE
+    path = Path(folder) / label_log.FILE
     if not path.exists():
         return None
-    labels = list(read_log(path))
+    labels = list(label_log.read_log(path))
     if not labels:
         return LabelLogReport(kind)
     form = PAIR if any(len(label.items) == 2 for label in labels) else SINGLE

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core import metric_files
-from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json, read_json_lines
 from motif_jax.display import charts, html
 from motif_jax.display.html import TableCell, number_cell
@@ -58,41 +57,34 @@ class Probes(NamedTuple):
 
 
 def read(folder: str | os.PathLike[str]) -> Probes | None:
-    """Reads the probes of train_agent or probe_language_agent; None without them. Raises UserError:
-    a file is damaged.
-    """
+    """Reads the probes of train_agent or probe_language_agent; None without them."""
     path = Path(folder) / DESCRIPTION
     if not path.exists():
         return None
-    description = read_json(path, _REMEDY, keys=("actions", "probes"))
+    description = read_json(path, _REMEDY)
     rows = list(read_json_lines(Path(folder) / LINES, ("update", "step"), _REMEDY))
     if not rows:
         return None
-    try:
-        probes = description["probes"]
-        actions = tuple(description["actions"])
-        probabilities = np.array([row["probabilities"] for row in rows], np.float64)
-        if probabilities.shape[1:] != (len(probes), len(actions)):
-            raise ValueError("probabilities of other probes or actions")
-        clause_rows = list(read_json_lines(Path(folder) / CLAUSES, ("update",), _REMEDY))
-        row_of_update = {row["update"]: number for number, row in enumerate(rows)}
-        clauses: list[Clause] = []
-        # Only the last: earlier effects are in the file, and the table would mix parameters.
-        if clause_rows and clause_rows[-1]["update"] in row_of_update:
-            newest = clause_rows[-1]
-            with_all_clauses = probabilities[row_of_update[newest["update"]]]
-            clauses = [_clause(row, probes, actions, with_all_clauses) for row in newest["without"]]
-        clauses.sort(key=lambda clause: -clause.change)
-        return Probes(
-            actions,
-            tuple(probe["name"] for probe in probes),
-            tuple(probe["prompt"] for probe in probes),
-            np.array([row["step"] for row in rows], np.int64),
-            probabilities,
-            tuple(clauses),
-        )
-    except (IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"{path} or {LINES} beside it is damaged ({error}): {_REMEDY}") from None
+    probes = description["probes"]
+    actions = tuple(description["actions"])
+    probabilities = np.array([row["probabilities"] for row in rows], np.float64)
+    clause_rows = list(read_json_lines(Path(folder) / CLAUSES, ("update",), _REMEDY))
+    row_of_update = {row["update"]: number for number, row in enumerate(rows)}
+    clauses: list[Clause] = []
+    # Only the last: earlier effects are in the file, and the table would mix parameters.
+    if clause_rows and clause_rows[-1]["update"] in row_of_update:
+        newest = clause_rows[-1]
+        with_all_clauses = probabilities[row_of_update[newest["update"]]]
+        clauses = [_clause(row, probes, actions, with_all_clauses) for row in newest["without"]]
+    clauses.sort(key=lambda clause: -clause.change)
+    return Probes(
+        actions,
+        tuple(probe["name"] for probe in probes),
+        tuple(probe["prompt"] for probe in probes),
+        np.array([row["step"] for row in rows], np.int64),
+        probabilities,
+        tuple(clauses),
+    )
 
 
 def _clause(
@@ -136,8 +128,8 @@ def heatmap(probes: Probes, index: int) -> str:
 
 
 def read_published(folder: str | os.PathLike[str]) -> Probes | None:
-    """Reads `distrib.csv` of a published run, whose folder name lists the actions; None without it.
-    Raises UserError.
+    """Reads `distrib.csv` of a published run, whose folder name lists the actions; None without
+    it.
     """
     path = Path(folder) / results.DISTRIBUTIONS
     if not path.is_file():

@@ -14,7 +14,7 @@ from motif_jax.display import html
 from motif_jax.display.html import TableCell
 from motif_jax.display.measures import format_value, measure, with_unit
 from motif_jax.display.page import Section, Table
-from motif_jax.reports import text_section
+from motif_jax.reports.evaluation_sections import is_text
 from motif_jax.reports.run_data import RunData
 from motif_jax.rl.actors import rerecording
 
@@ -107,7 +107,7 @@ def episodes_section(data: RunData) -> Section | None:
     }
     table = _table("episode-table", evaluation["rows"], key, first_columns, replay_cell)
     note = f"Evaluation {name}, ordered by {measure(key).title}"
-    if not text_section.is_text(evaluation):
+    if not is_text(evaluation):
         note += "; every episode can be replayed from its seed and actions"
     return Section("Best and worst episodes", "episodes", [table], f"{note}.")
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core.distinct import distinct_rows
+from motif_jax.core.metric_files import Curve
 from motif_jax.display import html
 from motif_jax.display.charts import Plot, Series
 from motif_jax.display.html import TableCell, message_cell, number_cell
@@ -19,9 +21,13 @@ from motif_jax.display.measures import (
     progress_keys,
 )
 from motif_jax.display.page import Fold, Section, Table
+from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.play import messages
 from motif_jax.play.messages import MessageTally
 from motif_jax.reports import hacking
+from motif_jax.reports.learned_reward import MAX_EVALUATIONS
 from motif_jax.reports.run_data import LikedMessage, RunData
+from motif_jax.rl.reward_keys import ThresholdedReward
 
 # Title -> (unit, factor, columns of the published CSV files of training and validation, note).
 _REWARD_CHARTS = {
@@ -38,6 +44,10 @@ _REWARD_CHARTS = {
         "share of pairs ordered as the annotator did, ties left out; chance is 50 %",
     ),
 }
+# Messages in the page's list, the most frequent of the dataset: with more a browser becomes slow.
+_MAX_MESSAGES = 5000
+# Messages of each end whose reward is shown over its training.
+_EXTREMES = 3
 
 
 def reward_section(data: RunData) -> Section:
@@ -57,6 +67,59 @@ def reward_section(data: RunData) -> Section:
                 lines.append(Series(name, epochs, table[column] * scale))
         plots.append(Plot(title, "epoch", unit, lines, note=note, file=f"reward_{title}"))
     return Section("Reward training", "reward", [Fold("loss and accuracy", plots)])
+
+
+def liked_messages(
+    section: ThresholdedReward, dataset: PairsDataset
+) -> tuple[list[LikedMessage], dict[str, Curve]]:
+    """The rewards of the most frequent messages, and those of the extreme ones over the reward's
+    training.
+    """
+    from motif_jax.motif.reward import reward_function
+
+    dataset_messages = dataset.data["message"]
+    texts, ids = distinct_rows(dataset_messages.reshape(-1, dataset_messages.shape[-1]))
+    counts = np.bincount(ids.reshape(-1), minlength=len(texts))
+    frequent = np.argsort(-counts, kind="stable")[:_MAX_MESSAGES]
+    texts = texts[frequent]
+    folder = section.dir or ""
+    reward = reward_function.load(folder, section.step)
+    normalised = reward(texts)
+    paid = reward.intrinsic(texts, section.level)
+    liked = [
+        LikedMessage(messages.as_text(text), int(count), float(value), float(paid_value))
+        for text, count, value, paid_value in zip(
+            texts, counts[frequent], normalised, paid, strict=True
+        )
+    ]
+    return liked, _message_curves(folder, section.step, texts, normalised)
+
+
+def _message_curves(
+    folder: str, last: int | None, texts: np.ndarray, normalised: np.ndarray
+) -> dict[str, Curve]:
+    """Message -> its reward over the evaluations of the training, of the messages with the highest
+    and the lowest.
+
+    Args:
+      last: the last evaluation that counts; None: all count.
+    """
+    from motif_jax.motif.reward import reward_function
+    from motif_jax.motif.reward.reward_model import saved_steps
+
+    steps = [step for step in saved_steps(folder) if last is None or step <= last]
+    if len(steps) > MAX_EVALUATIONS:
+        spread = np.linspace(0, len(steps) - 1, MAX_EVALUATIONS).round().astype(int)
+        steps = [steps[index] for index in dict.fromkeys(spread.tolist())]
+    order = np.argsort(-normalised, kind="stable").tolist()
+    extremes = list(dict.fromkeys([*order[:_EXTREMES], *order[-_EXTREMES:]]))
+    values = [reward_function.load(folder, step)(texts[extremes]) for step in steps]
+    by_step = np.array(values, np.float64)  # [evaluations, messages]
+    curves = {}
+    for column, row in enumerate(extremes):
+        name = messages.as_text(texts[row]) or "(no message)"
+        curves[name] = Curve(np.array(steps, np.float64), by_step[:, column])
+    return curves
 
 
 _RANKED = ("rank", "message", "reward (normalised)", "paid first time", "seen in dataset (times)")

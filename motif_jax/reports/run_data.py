@@ -1,19 +1,20 @@
-"""The data of a run's page."""
+"""The data of a run's page, and how runs were made."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from motif_jax.core.errors import UserError
-from motif_jax.core.files import read_json
 from motif_jax.core.metric_files import Curve
-from motif_jax.display import measures
+from motif_jax.core.run_folder import read_description
+from motif_jax.display import html, measures
+from motif_jax.display.html import TableCell
+from motif_jax.display.page import Fold, Section, Table
 from motif_jax.play.messages import MessageTally
 from motif_jax.reports.learned_reward import LabelLogReport
 from motif_jax.reports.probe_report import Probes
@@ -73,13 +74,33 @@ class RunData:
     provenance: list[tuple[str, str]] = field(default_factory=list)
 
 
-def read_reward_summary(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The used evaluation's numbers in a reward run's summary.json; {} without the file. Raises
-    UserError: it is damaged.
-    """
-    path = Path(folder) / "summary.json"
-    remedy = "the same command that made the run writes it again"
-    used = read_json(path, remedy).get("used", {}) if path.exists() else {}
-    if not isinstance(used, dict):
-        raise UserError(f"{path} is damaged (used is not an object): {remedy}")
-    return used
+def command_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
+    """[(name, command of the run)]; [] if it is unknown."""
+    command = read_description(Path(folder) / "versions.json").get("command")
+    return [(name, command)] if isinstance(command, str) else []
+
+
+def provenance_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
+    """Config, versions and command of a run folder as (title, text); missing files are left out."""
+    texts = []
+    for file in ("config.json", "versions.json"):
+        description = read_description(Path(folder) / file)
+        if description:
+            texts.append((f"{name}: {file}", json.dumps(description, indent=2)))
+    return texts
+
+
+def provenance_section(
+    provenance: Sequence[tuple[str, str]], commands: Sequence[tuple[str, str]] = ()
+) -> Section:
+    """Configs and versions as (title, text), and commands as (name, command)."""
+    parts: list[Any] = []
+    if commands:
+        rows = [(name, TableCell(command, code=True)) for name, command in commands]
+        parts.append(Table("commands", ("run", "command"), rows))
+    parts += [html.details(*text) for text in provenance]
+    if not provenance:
+        parts.append(html.nothing("no run folder was given"))
+    return Section(
+        "How it was made", "provenance", [Fold("commands, settings and versions", parts)]
+    )

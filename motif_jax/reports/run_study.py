@@ -23,13 +23,13 @@ from motif_jax.core.files import atomic_write_text, read_json_lines
 from motif_jax.core.parent_death import sigterm_on_parent_death
 from motif_jax.motif.annotation.lexicon import load_lexicon
 from motif_jax.play import evaluation_files
-from motif_jax.reports import finished_runs, study, study_page
-from motif_jax.reports.claims import parsed_claims
-from motif_jax.reports.efficiency import Learned
+from motif_jax.reports import finished_runs, study
+from motif_jax.reports.curves import Learned
+from motif_jax.reports.study import StudyPage, StudyRuns, parsed_claims
 from motif_jax.reports.study_config import StudyConfig
-from motif_jax.reports.study_page import StudyData
 from motif_jax.schema import read_section
 
+_CONFIG_AND_FLAGS = "a config file and its flags"
 # Follows the name of a folder: nothing that would belong to the name.
 _NAME_END = r"(?![\w.=+-])"
 
@@ -88,41 +88,15 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     config = read_section(StudyConfig, config_tree)
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
     if config.runs or config.published:
-        _check_finished(config)
         return
-    for key, command in {"training": config.training, "evaluation": config.evaluation}.items():
-        checks.require(bool(command.split()), key, command, "a config file and its flags")
-    methods_of_key = {
-        f"tables.{title}": checks.listed(names) for title, names in config.tables.items()
-    }
-    methods_of_key["games"] = list(config.games)
-    for key, names in methods_of_key.items():
-        for name in names:
-            checks.require(
-                name in config.methods, key, name, f"of {', '.join(sorted(config.methods))}"
-            )
+    checks.require_key(config, "training", bool(config.training), _CONFIG_AND_FLAGS)
+    for method in config.games:
+        # Games of a method that there is not would never be played.
+        allowed = f"of {', '.join(sorted(config.methods))}"
+        checks.require(method in config.methods, "games", method, allowed)
     # A claim about a method without a table would never be decided: it is not run.
     parsed_claims(config.claims, _methods_in_tables(config))
-    is_complete = all(": " in part for part in config.prepare.split("; ") if part)
-    checks.require_key(config, "prepare", is_complete, "'folder: command; folder: command; ...'")
     _read_lines(config, workdir)
-
-
-def _check_finished(config: StudyConfig) -> None:
-    """Raises UserError where a study of runs that exist cannot work; its folders are read by
-    `run`.
-    """
-    checks.require_key(
-        config, "training", not config.training, "empty with runs or published, which train nothing"
-    )
-    finished_runs.parsed_runs(config.runs)
-    finished_runs.parsed_tasks(config.published_tasks)
-    if config.published is not None:
-        exists = Path(config.published).is_file()
-        checks.require_key(config, "published", exists, "an existing file")
-        has_returns = "return" in checks.listed(config.measures)
-        allowed = "return, at least, of which published has means"
-        checks.require_key(config, "measures", has_returns, allowed)
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int | None:
@@ -141,7 +115,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         for planned in missing:
             _trust_named_code(planned)
         # Here, too: where no run is missing, only the tables are written.
-        text, claims_hold = _write_tables(config, workdir)
+        shown = _write(config, workdir)
 
         rows_file = Path(config.rows or workdir / "rows.jsonl")
         start = time.monotonic()
@@ -161,46 +135,25 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
             if not evaluation["plan"].get(evaluation_files.SEEDED, True):
                 row[evaluation_files.SEEDED] = False
             study.append_row(rows_file, row)
-            text, claims_hold = _write_tables(config, workdir)
-        _print(text, workdir)
-        return None if claims_hold else 1
-
-
-def _print(text: str, workdir: Path) -> None:
-    if text:
-        print(text)
-    print(f"study: {(workdir / study_page.STEM).with_suffix('.html').resolve()}")
+            shown = _write(config, workdir)
+        return _result(workdir, shown)
 
 
 def _show_finished(config: StudyConfig, config_tree: ConfigDict, workdir: Path) -> int | None:
     """Writes the page of runs that exist already."""
     # All is read and computed before the folder is opened: a refusal leaves it as it was.
-    found = finished_runs.read(config)
-    keys = checks.listed(config.measures)
-    tables = []
-    for task, methods in found.games.items():
-        pairs = found.games_are_pairs[task]
-        tables.append(study.table(methods, task, keys, config.resamples, pairs))
-    claims, claims_hold = "", True
-    if config.claims:
-        allowed = "empty unless the games of runs are of one task"
-        checks.require_key(config, "claims", len(found.games) == 1, allowed)
-        ((task, methods),) = found.games.items()
-        stated = parsed_claims(config.claims, list(methods))
-        pairs = found.games_are_pairs[task]
-        claims, claims_hold = study.claims(methods, stated, config.resamples, pairs)
-    data = StudyData(
-        tables,
-        claims,
-        found.trainings,
-        published=found.published,
-        probes=found.probes,
-        provenance=found.provenance,
-    )
+    shown = study.page_of(config, finished_runs.read(config))
     with run_folder.opened(workdir, config_tree, ("stage",)):
-        text = _write(workdir, data, keys)
-    _print(text, workdir)
-    return None if claims_hold else 1
+        study.write(workdir, shown)
+    return _result(workdir, shown)
+
+
+def _result(workdir: Path, shown: StudyPage) -> int | None:
+    """Prints the tables and claims, and where the page is; returns the exit code."""
+    page = (workdir / study.PAGE).resolve()
+    print(page.with_suffix(".md").read_text(encoding="utf-8"))
+    print(f"study: {page}")
+    return None if shown.claims_hold else 1
 
 
 def runs(config: StudyConfig, workdir: Path) -> list[Run]:
@@ -261,9 +214,7 @@ def _prepared_for(config: StudyConfig, flags: str) -> dict[str, str]:
 
 
 def _read_lines(config: StudyConfig, workdir: Path) -> Lines:
-    """Raises UserError: the runs have different numbers of games, or lack one of
-    `config.measures`.
-    """
+    """Raises UserError: the runs have different numbers of games."""
     lines = read_json_lines(config.rows or workdir / "rows.jsonl", ("seed",))
     rows = [row for row in lines if isinstance(row.get("games"), dict)]
     planned = runs(config, workdir)
@@ -282,15 +233,9 @@ def _read_lines(config: StudyConfig, workdir: Path) -> Lines:
         for numbers in games.values()
     }
     if len(lengths) > 1:
+        # Two methods would be compared over the games of the shorter one.
         raise UserError(
             "config.rows: its runs have different numbers of games: take out the wrong lines"
-        )
-    missing_measure = study.missing_measure(finished, checks.listed(config.measures))
-    if missing_measure is not None:
-        key, available = missing_measure
-        raise UserError(
-            f"config.measures={key}: no game of the study has this number: they have {', '.join(available)} (give one of those; what is "
-            "finished is not run again)"
         )
     missing = [
         run for run in planned if run.identity["seed"] not in finished[run.identity["method"]]
@@ -298,42 +243,30 @@ def _read_lines(config: StudyConfig, workdir: Path) -> Lines:
     return Lines(finished, missing, games_are_pairs)
 
 
-def _write_tables(config: StudyConfig, workdir: Path) -> tuple[str, bool]:
-    """Writes tables.md and study.html from the lines of finished runs; the text, and whether no
-    claim fails.
-    """
+def _write(config: StudyConfig, workdir: Path) -> StudyPage:
+    """Writes the page from the lines of finished runs."""
     lines = _read_lines(config, workdir)
-    finished = lines.finished
-    pairs = lines.games_are_pairs
-    measures = checks.listed(config.measures)
-    tables = []
+    made = StudyRuns()
     for title, names in config.tables.items():
-        methods = {name.replace("_", " "): finished[name] for name in checks.listed(names)}
-        tables.append(study.table(methods, title, measures, config.resamples, pairs))
-    stated = parsed_claims(config.claims, _methods_in_tables(config))
-    claims, claims_hold = study.claims(finished, stated, config.resamples, pairs)
-
+        made.tables[title] = {
+            name.replace("_", " "): lines.finished[name] for name in checks.listed(names)
+        }
+        made.games_are_pairs[title] = lines.games_are_pairs
+    made.methods = {method: lines.finished[method] for method in _methods_in_tables(config)}
     folders = {}
-    for method in _methods_in_tables(config):
-        named = [workdir / f"{method}-{seed}" for seed in sorted(finished[method])]
+    for method, finished in made.methods.items():
+        named = [workdir / f"{method}-{seed}" for seed in sorted(finished)]
         folders[method.replace("_", " ")] = named
-    trainings = []
     for method, folders_of_method in folders.items():
         for folder in folders_of_method:
             # The other stages have no curves over environment steps.
             task = finished_runs.trained_task(folder)
             if task is not None:
-                trainings.append(Learned(method, task, metric_files.read_episodes(folder)))
-    data = StudyData(tables, claims if config.claims else "", trainings, _without_curve(folders))
-    return _write(workdir, data, measures), claims_hold
-
-
-def _write(workdir: Path, data: StudyData, measures: Sequence[str]) -> str:
-    """Writes tables.md and the page; returns the text of tables.md."""
-    text = "\n\n".join(filter(None, [*(table.markdown() for table in data.tables), data.claims]))
-    atomic_write_text(workdir / "tables.md", f"{text}\n")
-    study_page.write(workdir, data, measures)
-    return text
+                made.trainings.append(Learned(method, task, metric_files.read_episodes(folder)))
+    made.without_curve = _without_curve(folders)
+    shown = study.page_of(config, made)
+    study.write(workdir, shown)
+    return shown
 
 
 def _without_curve(folders: Mapping[str, Sequence[Path]]) -> str:

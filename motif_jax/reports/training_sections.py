@@ -1,17 +1,18 @@
-"""Sections of a run's page that show the training of an agent, a language model, or an agent that
-learns from dialogues.
+"""Sections of a run's page that show the training of an agent and what it paid for, of a language
+model, and of an agent that learns from dialogues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from motif_jax.core.metric_files import Curve
 from motif_jax.display import html
-from motif_jax.display.charts import Plot
+from motif_jax.display.charts import Plot, Series
+from motif_jax.display.html import TableCell, message_cell, number_cell
 from motif_jax.display.measures import (
     format_value,
     in_order,
@@ -20,10 +21,11 @@ from motif_jax.display.measures import (
     progress_keys,
     with_unit,
 )
-from motif_jax.display.page import Fold, Section
-from motif_jax.reports import hacking
+from motif_jax.display.page import Fold, Section, Table
+from motif_jax.play.evaluation_files import REWARD
+from motif_jax.reports.curves import LEAST, Smoothed, smooth
 from motif_jax.reports.run_data import RunData
-from motif_jax.reports.smoothing import LEAST, Smoothed, smooth
+from motif_jax.rl.paid_texts import PaidRow, lately, most_paid
 
 # Title -> (unit, metric -> legend), in the page's order; docs/metrics.md explains the metrics.
 Groups = Mapping[str, tuple[str, Mapping[str, str]]]
@@ -88,6 +90,11 @@ _BANDS = (
 _UNCHANGED = "no metric has changed yet: a curve begins with the second row of metrics"
 _STEPS = "environment steps"
 _UPDATES = "step of the optimiser"
+# Texts that have a line of their own.
+_PAID_TEXTS = 6
+# Points of a line: the rows of a long training are taken together.
+_PAID_POINTS = 60
+_PAID_HEADER = ("message", "share of what was paid", "paid", "steps")
 
 
 def metric_plots(
@@ -163,7 +170,7 @@ def training_section(data: RunData) -> Section:
     # In the page's order: the first `CURVES` charts are not folded.
     episode_keys = dict.fromkeys(
         [
-            hacking.REWARD,
+            REWARD,
             *progress_keys(data.episodes, data.progress),
             *in_order(data.episodes),
         ]
@@ -185,6 +192,69 @@ def training_section(data: RunData) -> Section:
     note = f"{_BANDS} {constants(data.episodes)}".strip()
     parts.append(f'<p class="explain">{html.escape(note)}</p>')
     return Section("Agent training", "training", parts)
+
+
+def paid_section(rows: Sequence[PaidRow], warning: str = "") -> Section | None:
+    """Shares of the most paid texts over the training, and a table of the last tenth; None where
+    nothing was paid.
+    """
+    paying = [row for row in rows if row.total > 0]
+    if not paying:
+        return None
+    recent = lately(paying)
+    total = _paid_in_all(recent)
+    cells = []
+    for text, steps, paid in most_paid(recent):
+        share = paid / total
+        cells.append(
+            (
+                message_cell(text),
+                TableCell(f"{100 * share:.1f} %", share),
+                TableCell(format_value(paid), paid),
+                number_cell(steps, ","),
+            )
+        )
+    # A row has what was paid since the row before, whether that paid something or not.
+    earlier = [row.step for row in rows if row.step < recent[0].step]
+    first_step = earlier[-1] if earlier else 0
+    title = f"what was paid most between steps {first_step:,} and {recent[-1].step:,}"
+    table = Table("paid-lately", _PAID_HEADER, cells, title, limit=10)
+    note = (
+        "All that the training's steps were paid, discounted by count and without the coefficient, of the first host's games. "
+        "A line or row counts the twenty most paid texts of each row of the log."
+    )
+    if warning:
+        note = f"{warning[0].upper()}{warning[1:]}. {note}"
+    return Section("What the training paid for", "paid", [_paid_shares(paying), table], note)
+
+
+def _paid_in_all(rows: Sequence[PaidRow]) -> float:
+    return sum(row.total for row in rows)
+
+
+def _paid_shares(rows: Sequence[PaidRow]) -> Plot:
+    """The share of each of the most paid texts in what was paid, over the training."""
+    parts = [
+        [rows[index] for index in part]
+        for part in np.array_split(np.arange(len(rows)), _PAID_POINTS)
+        if len(part)
+    ]
+    steps = np.array([part[-1].step for part in parts], np.float64)
+    shares = []
+    for part in parts:
+        total = _paid_in_all(part)
+        shares.append({entry.text: entry.paid / total for entry in most_paid(part)})
+    lines = []
+    for entry in most_paid(rows)[:_PAID_TEXTS]:
+        values = np.array([100 * share.get(entry.text, 0.0) for share in shares])
+        lines.append(Series(entry.text or "(no message)", steps, values))
+    return Plot(
+        "what the training paid for",
+        "environment steps",
+        "share of what was paid (%)",
+        lines,
+        file="paid_texts",
+    )
 
 
 def _charts(plots: list[Plot]) -> list[Any]:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from motif_jax.display import measures, text_tables
-from motif_jax.reports.glance import headline
+from motif_jax.reports.headline import headline
 from motif_jax.reports.run_data import RunData
-from tests.reports.glance_test import evaluation
+from tests.reports.headline_test import evaluation
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ OTHERS: dict[str, tuple[str, Callable[[Inputs], Sequence[str]], str]] = {
         lambda at: [f"--config.runs=a={at.evaluations[0]}; b={at.evaluations[1]}"],
         "study.html",
     ),
-    "docs/studies/results": ("docs/studies/results.py:diagnosis", lambda at: ["--config.resamples=50"], "tables.md"),
+    "docs/studies/results": ("docs/studies/results.py:diagnosis", lambda at: ["--config.resamples=50"], "study.md"),
 }  # fmt: skip
 _EACH_UPDATE = ("--config.log_every_seconds=1e-6",)
 MORE_FLAGS = {

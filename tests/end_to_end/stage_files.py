@@ -110,8 +110,8 @@ FILES = {
     "report": """
         report.html report.json report.md
     """.split(),
-    "docs/studies/results": ("tables.md",),
-    "study": ("study.html", "study.md", "tables.md"),
+    "docs/studies/results": ("study.html", "study.md"),
+    "study": ("study.html", "study.md"),
     "test_language_agent": """
         run/plan.json run/return_per_episode/distractors_4.npy
         run/return_per_episode/no_modification_test.npy run/table.md run/tests.csv run/tests.json

@@ -7,7 +7,7 @@ import pytest
 
 from motif_jax.core.metric_files import Curve
 from motif_jax.published import results
-from motif_jax.reports import efficiency
+from motif_jax.reports import curves
 
 
 def write_log(folder, shift=0.0):
@@ -34,11 +34,11 @@ def test_objects_are_not_unpickled(tmp_path):
 def test_runs_without_a_value_by_the_step_do_not_count():
     def run(first, last):
         steps = np.arange(first, last + 1, 100.0)
-        return efficiency.Learned("ours", "task", {"return": Curve(steps, np.ones(len(steps)))})
+        return curves.Learned("ours", "task", {"return": Curve(steps, np.ones(len(steps)))})
 
     runs = [run(0, 500), run(0, 1000), run(600, 1000)]
-    ((_, _, count, end, curve),) = efficiency.table(runs, "return")
+    ((_, _, count, end, curve),) = curves.efficiency_rows(runs, "return")
     assert (count, end, curve.value) == (2, 500, 1)
-    ((_, _, count, _, curve),) = efficiency.table(runs[2:], "return")
+    ((_, _, count, _, curve),) = curves.efficiency_rows(runs[2:], "return")
     assert (count, curve.value) == (1, 1)
-    assert efficiency.table(runs, "success") == []
+    assert curves.efficiency_rows(runs, "success") == []

@@ -77,13 +77,13 @@ def test_a_reward_that_is_not_learned_online_has_no_section() -> None:
 
 
 def test_a_run_without_a_log_has_no_labels(tmp_path) -> None:
-    assert learned_reward.read(tmp_path, "ranking") is None
+    assert learned_reward.read_log(tmp_path, "ranking") is None
 
 
 def read_log(folder, labels: list[Label]) -> LabelLogReport:
     with LabelLog(folder / label_log.FILE) as log:
         log.add(labels)
-    report = learned_reward.read(folder, "ranking")
+    report = learned_reward.read_log(folder, "ranking")
     assert report is not None
     return report
 

@@ -6,7 +6,7 @@ import pytest
 
 from motif_jax.display.charts import Plot
 from motif_jax.display.page import Table
-from motif_jax.reports.paid_section import paid_section
+from motif_jax.reports.training_sections import paid_section
 from motif_jax.rl.paid_texts import PaidRow, PaidText
 
 # First all goes to the door, at the end three quarters to the key.

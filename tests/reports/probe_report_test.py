@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.display import page
 from motif_jax.glam import probe_files
-from motif_jax.reports import generalisation_section, probe_report
+from motif_jax.reports import evaluation_sections, probe_report
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import HOSTILE
 
@@ -108,23 +107,6 @@ def test_a_run_before_its_first_update_has_no_probes(run: Path) -> None:
     assert probe_report.read(run) is None
 
 
-def test_a_line_of_another_length_is_refused(run: Path) -> None:
-    with open(run / probe_files.LINES, "a") as file:
-        file.write('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
-
-    with pytest.raises(UserError, match="probes"):
-        probe_report.read(run)
-
-
-def test_lines_of_other_actions_are_refused(run: Path) -> None:
-    (run / probe_files.LINES).write_text('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
-
-    with pytest.raises(
-        UserError, match=r"damaged \(probabilities of other probes or actions\): remove"
-    ):
-        probe_report.read(run)
-
-
 def summary_of(*names: str) -> dict[str, Any]:
     numbers = {
         "success": {"value": 0.5, "low": 0.4, "high": 0.6},
@@ -140,7 +122,7 @@ def test_players_stand_side_by_side_in_every_test() -> None:
         "random": summary_of("no_modification_test"),
     }
 
-    section = generalisation_section.section(summaries)
+    section = evaluation_sections.generalisation_section(summaries)
 
     assert section is not None
     unchanged, changed = section.parts[0].texts()
@@ -151,7 +133,9 @@ def test_players_stand_side_by_side_in_every_test() -> None:
 def note_of(**second: Any) -> str:
     """The note on two players, the second of them with other values."""
     summary = {**summary_of("no_modification_test"), "seed": 1}
-    section = generalisation_section.section({"agent": summary, "clone": {**summary, **second}})
+    section = evaluation_sections.generalisation_section(
+        {"agent": summary, "clone": {**summary, **second}}
+    )
     assert section is not None
     return section.note.partition(" Change:")[0]
 
@@ -171,7 +155,7 @@ def test_players_with_other_tests_are_named() -> None:
 
 
 def test_a_run_without_tests_has_no_section() -> None:
-    assert generalisation_section.section({}) is None
+    assert evaluation_sections.generalisation_section({}) is None
 
 
 def evaluation_of(level: str) -> dict[str, Any]:
@@ -185,7 +169,7 @@ def evaluation_of(level: str) -> dict[str, Any]:
 def test_kinds_of_task_have_rows_of_their_own() -> None:
     evaluation = evaluation_of("BabyAI-MixedTrainLocal-v0")
 
-    section = generalisation_section.by_kind(RunData("t", evaluations={"agent": evaluation}))
+    section = evaluation_sections.kinds_section(RunData("t", evaluations={"agent": evaluation}))
 
     assert section is not None
     assert section.parts[0].texts() == [
@@ -197,4 +181,6 @@ def test_kinds_of_task_have_rows_of_their_own() -> None:
 def test_a_level_of_one_kind_has_no_section_of_kinds() -> None:
     evaluation = evaluation_of("BabyAI-GoToLocal-v0")
 
-    assert generalisation_section.by_kind(RunData("t", evaluations={"agent": evaluation})) is None
+    assert (
+        evaluation_sections.kinds_section(RunData("t", evaluations={"agent": evaluation})) is None
+    )

@@ -10,7 +10,7 @@ import pytest
 from motif_jax.display.page import Section
 from motif_jax.reports import recorded_games
 from motif_jax.reports.run_data import RunData
-from tests.reports.glance_test import evaluation as evaluation_of
+from tests.reports.headline_test import evaluation as evaluation_of
 
 
 def rows(**numbers: list[Any]) -> list[dict[str, Any]]:

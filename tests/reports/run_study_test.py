@@ -149,8 +149,8 @@ def test_a_run_leaves_a_line_and_a_table_row(toys: Path, tmp_path: Path, capsys)
     # The prepared commands that a method needs are a part of what its run is.
     assert [row["flags"].count(" | ") for row in rows] == [1, 4, 1, 4]
     assert "| motif | 2 |" in printed
-    table, _, page = printed.rstrip("\n").rpartition("\n")
-    assert (tmp_path / "tables.md").read_text() == f"{table}\n"
+    text, _, page = printed.rstrip("\n").rpartition("\n")
+    assert (tmp_path / "study.md").read_text() == text
     assert page == f"study: {tmp_path / 'study.html'}"
 
 
@@ -288,7 +288,7 @@ def test_a_claim_that_fails_ends_a_study_with_1(toys: Path, tmp_path: Path) -> N
     code = study.run(config, tmp_path)
 
     assert code == 1
-    assert f"* {claim}: **does not hold**, 0 [" in (tmp_path / "tables.md").read_text()
+    assert f"* {claim}: **does not hold**, 0 [" in (tmp_path / "study.md").read_text()
 
 
 def test_games_that_a_seed_does_not_decide_are_compared_without_pairs(
@@ -306,7 +306,7 @@ def test_games_that_a_seed_does_not_decide_are_compared_without_pairs(
 
         study.run(config, tmp_path / name)
 
-        text = (tmp_path / name / "tables.md").read_text()
+        text = (tmp_path / name / "study.md").read_text()
         assert ("paired difference" in text) == seeded
         assert "interval of the " in text
 
@@ -320,19 +320,6 @@ def test_other_claims_need_no_new_runs(toys: Path, tmp_path: Path) -> None:
 
     assert code is None
     assert started(toys) == []
-
-
-def test_an_unknown_number_ends_a_study_after_its_first_run(toys: Path, tmp_path: Path) -> None:
-    config = small(measures="score,aples", tables={"t": "none"})
-
-    message = r"^config\.measures=aples: no game .* they have .*length, return, score"
-    with pytest.raises(UserError, match=message):
-        study.run(config, tmp_path)
-    assert started(toys) == ["none-1", "games"]
-
-    config.measures = "score"
-    assert study.run(config, tmp_path) is None
-    assert started(toys) == ["none-2", "games"], "the finished run is not run again"
 
 
 def test_games_that_name_the_run_are_not_given_an_agent(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ import pytest
 from motif_jax.core.metric_files import Curve
 from motif_jax.display import measures, page
 from motif_jax.play import evaluation_tables
-from motif_jax.reports import evaluation_sections, run_report
+from motif_jax.reports import evaluation_sections, report
 from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_markdown, run_page
-from tests.reports.glance_test import evaluation
+from tests.reports.headline_test import evaluation
 
 
 def of_apples(shift: float):
@@ -47,14 +47,14 @@ def test_numbers_that_only_the_task_knows_stand_behind_the_others(apples: RunDat
 
 
 def test_numbers_that_only_the_task_knows_are_compared(apples: RunData) -> None:
-    differences = run_report.as_json(apples)["differences"]
+    differences = report.as_json(apples)["differences"]
 
     [difference] = [row for row in differences if row["measure"] == "apples_eaten"]
     assert difference["value"] == 1
 
 
 def test_numbers_that_only_the_task_knows_have_charts(apples: RunData) -> None:
-    assert list(page.plots(run_report.sections(apples))) == [
+    assert list(page.plots(report.sections(apples))) == [
         "evaluation_return", "evaluation_apples_eaten", "training_return", "training_apples_eaten",
     ]  # fmt: skip
 

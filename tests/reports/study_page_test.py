@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 
 from motif_jax.core.metric_files import Curve
-from motif_jax.reports import study, study_page
-from motif_jax.reports.efficiency import Learned
-from motif_jax.reports.study_page import StudyData
+from motif_jax.reports import study
+from motif_jax.reports.curves import Learned
+from motif_jax.reports.study import StudyRuns
+from motif_jax.reports.study_config import StudyConfig
 
-TABLE = study.MethodTable(
-    ["doorkey", "runs", "return"],
-    [["task", "2", "0.1 [0, 0.2]"], ["both", "1", "1"]],
-    "compared with task",
-)
+METHODS = {"task": {1: {"return": [0.0, 0.25]}}, "both": {1: {"return": [1.0, 2.0]}}}
+
+
+def study_of(*trainings: Learned, without_curve: str = "") -> StudyRuns:
+    return StudyRuns(
+        {"doorkey": METHODS}, {"doorkey": True}, METHODS, list(trainings), without_curve
+    )
 
 
 def learned(method: str, value: float) -> Learned:
@@ -24,23 +27,31 @@ def learned(method: str, value: float) -> Learned:
     return Learned(method, "gym:Mine-v0", {"return": Curve(steps, np.full(60, value))})
 
 
-DRAWN = StudyData([TABLE], trainings=[learned("task", 0.0)])
-WITHOUT_CURVES = StudyData([TABLE])
+def write(folder: Path, runs: StudyRuns, **config: str) -> Path:
+    """The page of the runs below `folder`."""
+    shown = study.page_of(StudyConfig(resamples=50, **config), runs)
+    return study.write(folder, shown)
+
+
+DRAWN = study_of(learned("task", 0.0))
+WITHOUT_CURVES = study_of()
 
 
 def test_the_page_has_tables_claims_and_each_methods_curve(tmp_path: Path) -> None:
-    claims = "Claims (95 %):\n\n* both > task: return: **holds**, 0.9 [0.8, 1]."
     trainings = [learned("task", 0.0), learned("task", 0.0), learned("both", 1.0)]
 
-    path = study_page.write(tmp_path, StudyData([TABLE], claims, trainings), ["return"])
+    path = write(tmp_path, study_of(*trainings), claims="both > task: return")
 
     page = path.read_text(encoding="utf-8")
+    text = (tmp_path / "study.md").read_text()
     assert path == (tmp_path / "study.html").resolve()
-    assert "0.1 [0, 0.2]" in page
-    assert "<li>both &gt; task: return: holds, 0.9 [0.8, 1].</li>" in page
+    assert "<td>1.5 [1, 2] ▲</td>" in page
+    assert "<li>both &gt; task: return: holds, 1.38 [1, 1.75].</li>" in page
     assert "task (n = 2)" in page
     assert "both (n = 1)" in page
-    assert "| gym:Mine-v0 | both | 1 | 5,900 | 1 [n/a] |" in (tmp_path / "study.md").read_text()
+    assert "* both > task: return: **holds**, 1.38 [1, 1.75]." in text
+    assert "| both | 1 | 1.5 [1, 2] ▲ |" in text
+    assert "| gym:Mine-v0 | both | 1 | 5,900 | 1 [n/a] |" in text
     assert [picture.suffix for picture in sorted((tmp_path / "plots").glob("[!.]*"))] == [
         ".pdf",
         ".png",
@@ -57,23 +68,23 @@ def test_the_page_has_tables_claims_and_each_methods_curve(tmp_path: Path) -> No
     ],
 )
 def test_the_title_says_study_once(tmp_path: Path, folder: str, title: str) -> None:
-    path = study_page.write(tmp_path / folder, WITHOUT_CURVES, ["return"])
+    path = write(tmp_path / folder, WITHOUT_CURVES)
 
     assert f"<title>{title}</title>" in path.read_text(encoding="utf-8")
     assert path.with_suffix(".md").read_text().startswith(f"# {title}\n")
 
 
 def test_a_measure_that_trainings_lack_has_no_chart(tmp_path: Path) -> None:
-    path = study_page.write(tmp_path, DRAWN, ["judged"])
+    path = write(tmp_path, DRAWN, measures="judged")
 
     assert "Learning curves" not in path.read_text(encoding="utf-8")
 
 
 def test_the_page_names_trainings_without_a_curve(tmp_path: Path) -> None:
     sentence = "Trainings whose folders are not here have no curve: task (2 of 2)."
-    data = StudyData([TABLE], trainings=[learned("both", 1.0)], without_curve=sentence)
+    data = study_of(learned("both", 1.0), without_curve=sentence)
 
-    path = study_page.write(tmp_path, data, ["return"])
+    path = write(tmp_path, data)
 
     assert sentence in path.read_text(encoding="utf-8")
 
@@ -84,16 +95,16 @@ def test_a_users_folder_of_plots_keeps_its_files(tmp_path: Path) -> None:
     mine.write_text("mine")
 
     for _ in range(2):
-        study_page.write(tmp_path, DRAWN, ["return"])
+        write(tmp_path, DRAWN)
 
     assert mine.read_text() == "mine"
     assert len(list(mine.parent.iterdir())) == 3
 
 
 def test_plots_of_an_earlier_page_go(tmp_path: Path) -> None:
-    study_page.write(tmp_path, DRAWN, ["return"])
+    write(tmp_path, DRAWN)
 
-    study_page.write(tmp_path, WITHOUT_CURVES, ["return"])
+    write(tmp_path, WITHOUT_CURVES)
 
     assert not (tmp_path / "plots").exists()
 
@@ -101,7 +112,7 @@ def test_plots_of_an_earlier_page_go(tmp_path: Path) -> None:
 def test_plots_that_a_kill_left_go_with_the_next_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study_page.write(tmp_path, DRAWN, ["return"])
+    write(tmp_path, DRAWN)
 
     def remove_the_first_file(folder: Path, **_: object) -> None:
         for path in sorted(Path(folder).glob("*"))[:1]:
@@ -111,8 +122,8 @@ def test_plots_that_a_kill_left_go_with_the_next_page(
     with monkeypatch.context() as patched:
         patched.setattr("motif_jax.display.page.shutil.rmtree", remove_the_first_file)
         with pytest.raises(KeyboardInterrupt):
-            study_page.write(tmp_path, DRAWN, ["return"])
-    study_page.write(tmp_path, WITHOUT_CURVES, ["return"])
+            write(tmp_path, DRAWN)
+    write(tmp_path, WITHOUT_CURVES)
 
     assert not list(tmp_path.glob("**/*.png"))
     assert not list(tmp_path.glob("*plots*"))

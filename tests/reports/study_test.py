@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
+from motif_jax.display import text_tables
 from motif_jax.motif.annotation.lexicon import load_lexicon
 from motif_jax.play import messages
 from motif_jax.play.messages import MessageTally
 from motif_jax.reports import study
-from motif_jax.reports.claims import Claim
+from motif_jax.reports.study import Claim
 from tests.made_up_runs import evaluation_rows
 
 MEASURES = (
@@ -37,6 +37,13 @@ def runs(above: float, seeds: int = 3) -> dict[str, study.Runs]:
         name: {seed: played(generator.normal(mean, 1, 60)) for seed in range(seeds)}
         for name, mean in means.items()
     }
+
+
+def markdown(runs: dict[str, study.Runs], title: str, keys: list[str], resamples: int) -> str:
+    """The table of the methods, and the note on it."""
+    section = study.method_section(runs, title, keys, resamples)
+    (table,) = section.parts
+    return f"{text_tables.markdown(table.header, table.texts())}\n{section.note}"
 
 
 def test_a_step_is_judged_by_its_message_and_the_count() -> None:
@@ -80,33 +87,10 @@ def test_what_is_0_or_1_is_reported_by_its_mean() -> None:
         "all": {1: {"gate": [1.0, 1.0, 1.0, 1.0]}},
     }
 
-    rows = study.table(opened, "t", ["gate"], 50).markdown().split("\n")[2:4]
+    rows = markdown(opened, "t", ["gate"], 50).split("\n")[2:4]
 
     assert [row.split("|")[3].split()[0] for row in rows] == ["0.25", "1"]
     assert study.excess(opened["all"], opened["none"], "gate", 50).value == 0.75
-
-
-def test_a_measure_that_no_game_has_is_named() -> None:
-    finished = {"none": {1: {"return": [1.0], "apples": [2.0]}}, "later": {}}
-
-    assert study.missing_measure(finished, ["return", "aples"]) == ("aples", ["return", "apples"])
-
-
-def test_measures_of_games_are_not_missing() -> None:
-    finished = {"none": {1: {"return": [1.0], "apples": [2.0]}}, "later": {}}
-
-    assert study.missing_measure(finished, ["return"]) is None
-
-
-def test_before_the_first_game_no_measure_is_missing() -> None:
-    assert study.missing_measure({"later": {}}, ["aples"]) is None
-
-
-def test_a_claim_about_a_number_without_games_is_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"config\.claims=better > none: fame: its games have judged, "
-    ):
-        study.claims(runs(2.0), [Claim("better", "none", "fame")], 20)
 
 
 def constant_runs(value: float, seeds: int = 2) -> study.Runs:
@@ -121,7 +105,7 @@ def test_marks_say_what_lies_above_and_below_the_first_method() -> None:
         "far": constant_runs(1234.4),
     }
 
-    table = study.table(methods, "some", ["judged"], 50).markdown().splitlines()
+    table = markdown(methods, "some", ["judged"], 50).splitlines()
 
     assert table[0].startswith("| some | runs | ")
     assert table[2:6] == [
@@ -139,7 +123,7 @@ def test_marks_say_what_lies_above_and_below_the_first_method() -> None:
 def test_a_table_omits_empty_methods_and_incomplete_measures() -> None:
     methods: dict[str, study.Runs] = {"none": constant_runs(2.0), "absent": {}}
 
-    head, _, *rows = study.table(methods, "some", ["fame", "dlvl"], 50).markdown().splitlines()
+    head, _, *rows = markdown(methods, "some", ["fame", "dlvl"], 50).splitlines()
 
     assert head == "| some | runs | dungeon level |"
     assert rows[:2] == ["| none | 2 | 1 [1, 1] |", ""]
@@ -148,7 +132,7 @@ def test_a_table_omits_empty_methods_and_incomplete_measures() -> None:
 def test_a_table_says_where_only_games_were_drawn() -> None:
     methods = {"none": constant_runs(1.0), "single": constant_runs(2.0, seeds=1)}
 
-    note = study.table(methods, "some", ["judged"], 50).markdown().splitlines()[-1]
+    note = markdown(methods, "some", ["judged"], 50).splitlines()[-1]
 
     assert "over games (some have one run)" in note
 
@@ -158,9 +142,9 @@ def test_a_cell_is_an_interquartile_mean_except_for_rare_events() -> None:
     none = {seed: played(games + seed) | {"dlvl": [1.0, 1.0, 1.0, 5.0]} for seed in (0, 4)}
     better = {seed: played(games + seed + 1) for seed in (0, 4)}
     # Of 0 1 3 4 5 7 100 104 the middle half.
-    assert study.table(
-        {"none": none, "better": better}, "t", ["judged", "dlvl"], 300
-    ).markdown().split("\n")[2:4] == [
+    assert markdown({"none": none, "better": better}, "t", ["judged", "dlvl"], 300).split("\n")[
+        2:4
+    ] == [
         "| none | 2 | 4.75 [2.5, 53.5] | 2 [1, 3] |",
         "| better | 2 | 5.75 [3.75, 78] ▲ | 1 [1, 1] |",
     ]
@@ -173,10 +157,9 @@ def test_a_cell_is_an_interquartile_mean_except_for_rare_events() -> None:
 def test_a_claim_holds_where_the_interval_exceeds_its_margin() -> None:
     near = Claim("better", "none", "judged", 1.0)
     far = Claim("better", "none", "judged", 3.0)
-    text, carried = study.claims(runs(2.0), [near, far], 200)
-    *_, first, second = text.splitlines()
-    assert first.startswith("* better > none + 1: judged: **holds**, 1.")
-    assert second.startswith("* better > none + 3: judged: **does not hold**, 1.")
+    (first, second), carried = study.claims(runs(2.0), [near, far], 200)
+    assert first.startswith("better > none + 1: judged: **holds**, 1.")
+    assert second.startswith("better > none + 3: judged: **does not hold**, 1.")
     assert not carried
 
 
@@ -203,7 +186,7 @@ def test_equal_games_are_certain_of_nothing(games: int, claim: Claim, holds: boo
 
 @pytest.mark.parametrize("key", ["success", "won", "return"])
 def test_what_always_happens_has_an_interval_with_a_width(key: str) -> None:
-    lines = study.table({"a": {0: {key: [1.0] * 20}}}, "t", [key], 50).markdown()
+    lines = markdown({"a": {0: {key: [1.0] * 20}}}, "t", [key], 50)
 
     assert "| a | 1 | 1 [0.839, 1] |" in lines
 
@@ -215,7 +198,7 @@ def wins(*lost: int, games: int = 20) -> study.Runs:
 
 def test_a_rate_near_the_border_has_wilsons_interval() -> None:
     """Of 19 of 20; the bootstrap's would reach 1."""
-    lines = study.table({"a": wins(1)}, "t", ["won"], 200).markdown()
+    lines = markdown({"a": wins(1)}, "t", ["won"], 200)
 
     assert "| a | 1 | 0.95 [0.764, 0.991] |" in lines
 
@@ -242,7 +225,7 @@ def test_a_claim_about_a_rate_holds_by_games_and_by_runs(
 def test_a_share_beside_others_is_at_the_border() -> None:
     shares = {"a": {0: {"done": [1.0] * 20}}, "b": {0: {"done": [0.5, 0.75] * 10}}}
 
-    lines = study.table(shares, "t", ["done"], 50).markdown()
+    lines = markdown(shares, "t", ["done"], 50)
 
     assert "| a | 1 | 1 [0.839, 1] |" in lines
 
@@ -251,13 +234,13 @@ def test_a_share_beside_others_is_at_the_border() -> None:
 def test_one_game_has_no_interval(seeds: int) -> None:
     runs_of_one_game = {seed: {"score": [5.0]} for seed in range(seeds)}
 
-    lines = study.table({"a": runs_of_one_game}, "t", ["score"], 50).markdown()
+    lines = markdown({"a": runs_of_one_game}, "t", ["score"], 50)
 
     assert f"| a | {seeds} | 5 [n/a] |" in lines
 
 
 def test_a_pipe_in_a_title_adds_no_column() -> None:
-    lines = study.table({"a": constant_runs(1.0)}, "x|y", ["judged"], 50).markdown()
+    lines = markdown({"a": constant_runs(1.0)}, "x|y", ["judged"], 50)
 
     assert lines.startswith("| x\\|y | runs | ")
 
@@ -274,10 +257,10 @@ def test_small_numbers_of_games_are_kept() -> None:
 
 
 def test_a_claim_about_a_method_without_runs_does_not_fail() -> None:
-    text, carried = study.claims(
+    lines, carried = study.claims(
         runs(2.0) | {"nobody": {}}, [Claim("better", "nobody", "judged")], 20
     )
-    assert text.endswith("* better > nobody: judged: not run yet.")
+    assert lines == ["better > nobody: judged: not run yet."]
     assert carried
 
 

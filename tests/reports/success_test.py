@@ -10,12 +10,14 @@ import pytest
 
 from motif_jax.core.metric_files import Curve
 from motif_jax.display.measures import summarise_rows
-from motif_jax.reports import hacking, success, text_section
-from motif_jax.reports.glance import facts, headline
+from motif_jax.reports import evaluation_sections, hacking
+from motif_jax.reports import headline as headlines
+from motif_jax.reports.headline import headline
 from motif_jax.reports.learned_reward import LabelLogReport
+from motif_jax.reports.report import facts
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_markdown, run_page
-from tests.reports.glance_test import evaluation as evaluation_of
+from tests.reports.headline_test import evaluation as evaluation_of
 
 pytestmark = pytest.mark.slow
 
@@ -136,7 +138,7 @@ def steered() -> dict[str, dict[str, Any]]:
 
 
 def weights_and_divergences(data: RunData) -> list[tuple[str, ...]]:
-    section = text_section.divergence_section(data)
+    section = evaluation_sections.divergence_section(data)
     assert section is not None
     _, table = section.parts
     return [row[1:3] for row in table.texts()]
@@ -149,7 +151,7 @@ def test_return_is_shown_against_divergence(steered: dict[str, dict[str, Any]]) 
 
 
 def test_a_way_to_decode_is_a_line(steered: dict[str, dict[str, Any]]) -> None:
-    section = text_section.divergence_section(RunData("t", evaluations=steered))
+    section = evaluation_sections.divergence_section(RunData("t", evaluations=steered))
 
     assert section is not None
     plot, _ = section.parts
@@ -160,7 +162,7 @@ def test_one_episode_has_no_interval_in_the_table(steered: dict[str, dict[str, A
     for evaluation_of_text in steered.values():
         evaluation_of_text["measures"]["return"]["mean"] |= {"low": None, "high": None}
 
-    section = text_section.divergence_section(RunData("t", evaluations=steered))
+    section = evaluation_sections.divergence_section(RunData("t", evaluations=steered))
 
     assert section is not None
     _, table = section.parts
@@ -188,7 +190,7 @@ def test_evaluations_without_divergence_have_no_section(steered: dict[str, dict[
     for summary in steered.values():
         del summary["measures"]["divergence"]
 
-    assert text_section.divergence_section(RunData("t", evaluations=steered)) is None
+    assert evaluation_sections.divergence_section(RunData("t", evaluations=steered)) is None
 
 
 @pytest.fixture
@@ -232,14 +234,14 @@ def task_alone() -> RunData:
 def test_a_run_of_the_task_alone_has_no_reward_parts(task_alone: RunData, part: str) -> None:
     text = run_page(task_alone) + run_markdown(task_alone)
 
-    assert success.task_alone(task_alone)
+    assert headlines.task_alone(task_alone)
     assert part not in text
 
 
 def test_an_evaluation_with_a_reward_is_checked_for_hacking(task_alone: RunData) -> None:
     task_alone.evaluations["agent"]["plan"]["reward"] = {"dir": "runs/reward"}
 
-    assert not success.task_alone(task_alone)
+    assert not headlines.task_alone(task_alone)
     assert "Reward against progress" in run_page(task_alone)
 
 
@@ -262,8 +264,8 @@ def test_a_training_alone_says_nothing_yet() -> None:
 def test_a_run_with_reward_parts_is_not_the_task_alone(part: dict[str, Any]) -> None:
     training = RunData("t", episodes={"return": CURVE})
 
-    assert success.task_alone(training)
-    assert not success.task_alone(replace(training, **part))
+    assert headlines.task_alone(training)
+    assert not headlines.task_alone(replace(training, **part))
 
 
 @pytest.mark.parametrize(
@@ -272,7 +274,7 @@ def test_a_run_with_reward_parts_is_not_the_task_alone(part: dict[str, Any]) -> 
 def test_only_a_run_that_played_is_of_the_task_alone(part: str | None, is_run: bool) -> None:
     data = RunData("t") if part is None else RunData("t", **{part: {"a": CURVE}})
 
-    assert success.task_alone(data) == is_run
+    assert headlines.task_alone(data) == is_run
 
 
 def test_a_reward_that_reads_more_is_not_checked_for_hacking() -> None:
@@ -301,7 +303,7 @@ def test_agents_that_earn_nothing_have_a_headline() -> None:
             row["return"] = 0.0
         summary["measures"]["return"] = asdict(summarise_rows(summary["rows"], 200, 0.95)["return"])
 
-    text, kind = text_section.headline(data) or ("", None)
+    text, kind = headline(data)
 
     assert text == "The return of all episodes is 0: agent, before training, random, expert."
     assert kind == ""
@@ -311,7 +313,7 @@ def test_yardsticks_alone_have_means_and_no_verdict() -> None:
     data = with_expert((0.6, 0.3, 0.3), text_task=True)
     only = RunData("t", evaluations={"expert": data.evaluations["expert"]}, yardsticks=["expert"])
 
-    text, kind = text_section.headline(only) or ("", None)
+    text, kind = headline(only)
 
     assert text.startswith("Mean return of ")
     assert kind == ""

@@ -10,7 +10,8 @@ import pytest
 
 from motif_jax.core.metric_files import Curve
 from motif_jax.display import charts, page
-from motif_jax.reports import run_report
+from motif_jax.reports import report
+from motif_jax.reports.run_data import RunData
 from motif_jax.reports.training_sections import (
     METRIC_GROUPS,
     dialogues_section,
@@ -55,7 +56,7 @@ def test_a_single_row_of_metrics_has_no_chart(section_of) -> None:
 def test_an_agents_single_row_of_metrics_has_no_chart() -> None:
     metrics = {"policy/entropy": Curve(np.ones(1), np.ones(1))}
 
-    parts = training_section(run_report.RunData("t", metrics=metrics)).parts
+    parts = training_section(RunData("t", metrics=metrics)).parts
 
     assert "no metric has changed yet" in "".join(parts)
 
@@ -100,7 +101,7 @@ def test_groups_of_metrics_are_metrics_with_their_units(repository):
 
 
 def test_every_chart_of_a_run_is_a_picture_too(tmp_path: Path) -> None:
-    by_file = page.plots(run_report.sections(run_data(tmp_path)))
+    by_file = page.plots(report.sections(run_data(tmp_path)))
 
     paths = charts.write(tmp_path / "plots", {"a": by_file["reward_by_message"]})
 
@@ -114,14 +115,14 @@ def test_every_chart_of_a_run_is_a_picture_too(tmp_path: Path) -> None:
 
 
 def test_lines_of_a_chart_are_named_in_its_legend(tmp_path: Path) -> None:
-    by_file = page.plots(run_report.sections(run_data(tmp_path)))
+    by_file = page.plots(report.sections(run_data(tmp_path)))
 
     assert [line.name for line in by_file["metric_policy_lag"].lines] == ["mean", "largest"]
     assert [line.name for line in by_file["training_return"].lines] == [""], "its title says it"
 
 
 def test_the_page_says_what_is_missing() -> None:
-    text = run_page(run_report.RunData(title="Nothing"))
+    text = run_page(RunData(title="Nothing"))
 
     for part in ("evaluation", "agent run", "reward run", "dataset"):
         assert f"no {part} was given" in text
@@ -129,7 +130,7 @@ def test_the_page_says_what_is_missing() -> None:
 
 
 def test_the_menu_lists_the_sections() -> None:
-    text = run_page(run_report.RunData(title="Nothing"))
+    text = run_page(RunData(title="Nothing"))
 
     menu = text.partition("<nav>")[2].partition("</nav>")[0]
     assert re.findall(r'<a href="#([^"]+)">', menu) == re.findall(r'<section id="([^"]+)">', text)
@@ -162,7 +163,7 @@ def test_bands_are_explained_once_on_a_page(tmp_path: Path) -> None:
 
 
 def test_a_chart_as_a_file_says_how_it_was_averaged(tmp_path: Path) -> None:
-    plot = page.plots(run_report.sections(run_data(tmp_path)))["training_return"]
+    plot = page.plots(report.sections(run_data(tmp_path)))["training_return"]
 
     note = charts.picture(plot, alone=True).get_supxlabel().replace("\n", " ")
     assert "stretches of steps" in note

@@ -1,4 +1,6 @@
-"""Averages curves over stretches of steps, with bands, and describes the average in words.
+"""Curves over steps: averaged over stretches of steps, with bands; learning curves over seeds; and
+sample efficiency, the mean of a smoothed learning curve up to a step (Carta et al. 2023), which for
+success rates is 1 if the agent succeeds from the first step on.
 
 Stretches are joined until each holds enough values, so that curves have no gaps. Bands are
 percentile bootstrap intervals of the mean (Wilson's for rates), which never leave the range of the
@@ -7,20 +9,26 @@ values; a single value has none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from motif_jax.core.metric_files import Curve
 from motif_jax.display.charts import Series, short
-from motif_jax.display.statistics import bootstrap, interquartile_mean, mean_of
+from motif_jax.display.measures import measure, with_unit
+from motif_jax.display.page import Section, Table, estimate_cell
+from motif_jax.display.statistics import Estimate, bootstrap, interquartile_mean, mean_of
 
 # Least values in a stretch with a band, for curves with at least five times as many.
 LEAST = 10
 RESAMPLES = 500
 # A stretch with more values is averaged to this many blocks before the bootstrap.
 _BLOCKS = 256
+# Points of a curve whose mean is the sample efficiency.
+_EFFICIENCY_POINTS = 200
 
 
 @dataclass(frozen=True)
@@ -171,3 +179,76 @@ def learning_curve(
     if len(seeds) == 1:
         return Series(label, x, value, dashed=dashed)
     return Series(label, x, value, low, high, dashed)
+
+
+class Learned(NamedTuple):
+    """One training, and curves of its episodes' numbers over environment steps, by measure."""
+
+    method: str
+    task: str
+    curves: Mapping[str, Curve]
+
+
+def efficiency(curve: Curve, end: float) -> float:
+    """The mean of a smoothed curve over the steps up to `end`; NaN without a value there."""
+    before_end = curve.x <= end
+    smoothed = smooth(Curve(curve.x[before_end], curve.y[before_end]), band=False)
+    if not len(smoothed.x):
+        return math.nan
+    # Of values at one step, where several episodes end at once, the interpolation would take the
+    # first and the last.
+    x, step_index = np.unique(smoothed.x, return_inverse=True)
+    mean = np.bincount(step_index, smoothed.mean) / np.bincount(step_index)
+    # Means of stretches lie unevenly: the average over steps, not over stretches, is meant.
+    steps = np.linspace(0.0, end, _EFFICIENCY_POINTS)
+    return float(np.interp(steps, x, mean).mean())
+
+
+def _mean_efficiency(curves: Sequence[Curve], end: float) -> tuple[int, Estimate]:
+    """How many runs have an efficiency up to `end`, and their mean with its 95 % interval, which
+    one run does not have.
+    """
+    efficiencies = [efficiency(curve, end) for curve in curves]
+    values = [value for value in efficiencies if np.isfinite(value)]
+    if not values:
+        return 0, Estimate(math.nan, math.nan, math.nan)
+    if len(values) == 1:
+        return 1, Estimate(values[0], math.nan, math.nan)
+    return len(values), mean_of(values)
+
+
+def efficiency_rows(
+    runs: Sequence[Learned], key: str
+) -> list[tuple[str, str, int, float, Estimate]]:
+    """Rows (task, method, runs, end, efficiency) of the measure `key`, each task up to the end of
+    its shortest run; runs without a value there do not count.
+    """
+    curves: dict[str, dict[str, list[Curve]]] = {}  # task -> method -> its runs
+    for run in runs:
+        if key in run.curves:
+            curves.setdefault(run.task, {}).setdefault(run.method, []).append(run.curves[key])
+    rows = []
+    for task, by_method in curves.items():
+        end = min(float(curve.x[-1]) for of_method in by_method.values() for curve in of_method)
+        for method, of_method in by_method.items():
+            count, mean = _mean_efficiency(of_method, end)
+            rows.append((task, method, count, end, mean))
+    return rows
+
+
+def efficiency_section(runs: Sequence[Learned], measures: Sequence[str]) -> Section:
+    """Efficiency by measure, task and method."""
+    parts = []
+    for key in measures:
+        rows = [
+            (task, method, f"{count}", f"{end:,.0f}", estimate_cell(mean))
+            for task, method, count, end, mean in efficiency_rows(runs, key)
+        ]
+        if rows:
+            header = ("task", "method", "runs", "up to step", with_unit(measure(key)))
+            parts.append(Table(f"efficiency-{key}", header, rows, in_files=True))
+    note = (
+        "Mean over the steps of the smoothed curve, up to the end of a task's shortest run; brackets: 95 % bootstrap interval over runs, "
+        "which one run does not have."
+    )
+    return Section("Sample efficiency", "efficiency", parts, note)

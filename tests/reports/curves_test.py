@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.metric_files import Curve
-from motif_jax.reports import efficiency
-from motif_jax.reports.smoothing import joined_stretches, learning_curve, smooth
+from motif_jax.reports.curves import efficiency, joined_stretches, learning_curve, smooth
 
 TEN = Curve(np.arange(10.0), np.arange(10.0) ** 2)
 
@@ -182,4 +181,4 @@ def test_points_of_a_learning_curve_hold_enough_of_each_seed(points, least, numb
 def test_episodes_that_end_at_one_step_count_alike():
     curve = Curve(np.repeat([1e3, 2e3, 3e3], 20), np.tile([1.0] + [0.0] * 18 + [1.0], 3))
 
-    assert efficiency.efficiency(curve, 3000.0) == pytest.approx(0.1)
+    assert efficiency(curve, 3000.0) == pytest.approx(0.1)

@@ -11,8 +11,9 @@ import pytest
 
 from motif_jax.core.metric_files import Curve
 from motif_jax.display import measures
-from motif_jax.reports import evaluation_sections, hacking, run_report
-from motif_jax.reports.glance import compared, facts, headline
+from motif_jax.reports import evaluation_sections, hacking, report
+from motif_jax.reports.headline import compared, headline
+from motif_jax.reports.report import facts
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_data
 
@@ -73,7 +74,7 @@ def test_more_reward_is_weighed_against_progress(deeper: float, kind: str, progr
     assert actual_kind == kind
     assert text.endswith(progress)
     assert "over 40 games that both played): agent collects more." in text
-    assert run_report.as_json(data)["headline"] == {"text": text, "kind": kind}
+    assert report.as_json(data)["headline"] == {"text": text, "kind": kind}
 
 
 def test_less_reward_is_bad() -> None:
