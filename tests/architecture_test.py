@@ -49,7 +49,7 @@ TOP = {
 # What actor processes and readers of data need is free of jax, in files that these do not name.
 JAX_FREE = {
     "launch", "running", "command_line", "stages", "schema", "envs", "display", "reports", "core", "rl/actors", "motif/annotation", "motif/pairs", "motif/explanation",
-    "motif/explanation_page", "glam/generalisation_files", "glam/probe_files", "ilql/dialogues", "ilql/tasks",
+    "motif/explanation_page", "glam/generalisation_files", "ilql/dialogues", "ilql/tasks",
     "ilql/evaluation/text_games_page",
 }  # fmt: skip
 JAX_ALLOWED = (

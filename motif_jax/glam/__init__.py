@@ -17,16 +17,16 @@ The model reads a prompt, scores the words of each action, and their softmax is 
 Beside it:
 
     clone_behaviour.py          cloning of a player's actions, from the trajectories of
-                                collect_trajectories.py (cloning_data.py, cloning_task.py,
-                                trajectories.py)
+                                collect_trajectories.py (trajectories.py has their files,
+                                cloning_data.py makes tokens of them, cloning_task.py the loss)
     generalisation_stage.py     test_language_agent: other words, other goals, other levels
                                 (generalisation.py says which, eval_agents.py who plays,
                                 generalisation_files.py what is written)
-    probe_language_agent.py     what checkpoints would do in fixed prompts (probing.py,
-                                probe_files.py)
+    probe_language_agent.py     what checkpoints would do in fixed prompts (probing.py)
     drrn.py, drrn_update.py     DRRN, the paper's baseline that learns from words without a
                                 pretrained model (replay_memory.py)
-    log_csv.py                  the published tool's log
+    training_hooks.py           what a training writes besides: probes, the published tool's log,
+                                a trial of the tests
 
 Where a change goes:
 

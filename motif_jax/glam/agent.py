@@ -8,7 +8,7 @@ Training changes the whole model, or low-rank additions to a frozen base of any 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,10 @@ from motif_jax.core.sections import LoraOnBase
 from motif_jax.envs.babyai_text.prompts import CANDIDATE_STARTS, CANDIDATES, TOKENS, after_prompt
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.glam.config import LanguagePolicy
+from motif_jax.lm import chat_template, finetune_params, lora, scoring, weights
 from motif_jax.lm import config as language_config
-from motif_jax.lm import finetune_params, lora, scoring, weights
 from motif_jax.lm import folder as folders
+from motif_jax.lm.chat_template import ChatTemplate
 from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.model import LanguageModel, param_shapes
 from motif_jax.lm.scoring import LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY
@@ -41,37 +42,6 @@ ACTIONS = "actions"
 PROMPT = "prompt"
 # Switches that name a form of the score.
 _SWITCHES = {"glam_raw_logit_score": RAW_LOGIT, "glam_scaled_probability_score": SCALED_PROBABILITY}
-
-
-def check(network: LanguagePolicy, lora: LoraOnBase, compat: Compat) -> None:
-    """Checks the sections of a language model as an agent."""
-    allowed = "whole numbers above 0, such as (1024, 1024)"
-    checks.require(bool(network.head_widths), "network.head_widths", network.head_widths, allowed)
-    checks.require(
-        bool(network.model), "network.model", network.model, "a folder, or a name of the hub"
-    )
-    # For its error alone, where the key and the switches name several forms.
-    form_of(network.score, compat)
-    is_fresh = not (network.keep_embedding and network.pretrained)
-    allowed = "False with network.pretrained=True, which keeps all weights"
-    checks.require(is_fresh, "network.keep_embedding", True, allowed)
-    if network.policy == ACTIONS:
-        allowed = (
-            f"{LOG_PROBABILITY}, the default, with network.policy={ACTIONS}: a head scores no words"
-        )
-        checks.require(network.score == LOG_PROBABILITY, "network.score", network.score, allowed)
-        allowed = f"False with network.policy={ACTIONS}: a head scores no words"
-        checks.require(not network.by_length, "network.by_length", True, allowed)
-    # The base of low-rank additions is frozen, so that it may have fewer bits; a whole model is
-    # trained in float32.
-    if finetune_params.spec_of(lora) is None:
-        allowed = "'float32' without config.lora.patterns: what is learned is not frozen"
-        checks.require(lora.base == "float32", "lora.base", lora.base, allowed)
-        return
-    allowed = (
-        "True with config.lora.patterns: low-rank additions are learned to a model that is there"
-    )
-    checks.require(network.pretrained, "network.pretrained", False, allowed)
 
 
 def form_of(score: str, compat: Compat) -> str:
@@ -303,18 +273,37 @@ def is_joint(network: LanguagePolicy, compat: Compat, model: language_config.Mod
     return network.policy != ACTIONS and not model.encoder_layers and not is_published
 
 
-def _action_rows(
-    chosen: LanguagePolicy, tokenizer: Tokenizer, actions: Sequence[str], special: bool = False
-) -> list[list[int]]:
-    """`candidate_rows` of actions. Raises UserError: one has no tokens, or two have the same; it
-    names the model.
+def template_of(network: LanguagePolicy, compat: Compat, folder: Path) -> ChatTemplate | None:
+    """The chat template by which the model in `folder` reads prompts, see `network.chat`; None:
+    they are plain text.
+
+    Raises UserError: `network.chat=always`, and the model has none, or its policy does not read
+    prompt and action as one text.
     """
-    try:
-        return candidate_rows(tokenizer, actions, special)
-    except UserError as error:
-        raise UserError(
-            f"config.network.model={chosen.model}: {error}; give another, or a level with other actions"
-        ) from None
+    if network.chat == chat_template.NEVER:
+        return None
+    template = chat_template.read(folder)
+    joint = is_joint(network, compat, language_config.read(folder))
+    if network.chat == chat_template.ALWAYS:
+        allowed = f"{chat_template.AUTO} or {chat_template.NEVER}: config.network.model={network.model} has no chat template, or prompt and action are not tokenised together as one text (docs/glam.md)"
+        is_read = template is not None and joint
+        checks.require(is_read, "network.chat", network.chat, allowed)
+    # Where they are tokenised apart, as for a T5, the action could not stand in the assistant's
+    # turn.
+    return template if joint else None
+
+
+def prompts_in_words(network: LanguagePolicy, compat: Compat, folder: Path) -> str:
+    """One line: how prompts are written."""
+    template = template_of(network, compat, folder)
+    # "auto", and a template that is there but not used: worth a line of its own.
+    if (
+        template is None
+        and network.chat != chat_template.NEVER
+        and chat_template.read(folder) is not None
+    ):
+        return "prompts: plain text, as they are (prompt and action are not tokenised together)"
+    return chat_template.in_words(network.chat, template, "network.chat")
 
 
 def make(
@@ -325,11 +314,7 @@ def make(
     Raises:
       UserError: the model's folder lacks a file, or candidates or prompts do not fit the model.
     """
-    if TOKENS not in spec.observation:
-        raise UserError(
-            "config.network.kind=language: the environment shows no tokens; choose a level of BabyAI-Text"
-        )
-    folder = fetch(chosen.model)
+    folder = fetch(chosen.model, "network.model")
     settings = weights.read_config(folder)
     language_config.require_decoder(settings, "acts")
     if chosen.pretrained or chosen.keep_embedding:
@@ -340,22 +325,16 @@ def make(
     if CANDIDATES in spec.observation:
         candidates = None
         shape = spec.observation[CANDIDATES].shape
-        if len(shape) != 2 or shape[0] != spec.num_actions:
-            raise UserError(
-                f"the environment's {CANDIDATES} are {list(shape)}: they must be [{spec.num_actions} actions, tokens]"
-            )
         if is_joint(chosen, compat, settings) and CANDIDATE_STARTS in spec.observation:
             # Refuses actions with equal tokens before the first prompt.
-            _action_rows(chosen, tokenizer, [after_prompt(name) for name in spec.action_names])
+            candidate_rows(tokenizer, [after_prompt(name) for name in spec.action_names])
     elif is_joint(chosen, compat, settings):
         raise UserError(
             "config.compat.glam_separate_tokens=False: must be True in this environment, which does not show the actions tokenised "
             "together with each prompt (its field candidates)"
         )
     else:
-        candidates = padded(
-            _action_rows(chosen, tokenizer, spec.action_names, compat.glam_end_token)
-        )
+        candidates = padded(candidate_rows(tokenizer, spec.action_names, compat.glam_end_token))
         shape = candidates.tokens.shape
     # T5 has no limit: its positions are relative.
     room = settings.max_length

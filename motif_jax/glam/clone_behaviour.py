@@ -18,8 +18,8 @@ from motif_jax.core.training.offline_run import OfflineRun
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.environment import FRENCH_GOAL, NO_FIRST_OBSERVATION
-from motif_jax.glam import cloning_data, cloning_task, prompt_forms
-from motif_jax.glam.agent import LanguageAgent
+from motif_jax.glam import cloning_data, cloning_task
+from motif_jax.glam.agent import LanguageAgent, template_of
 from motif_jax.glam.cloning_data import CloningData
 from motif_jax.glam.cloning_task import CloningTask
 from motif_jax.glam.config import CloningConfig
@@ -58,26 +58,20 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
 def resolved(config_tree: ConfigDict) -> dict[str, Any]:
     """The config with the environment and wording of the trajectories.
 
-    Raises UserError where both name no environment, or the config has values that are neither the
-    defaults nor theirs.
+    Raises UserError where the config has values that are neither the defaults nor theirs.
     """
     config: dict[str, Any] = config_tree.to_dict()
     section = config["environment"]
     description = cloning_data.about(read_section(CloningConfig, config_tree))
-    allowed = "a level of BabyAI-Text: published trajectories do not say where they were played"
-    checks.require_key(config, "environment.name", bool(section["name"] or description), allowed)
     # Published arrays say nothing of their origin: environment and options are the config's.
     if not description:
         return config
 
-    allowed = f"None, or {description['environment']}, where the trajectories were played"
-    fits = section["name"] in (None, description["environment"])
-    checks.require_key(config, "environment.name", fits, allowed)
     options = description["options"]
-    section["name"] = description["environment"]
     # Before they are replaced: what a user set otherwise than the trajectories is an error, not
     # ignored.
     user_options = flat(run_folder.as_plain(section))
+    section["name"] = description["environment"]
     section["max_episode_steps"] = options.get("max_episode_steps")
     section["babyai_text"] = {
         key: options.get(key, value) for key, value in section["babyai_text"].items()
@@ -116,7 +110,6 @@ def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, Clo
     registry.check(agent.environment.name)
     kind = agent_networks.class_of(agent)
     kind.check(agent)
-    checks.require_key(config, "network.kind", config.network.kind == "language", "'language'")
     # The environment is described, not played: it gives the fields that the network reads, and the
     # actions.
     spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
@@ -164,7 +157,7 @@ def end_token(agent: AgentConfig, folder: Path, model: ModelConfig) -> int:
     """The token that ends an action: of a chat model that reads turns the end of the assistant's
     turn, else the end of a text.
     """
-    template = prompt_forms.template_of(agent.network, agent.compat, folder)
+    template = template_of(agent.network, agent.compat, folder)
     if template is None:
         return model.end_ids[0]
     # A model may have several end tokens, and the first of them need not end a turn.

@@ -13,7 +13,6 @@ from motif_jax.core import digests
 from motif_jax.core.errors import UserError
 from motif_jax.core.joint_tokens import JointRows
 from motif_jax.envs.babyai_text.prompts import after_prompt, in_turn
-from motif_jax.glam import published_trajectories as published
 from motif_jax.glam import trajectories as parquet
 from motif_jax.glam.config import CloningConfig
 from motif_jax.glam.trajectories import Pairs
@@ -69,23 +68,20 @@ def files(config: CloningConfig) -> list[Path]:
     )
     # Two files, of prompts and of actions; trajectories of this package are one.
     if published_files.dir:
-        checks.existing_folder(config, "published.dir")
         return list(
-            published.paths(published_files.dir, published_files.name, published_files.number)
+            parquet.published_paths(
+                published_files.dir, published_files.name, published_files.number
+            )
         )
-    return [checks.existing_folder(config, "trajectories") / parquet.FILE]
+    return [Path(config.trajectories or "") / parquet.FILE]
 
 
 def read(config: CloningConfig) -> Pairs:
-    """Prompts and actions; UserError for invalid files."""
-    paths = files(config)
+    """Prompts and actions."""
     published_files = config.published
     if not published_files.dir:
-        return parquet.read(paths[0])
-    prompts, actions = published.read(
-        published_files.dir, published_files.name, published_files.number
-    )
-    return Pairs(prompts, actions)
+        return parquet.read(files(config)[0])
+    return parquet.read_published(published_files.dir, published_files.name, published_files.number)
 
 
 def about(config: CloningConfig) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.episode import fixed_actions, play
 from motif_jax.envs.spec import OBSERVED
 from motif_jax.glam import eval_agents
-from motif_jax.glam import published_trajectories as published
 from motif_jax.glam import trajectories as parquet
 from motif_jax.glam.config import CollectTrajectoriesConfig
 from motif_jax.glam.generalisation import PlayedLevel
@@ -101,7 +100,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
                 "mean_return": float(np.mean([row["return"] for row in rows])),
             }
             atomic_write_json(meta, {**about, **figures, "digest": digests.of_file(file)})
-        if config.published and not (workdir / published.STATUS).exists():
+        if config.published and not (workdir / parquet.STATUS).exists():
             _write_published(workdir, config.policy)
         print(_in_words(read_json(meta, "remove it, and the same command writes it again")))
     return None
@@ -110,10 +109,10 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
 def _write_published(workdir: Path, policy: str) -> None:
     """Writes the trajectories of `workdir` in the published tool's format as well."""
     pairs = parquet.read(workdir / parquet.FILE)
-    name = published.BOT_NAME if policy == policies.BOT else published.NAME
+    name = parquet.BOT_NAME if policy == policies.BOT else parquet.NAME
     longest = max(map(len, pairs.prompts))
     steps = zip(pairs.prompts, pairs.actions, strict=True)
-    published.write(workdir, name, steps, len(pairs.actions), longest)
+    parquet.write_published(workdir, name, steps, len(pairs.actions), longest)
 
 
 def play_until_enough(

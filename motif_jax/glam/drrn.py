@@ -19,8 +19,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.core import config as checks
-from motif_jax.core.errors import UserError
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.glam.agent import TOKENS, PromptReader
 from motif_jax.glam.config import DrrnPolicy
@@ -32,22 +30,12 @@ from motif_jax.nets.layers import Dense
 _TWO_BYTES = 1 << 16
 
 
-def check(network: DrrnPolicy, algorithm: str) -> None:
-    """Checks the section of DRRN's network, and the name of its algorithm."""
-    allowed = "'drrn' for config.network.kind=drrn, which is not a policy with a value"
-    checks.require(algorithm == "drrn", "algorithm.name", algorithm, allowed)
-    tokenizer_file(network.tokenizer)
-
-
 def tokenizer_file(tokenizer: str) -> Path:
     """The file of `config.network.tokenizer`; links stay unresolved, since the hub's copies link to
     files of other names.
     """
-    path = Path(tokenizer) / FILE if Path(tokenizer).is_dir() else Path(tokenizer)
-    is_tokenizer = bool(tokenizer) and path.name == FILE and path.is_file()
-    allowed = f"a {FILE}, or a folder with one (pretrain_language_model makes one of any texts)"
-    checks.require(is_tokenizer, "network.tokenizer", tokenizer, allowed)
-    return path.absolute()
+    path = Path(tokenizer)
+    return (path / FILE if path.is_dir() else path).absolute()
 
 
 class Drrn(nn.Module):
@@ -156,21 +144,7 @@ class DrrnAgent(PromptReader):
 
 
 def make(network: DrrnPolicy, spec: EnvironmentSpec) -> DrrnAgent:
-    """Builds the agent.
-
-    Raises:
-      UserError: the environment shows no tokens, or an action has no tokens or those of another.
-    """
-    if TOKENS not in spec.observation:
-        raise UserError(
-            "config.network.kind=drrn: the environment shows no tokens; choose a level of BabyAI-Text"
-        )
+    """Builds the agent. Raises UserError: an action has no tokens or those of another."""
     tokenizer = Tokenizer.read(tokenizer_file(network.tokenizer).parent)
     module = Drrn(tokenizer.size, network.embedding, network.hidden_size)
-    try:
-        rows = candidate_rows(tokenizer, spec.action_names)
-    except UserError as error:
-        raise UserError(
-            f"config.network.tokenizer={network.tokenizer}: {error}; give another, or a level with other actions"
-        ) from None
-    return DrrnAgent(spec, module, padded(rows))
+    return DrrnAgent(spec, module, padded(candidate_rows(tokenizer, spec.action_names)))

@@ -17,7 +17,6 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
-from motif_jax.envs.babyai_text.environment import levels_in_words
 from motif_jax.glam import generalisation
 from motif_jax.glam.config import LevelPolicy
 from motif_jax.glam.generalisation import CHOOSES_WORDS, READS, GeneralisationTest, PlayedLevel
@@ -29,7 +28,6 @@ from motif_jax.schema import read_section
 ZERO_SHOT = "zero_shot"
 PLAN = "plan.json"
 _REMEDY = "restore a copy of it, or choose another --workdir"
-_NAMED = (policies.RANDOM, policies.BOT, ZERO_SHOT)
 
 # Episodes of each test that are begun before a training: all tests of a Mixed level take some 5 s
 # an episode.
@@ -134,21 +132,12 @@ def pin(workdir: Path, agent: EvalAgent) -> None:
 def open_agent(config: LevelPolicy, pinned: int | None = None) -> EvalAgent:
     """Loads the player.
 
-    An agent keeps the sections of its training, except the level. Raises UserError where there is
-    no such policy, or it does not fit the environment.
+    An agent keeps the sections of its training, except the level. Raises UserError where the config
+    has values that nobody would read.
     """
     name = config.policy
-    level = config.environment.name
     # "random" and "bot" are these players even where a folder has such a name.
     is_plain = name in (policies.RANDOM, policies.BOT) or policies.is_user_policy(name)
-    # Path("") would be the current folder.
-    is_folder = bool(name) and Path(name).is_dir()
-    allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
-    checks.require(name in _NAMED or is_plain or is_folder, "policy", name, allowed)
-    allowed = f"a level of BabyAI-Text; {levels_in_words()}"
-    checks.require(
-        level is None or catalogue.find(level) is not None, "environment.name", level, allowed
-    )
     if is_plain:
         _refuse_unread(config, ("agent", "network"), "has no checkpoints and no network")
         return _without_network(config)
@@ -233,9 +222,6 @@ def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
     trained = agent_policy.read_config(folder)
     name, options = agent_policy.environment_of(trained)
     spec = registry.spec(name, **options)
-    checks.require(
-        spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}"
-    )
     _refuse_unread(config, ("environment", "network"), "keeps those of its training")
     # The options of the training, without those that the other level may lack.
     if level is not None:

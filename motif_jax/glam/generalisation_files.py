@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from motif_jax.core import run_folder
-from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
 from motif_jax.display import measures
-from motif_jax.display.statistics import CONFIDENCE, RESAMPLES, Difference, Estimate
+from motif_jax.display.statistics import CONFIDENCE, RESAMPLES, Estimate
 
 SUMMARY = "tests.json"
 TABLE = "tests.csv"
@@ -28,7 +27,6 @@ RETURNS = "return_per_episode"  # the published layout: an array of returns for 
 HEADER = ("test", "success", "change", "return", "change of return", "length")
 _MEASURED = ("success", "return", "length")
 _ESTIMATED = (*_MEASURED, "success_change", "return_change")
-_ANEW = "the same test_language_agent command writes it again"
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -105,47 +103,18 @@ def write_returns(folder: str | os.PathLike[str], name: str, rows: Rows) -> None
 
 
 def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns tests.json of a folder of test_language_agent. Raises UserError: the file is missing
-    or damaged.
-    """
-    path = Path(folder) / SUMMARY
-    if not path.exists():
-        raise UserError(
-            f"{folder} holds no tests: it has no {SUMMARY}; run test_language_agent there"
-        )
+    """Returns tests.json of a folder of test_language_agent."""
     run_folder.read_config(folder)  # refuses another layout
-    summary = read_json(
-        path, _ANEW, keys=("player", "base", "episodes", "confidence", "left_out", "tests")
+    summary: dict[str, Any] = read_json(
+        Path(folder) / SUMMARY, "the same test_language_agent command writes it again"
     )
-    try:
-        for test in summary["tests"]:
-            for key in _ESTIMATED:
-                # Bounds that are not there, as of one episode, are null in JSON.
-                test[key] = {
-                    name: math.nan if value is None else value for name, value in test[key].items()
-                }
-            _check_test(test)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): {_ANEW}") from None
+    for test in summary["tests"]:
+        for key in _ESTIMATED:
+            # Bounds that are not there, as of one episode, are null in JSON.
+            test[key] = {
+                name: math.nan if value is None else value for name, value in test[key].items()
+            }
     return summary
-
-
-def _check_test(test: Mapping[str, Any]) -> None:
-    """Raises AttributeError, KeyError, TypeError or ValueError where the numbers or names of a test
-    cannot be used.
-    """
-    for key in _MEASURED:
-        Estimate(**test[key])
-    for key in ("success_change", "return_change"):
-        Difference(**test[key])
-    for key in _ESTIMATED:
-        numbers = test[key].values()
-        if not all(
-            isinstance(number, int | float) and not abs(number) >= 1e15 for number in numbers
-        ):
-            raise ValueError(f"{key} has no numbers")
-    if not (isinstance(test["name"], str) and isinstance(test["what"], str)):
-        raise ValueError("a test's name is not a text")
 
 
 def table(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:

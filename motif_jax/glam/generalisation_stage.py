@@ -14,7 +14,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.display import text_tables
 from motif_jax.display.statistics import CONFIDENCE, RESAMPLES
 from motif_jax.envs.babyai_text import catalogue, prompts
-from motif_jax.glam import eval_agents, generalisation, generalisation_files
+from motif_jax.glam import eval_agents, generalisation_files
 from motif_jax.glam.config import GeneralisationConfig
 from motif_jax.glam.generalisation import GeneralisationTest, PlayedLevel
 from motif_jax.glam.generalisation_files import RETURNS, SUMMARY, TABLE, Rows
@@ -42,22 +42,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree, IDENTITY)
     config = read_section(GeneralisationConfig, config_tree)
     capacity.require_workers("workers", min(config.workers, config.episodes))
-    names = config.action_names
-    is_valid = len(set(names)) == len(names) and all(
-        isinstance(name, str) and name for name in names
-    )
-    checks.require(
-        is_valid, "action_names", names, "names of actions, each different and not empty"
-    )
     player = eval_agents.open_pinned(config, workdir)
-    is_read = generalisation.READS in player.abilities or not names
-    checks.require_key(
-        config, "action_names", is_read, f"(): {player.name} does not read names of actions"
-    )
-    is_read = "tokenizer" in player.base.options or config.prompt_tokens is None
-    checks.require_key(
-        config, "prompt_tokens", is_read, f"None: {player.name} does not read prompts"
-    )
     _tests(config, player)
 
 

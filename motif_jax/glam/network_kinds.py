@@ -12,7 +12,7 @@ import jax
 from motif_jax.core import digests
 from motif_jax.core.sections import LoraOnBase
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.glam import agent, drrn, prompt_forms
+from motif_jax.glam import agent, drrn
 from motif_jax.glam.config import LanguagePolicy
 from motif_jax.lm import chat_template, weights
 from motif_jax.lm import config as language_config
@@ -39,7 +39,8 @@ class LanguageNetworkKind(NetworkKind):
 
     @classmethod
     def check(cls, config: AgentConfig) -> None:
-        agent.check(config.network, config.lora or LoraOnBase(), config.compat)
+        # For its error alone, where the key and the switches name several forms.
+        agent.form_of(config.network.score, config.compat)
 
     @classmethod
     def environment_options(cls, config: AgentConfig) -> dict[str, Any]:
@@ -53,7 +54,7 @@ class LanguageNetworkKind(NetworkKind):
         }
         if agent.is_joint(network, config.compat, language_config.read(_model(network))):
             options["joint_actions"] = True
-        template = prompt_forms.template_of(network, config.compat, _model(network))
+        template = agent.template_of(network, config.compat, _model(network))
         if template is not None:
             # A list, as it comes back from the JSON of a plan.
             options["prompt_turn"] = list(chat_template.around_prompt(template))
@@ -64,13 +65,13 @@ class LanguageNetworkKind(NetworkKind):
         if config.network.chat == chat_template.NEVER:
             # Without a look at the model, which may have to be fetched.
             return chat_template.in_words(chat_template.NEVER, None, "network.chat")
-        return prompt_forms.prompts_in_words(config.network, config.compat, _model(config.network))
+        return agent.prompts_in_words(config.network, config.compat, _model(config.network))
 
     @classmethod
     def file_digests(cls, config: AgentConfig) -> dict[str, str]:
         # What every start reads and no checkpoint has: a run goes on only with the same.
         files = {"tokenizer": digests.of_input(cls.environment_options(config)["tokenizer"])}
-        template = prompt_forms.template_of(config.network, config.compat, _model(config.network))
+        template = agent.template_of(config.network, config.compat, _model(config.network))
         if template is not None:
             files["chat template"] = digests.of_bytes(template.text.encode())
         # With additions the base is read at every start; a model that is trained whole only at the
@@ -123,7 +124,7 @@ class DrrnNetworkKind(NetworkKind):
 
     @classmethod
     def check(cls, config: AgentConfig) -> None:
-        drrn.check(config.network, config.algorithm.name)
+        drrn.tokenizer_file(config.network.tokenizer)
 
     @classmethod
     def environment_options(cls, config: AgentConfig) -> dict[str, Any]:

@@ -22,10 +22,16 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import append_lines, atomic_write_json, finite, read_json
 from motif_jax.envs.babyai_text import catalogue
-from motif_jax.envs.babyai_text.probes import PACKAGE_PROBES, Probe, read
+from motif_jax.envs.babyai_text.probes import (
+    CLAUSES,
+    DESCRIPTION,
+    LINES,
+    PACKAGE_PROBES,
+    Probe,
+    read,
+)
 from motif_jax.envs.babyai_text.prompts import TOKENS, PromptTokens
 from motif_jax.glam.agent import ACTIONS, LanguageAgent
-from motif_jax.glam.probe_files import CLAUSES, DESCRIPTION, LINES
 from motif_jax.rl import settings
 from motif_jax.rl.config import AgentConfig
 
@@ -138,13 +144,6 @@ def make(config: AgentConfig, network: Any) -> Probing | None:
     if chosen is None or not chosen.prompts:
         return None
     options = settings.environment_options(config)
-    # Probes are prompts of no environment: where each prompt has its own actions, they must follow
-    # from the prompt (`joint_actions`).
-    has_own = isinstance(network, LanguageAgent) and network.candidates is None
-    if not isinstance(network, LanguageAgent) or (has_own and not options.get("joint_actions")):
-        raise UserError(
-            "config.probes.prompts: needs an agent with one list of actions for all prompts"
-        )
     level = catalogue.find(config.environment.name)
     section = config.environment.babyai_text
     assert section is not None

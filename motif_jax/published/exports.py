@@ -19,7 +19,7 @@ from motif_jax.core import run_folder
 from motif_jax.core.files import atomic_write_text, replaced_folder
 from motif_jax.core.locks import FolderLock
 from motif_jax.core.run_folder import read_description, stored_folder
-from motif_jax.glam import agent, prompt_forms
+from motif_jax.glam import agent
 from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.config import LanguagePolicy
 from motif_jax.ilql.agent import agent_folder, exported
@@ -125,7 +125,7 @@ def _export_language_agent(config: ExportLanguageAgentConfig, workdir: Path) -> 
     with replaced_folder(workdir / exported.MODEL) as part:
         source = fetch(trained.network.model, "network.model")
         learned = f"{trained.environment.name}, step {step:,}"
-        in_turns = prompt_forms.template_of(trained.network, trained.compat, source) is not None
+        in_turns = agent.template_of(trained.network, trained.compat, source) is not None
         write_language_agent(part, network, params, source, learned, in_turns)
     print(f"step {step} of {folder}: {(workdir / exported.MODEL).resolve()}")
 

@@ -16,7 +16,7 @@ from motif_jax.core.files import read_json, read_json_lines
 from motif_jax.display import charts, html
 from motif_jax.display.html import TableCell, number_cell
 from motif_jax.display.page import Section, Table
-from motif_jax.glam.probe_files import CLAUSES, DESCRIPTION, LINES
+from motif_jax.envs.babyai_text.probes import CLAUSES, DESCRIPTION, LINES
 from motif_jax.published import results
 
 _REMEDY = "remove the file, then probe_language_agent makes it from the run's checkpoints"

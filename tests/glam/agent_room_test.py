@@ -11,7 +11,6 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.spec import ArraySpec
-from motif_jax.glam import agent
 from motif_jax.rl import agent_networks
 from tests.glam.agent_test import LEVEL, settings
 from tests.lm import talkers
@@ -36,8 +35,3 @@ def test_prompts_and_actions_must_fit_the_model(talker: Path) -> None:
     assert agent_of(talker, (6, 17), 239).candidates is None
     with pytest.raises(UserError, match="must fit the 256 positions"):
         agent_of(talker, (6, 97))
-
-
-def test_a_fresh_agent_needs_no_weights() -> None:
-    sections = settings(model="m", pretrained=False)
-    agent.check(sections.network, sections.lora, sections.compat)

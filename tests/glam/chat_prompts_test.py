@@ -197,7 +197,7 @@ def test_published_prompts_and_heads_read_plain_text(chatml: Path, values: dict[
 
     assert "prompt_turn" not in options_of(agent)
     with pytest.raises(
-        UserError, match=r"config\.network\.chat='always': must be auto or never where prompt"
+        UserError, match=r"config\.network\.chat='always': must be auto or never: .* not tokenised"
     ):
         options_of(trained(chatml, **{**values, "network.chat": "always"}))
 

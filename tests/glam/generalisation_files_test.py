@@ -1,6 +1,4 @@
-"""Files of tests of generalisation: what is written, what is read again, and refusals of damaged
-ones.
-"""
+"""Files of tests of generalisation: what is written, and what is read again."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.glam.log_csv import FILE, GlamLog, GlamPosition
+from motif_jax.glam.training_hooks import FILE, GlamLog, GlamPosition
 
 METRICS = {"loss/policy": -0.5, "loss/value": 2.0, "policy/entropy": 1.5, "value/mean": 0.7}
 METRICS |= {"optimizer/gradient_norm": 3.0}

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.envs.babyai_text.probes import Probe
+from motif_jax.envs.babyai_text import probes as probe_files
 from motif_jax.envs.babyai_text.prompts import PromptTokens
-from motif_jax.glam import probe_files, probe_language_agent, probing
-from motif_jax.glam.config import ProbeAgentConfig, ProbedSituations, ProbeQuestions
+from motif_jax.glam import probing
+from motif_jax.glam.config import ProbeQuestions
 from motif_jax.rl import settings
 from motif_jax.rl.config import agent_config
 from tests.force.outcomes import rows_of
@@ -140,26 +140,6 @@ def test_a_description_has_actions_and_prompts(asked: Any, folder: Path) -> None
         ["You see a wall 4 steps forward", "You see a red ball 3 steps forward"]
     ]
     assert first["actions"] == []
-
-
-def check_right_actions(*right_actions: str) -> None:
-    """Checks probes with these right actions for an agent that has two actions."""
-    config = ProbeAgentConfig(probes=ProbedSituations(prompts="mine.json"))
-    probes = [
-        Probe(f"probe {number}", "go", ((),), (), right)
-        for number, right in enumerate(right_actions)
-    ]
-    probe_language_agent.check_right_actions(config, probes, ("turn left", "go forward"))
-
-
-def test_right_actions_are_those_of_the_agent() -> None:
-    check_right_actions("go forward", "")
-
-    message = r"^config\.probes\.prompts='mine\.json': must be a file whose right actions are among turn left, go forward: "
-    with pytest.raises(UserError, match=message + "'probe 1' has 'go foward'$"):
-        check_right_actions("turn left", "go foward")
-    with pytest.raises(UserError, match=r"^config\.must_be_right=True: must be False: no probe"):
-        check_right_actions("", "")
 
 
 def test_probabilities_of_any_logits_sum_to_one() -> None:

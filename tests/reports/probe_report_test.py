@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from motif_jax.display import page
-from motif_jax.glam import probe_files
+from motif_jax.envs.babyai_text import probes as probe_files
 from motif_jax.reports import evaluation_sections, probe_report
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import HOSTILE

@@ -15,6 +15,11 @@ from motif_jax.envs.babyai_text.prompts import Window
 # Value of `config.probes.prompts` for the built-in probes.
 PACKAGE_PROBES = "own"
 _FILE = "configs/probes/babyai_text.json"
+# Files of a run folder, which a page shows: the situations, a line for each update or checkpoint
+# with the probability of every action, and the same with each clause left out in turn.
+DESCRIPTION = "probes.json"
+LINES = "probes.jsonl"
+CLAUSES = "clauses.jsonl"
 _KEYS = ("name", "goal", "observations", "actions")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from motif_jax.glam.log_csv import FILE, GlamLog
+from motif_jax.glam.training_hooks import FILE, GlamLog
 from motif_jax.rl.algorithms import ppo, total_reward
 from tests.conftest import load_golden
 
