@@ -22,6 +22,7 @@ from motif_jax.rl.clock import Clock
 from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.training_hook import TrainingHook
 
+# The published tool's log, and its columns.
 FILE = "log.csv"
 _STATISTICS = ("mean", "std", "min", "max")
 COLUMNS = (
