@@ -151,7 +151,6 @@ ANNOTATION = {
     "orders": Default("given", "0.7: no swap", "'auto'", "one of (a, b) and (b, a), or both"),
     "captions.messages": Default(True, "annotation --use-messages"),
     "captions.status": Default(False, "annotation --use-blstats"),
-    "keep_conversations": Default(False, "annotation --logdir"),
     "answer.mode": Default("analysis", "0.7", "'auto'", "the annotator's own"),
     "answer.retry": Default(True, "0.7"),
     "sampling.temperature": Default(0.1, "0.7"),

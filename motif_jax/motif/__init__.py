@@ -15,12 +15,10 @@ annotation/     its page lists the files in the order to read them. captions.py 
                 moment, questions.py the distinct questions of a dataset. annotator.py is the
                 interface of every judge, chat.py is what judges by language models share.
                 parsing.py reads a verdict. session.py asks a judge through store.py, which keeps
-                the label of every answer; shards.py writes the labels. judge_figures.py and
+                every answer; shards.py and labels.py make the labels of it. judge_figures.py and
                 judge_probes.py measure the judge.
-merged_labels.py    the end of annotate.py: labels of all shards, and the page of the most frequent
-                    pairs.
-model_judge.py  the judge that runs a model in this process, by the prompts of judge_prompts.py;
-                they stand here since annotation/ is free of jax.
+model_judge.py  the judge that runs a model in this process; it stands here since annotation/ is
+                free of jax.
 pairs/          the dataset on disk: layout.py, writer.py, dataset.py; targets.py makes numbers of
                 labels.
 reward/         reward_data.py and preference.py are the training, reward_task.py its task;
@@ -38,20 +36,20 @@ Where a change goes:
                                annotator=module:Class; its docstring is the list of what it may
                                have, docs/annotation.md has one of 20 lines
     another reading of answers annotation/parsing.py (texts), answer_from_log_probabilities in
-                               annotation/chat.py (probabilities), annotation/replies.py (those of
-                               a server), find_prefill in judge_prompts.py (the tokens that count,
-                               of a model in this process), annotation/labels.py (both orders),
-                               pairs/targets.py (numbers). Change `parsing` of the identity in
-                               annotation/chat.py, too, for probabilities its _SOFT_VERSION: the
-                               store keeps labels, not texts
+                               annotation/chat.py (probabilities), verdict_log_probabilities in
+                               annotation/openai_client.py (those of a server), find_prefill in
+                               model_judge.py (the tokens that count, of a model in this process),
+                               annotation/labels.py (both orders), pairs/targets.py (numbers).
+                               Change `parsing` of the identity in annotation/chat.py, too, for
+                               probabilities its _SOFT_VERSION: labels are made of the stored
+                               verdicts, and texts are not read again
     another form of verdict    core/verdicts.py (a `Form` of 2 or 3 verdicts, in FORMS), prompt
                                files in configs/prompts/NAME, which annotation/prompts.py finds,
                                `forms` of the judges that answer it (lexicon.py has its own rule),
                                and who asks it: annotation/text_judge.py, oni/label_service.py,
                                `form` of a reward in oni/. Pairs with more verdicts need more
-                               columns, too: annotation/labels.py, annotation/shards.py,
-                               pairs/targets.py, and UNKNOWN of core/verdicts.py, which label files
-                               hold as 3
+                               columns, too: annotation/labels.py, pairs/targets.py, and UNKNOWN of
+                               core/verdicts.py, which label files hold as 3
     another prompt             a YAML file as in configs/prompts
     another loss               reward/preference.py
     another normalisation      reward/normalisation.py

@@ -7,7 +7,6 @@ from typing import Any
 from motif_jax.core import sections
 from motif_jax.motif.annotation.config import (
     GOAL,
-    KEEP_CONVERSATIONS,
     OPTIONS,
     STORE_DIR,
     AnswerMode,
@@ -146,7 +145,6 @@ class OnlineAnnotator:
     store_dir: str = plain_key(
         STORE_DIR.default, f"{STORE_DIR.help}; empty: answers/ in the run folder"
     )
-    keep_conversations: bool = KEEP_CONVERSATIONS
     prompt: PromptChoice = subsection(PromptChoice)
     answer: AnswerMode = subsection(AnswerMode)
     sampling: AnswerSampling = subsection(AnswerSampling, top_k=-1, top_p=1.0)
@@ -160,7 +158,6 @@ class OnlineAnnotator:
     model: ModelJudge = subsection(ModelJudge)
     # A question that gets no answer is asked again later, so that nothing else has to wait for it.
     openai: OpenaiServer = subsection(OpenaiServer, timeout_seconds=120.0)
-    conversations_dir: str = ""  # of a run that keeps them
 
 
 @section_class

@@ -24,7 +24,6 @@ from motif_jax.schema import read_open_section, section_keys
 
 # Folder of a run's own answer store, in the run folder.
 STORE = "answers"
-CONVERSATIONS = "conversations"
 
 
 def check(config: AgentConfig, form: Form) -> None:
@@ -63,11 +62,7 @@ def naming_section() -> Iterator[None]:
 
 
 def in_run(config: AgentConfig, folder: str | os.PathLike[str]) -> AgentConfig:
-    """`config` with defaults in a run's folder: the answer store, and the conversations if they are
-    kept.
-    """
+    """`config` with the default of the answer store in a run's folder."""
     section = config.annotator
-    conversations = os.path.join(folder, CONVERSATIONS) if section.keep_conversations else ""
     store = section.store_dir or os.path.join(folder, STORE)
-    section = dataclasses.replace(section, store_dir=store, conversations_dir=conversations)
-    return dataclasses.replace(config, annotator=section)
+    return dataclasses.replace(config, annotator=dataclasses.replace(section, store_dir=store))

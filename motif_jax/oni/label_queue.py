@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from motif_jax.core.verdicts import PAIR, TIE, UNKNOWN, Form
+from motif_jax.core.verdicts import FIRST, PAIR, TIE, UNKNOWN, YES, Form
 from motif_jax.motif.annotation.annotator import Prices
+from motif_jax.motif.annotation.labels import TURNED
 from motif_jax.motif.annotation.questions import QuestionHasher, is_reversed
 from motif_jax.motif.annotation.store import StoredAnswer
 from motif_jax.oni.config import Queue
-from motif_jax.oni.judged_labels import judged_label
 from motif_jax.oni.question_queue import Items, Pending, PublishedQueue, QuestionQueue
 
 # Totals of a run, kept in checkpoints (see docs/metrics.md).
@@ -236,9 +236,7 @@ class LabelBookkeeper:
             if not self._published:
                 self._settled.add(hash(item))
             if not is_unknown:
-                label, probability = judged_label(
-                    self._form, answer, is_turned=item != pending.items
-                )
+                label, probability = _label_of(self._form, answer, item != pending.items)
                 self._ready.append(Label(item, label, probability, seconds, tokens))
         if is_unknown:
             self._totals["given_up"] += 1
@@ -397,3 +395,19 @@ class LabelBookkeeper:
             for item, count, score in state["pending"]:
                 self._enqueue(tuple(item), count, score)
             self._queue.shrink()
+
+
+def _label_of(form: Form, answer: StoredAnswer, is_turned: bool) -> tuple[int, float | None]:
+    """Label and probability of texts from the answer about them, or about their reverse order
+    (`is_turned`).
+    """
+    label = int(TURNED[answer.label]) if is_turned else answer.label
+    if answer.probabilities is None:
+        return label, None
+    if form is PAIR:
+        # A tie counts half for each of the two.
+        probability = answer.probabilities[FIRST] + answer.probabilities[TIE] / 2
+    else:
+        probability = answer.probabilities[YES]
+    # The first of the question is the second of the texts.
+    return label, 1.0 - probability if is_turned else probability

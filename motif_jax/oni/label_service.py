@@ -26,16 +26,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from motif_jax.core.interruption import StoppedError, never
-from motif_jax.core.verdicts import UNKNOWN, Form
-from motif_jax.motif.annotation.annotator import Answer, Question, check_answer, make_annotator
+from motif_jax.core.verdicts import Form
+from motif_jax.motif.annotation.annotator import (
+    Answer,
+    Question,
+    ServerError,
+    check_answer,
+    make_annotator,
+)
 from motif_jax.motif.annotation.both_orders import in_default_orders
-from motif_jax.motif.annotation.conversations import ConversationLog
-from motif_jax.motif.annotation.replies import ServerError
-from motif_jax.motif.annotation.store import AnswerStore
+from motif_jax.motif.annotation.store import AnswerStore, is_settled
 from motif_jax.oni.label_config import annotator_config, naming_section
 from motif_jax.oni.label_queue import Label, LabelBookkeeper
 from motif_jax.oni.question_queue import Items, Pending
@@ -75,9 +78,7 @@ class LabelService(LabelBookkeeper):
             identity=self._annotator.identity,
             prices=self._annotator.prices,
         )
-        self._store = AnswerStore(section.store_dir)
-        folder = section.conversations_dir
-        self._conversations = ConversationLog(Path(folder), "online") if folder else None
+        self._store = AnswerStore(section.store_dir, self._hasher.judge)
         # Guards the store, which one thread at a time may use.
         self._store_lock = threading.Lock()
         self._closed = False
@@ -177,9 +178,7 @@ class LabelService(LabelBookkeeper):
             key = self._hasher.id_of_texts(pending.items, self._form)
             answer = None if self._published else self._store.get(key)
             # A verdict is final; without one a question is asked again while attempts are left.
-            if answer is not None and (
-                answer.label != UNKNOWN or answer.attempts >= self._attempts
-            ):
+            if answer is not None and is_settled(answer, self._attempts):
                 self.answered(pending, answer)
                 continue
             stored_attempts = answer.attempts if answer is not None else 0
@@ -207,13 +206,13 @@ class LabelService(LabelBookkeeper):
         """Writes answers (with the seconds that each took), and only then makes labels of them;
         UserError as `check_answer`.
         """
+        if not answered:
+            return
         pairs = [(question, answer) for _, question, answer, _ in answered]
         for question, answer in pairs:
             check_answer(self._annotator, question, answer)
         with self._store_lock:
             stored = self._store.keep(pairs)
-            if self._conversations is not None:
-                self._conversations.add(pairs)
         for (pending, _, answer, seconds), stored_answer in zip(answered, stored, strict=True):
             self.answered(pending, stored_answer, answer.tokens, seconds, answer.cut)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core.checked_lines import read_lines
 from motif_jax.motif.annotation.captions import decode_message
 from tests import reward_fixtures
 
@@ -44,10 +44,9 @@ def expected(folder: Path, rule: Callable[[str, str], int]) -> np.ndarray:
     return np.array([2 if a == b else rule(a, b) for a, b in texts], np.int8)
 
 
-def conversations(path: Path) -> list[dict[str, Any]]:
-    """The conversations of a file that annotators keep."""
-    with gzip.open(path) as file:
-        return [json.loads(line) for line in file]
+def stored(store: Path) -> list[dict[str, Any]]:
+    """The lines of an answer store, in their order; of several files one after the other."""
+    return [value for path in sorted(store.glob("*.jsonl")) for _, value in read_lines(path)]
 
 
 def drawn_pairs(count: int, seed: int = 0, length: int = 40) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.motif import annotate
 from motif_jax.motif.annotation import judge_probes
 from tests import made_up_judge
-from tests.end_to_end.annotate_datasets import conversations, write_dataset
+from tests.end_to_end.annotate_datasets import stored, write_dataset
 from tests.reward_fixtures import load_config, run_stage
 
 pytestmark = pytest.mark.slow
@@ -105,14 +105,12 @@ def test_probes_need_no_dataset(tmp_path) -> None:
     assert json.loads((run / "probe.json").read_text())["answers"] == 60
 
 
-def test_conversations_of_probes_are_kept_on_request(tmp_path) -> None:
-    values = {"probe": True, "store_dir": str(tmp_path / "store"), "keep_conversations": True}
-    run = run_stage("annotate", tmp_path / "run", "", **values)
+def test_answers_about_probes_are_stored(tmp_path) -> None:
+    values = {"probe": True, "store_dir": str(tmp_path / "store")}
+    run_stage("annotate", tmp_path / "run", "", **values)
 
-    (path,) = (run / "conversations").glob("*.jsonl.gz")
-    assert path.name == "probe.0000.jsonl.gz"
     pairs = judge_probes.read("nethack")
-    asked = {tuple(conversation["items"]) for conversation in conversations(path)}
+    asked = {tuple(answer["items"]) for answer in stored(tmp_path / "store")}
     assert asked == {tuple(pair) for pair in pairs} | {tuple(pair)[::-1] for pair in pairs}
 
 

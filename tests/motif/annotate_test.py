@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.core.checked_lines import LineWriter
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import EXIT_CODE
+from motif_jax.core.locks import FolderLock
 from motif_jax.core.verdicts import FIRST, SECOND, TIE
 from motif_jax.motif import annotate
 from motif_jax.motif.annotation.session import AnnotationSession
 from tests.chat_server import Server
-from tests.end_to_end.annotate_datasets import conversations, write_dataset
+from tests.end_to_end.annotate_datasets import stored, write_dataset
 from tests.reward_fixtures import load_config, run_stage
 
 NEWT = "You kill the newt!"
@@ -130,29 +130,24 @@ def test_a_restart_discards_labels_but_keeps_the_stored_answers(
 
     summary = summary_of(restart=True)
 
-    assert "n: 9 labels discarded\n" in capsys.readouterr().out
+    assert "n: earlier labels discarded\n" in capsys.readouterr().out
     assert (summary["asked"], summary["store_hits"]) == (0, DISTINCT)
     assert np.load(label_file(options)).tolist() == LABELS
 
 
-def test_a_judge_of_both_orders_agrees_with_itself(options, summary_of, tmp_path) -> None:
-    summary = summary_of(
-        name="both", orders="both", **{"captions.status": True}, keep_conversations=True
-    )
+def test_a_judge_of_both_orders_agrees_with_itself(options, summary_of) -> None:
+    summary = summary_of(name="both", orders="both", **{"captions.status": True})
 
     # With its status each caption is one of its own.
     assert summary["asked"] == 2 * len(PAIRS)
     assert summary["merged"]["position_bias"] == {"consistent": 1.0, "first_share": 0.5, "pairs": 9}
     assert np.load(label_file(options, "both")).tolist() == LABELS
-    (path,) = (tmp_path / "run_0" / "conversations").glob("*.gz")
-    asked = conversations(path)
+    asked = [answer["items"] for answer in stored(Path(options["store_dir"]))]
     assert len(asked) == 2 * len(PAIRS)
-    for conversation, (first, second) in zip(asked[::2], PAIRS, strict=True):
-        (turn,) = conversation["turns"]
-        shown = turn["content"]
+    for shown, (first, second) in zip(asked[::2], PAIRS, strict=True):
         assert [caption.partition("[Dlvl:")[0].strip() for caption in shown] == [first, second]
-    for conversation, turned_round in zip(asked[::2], asked[1::2], strict=True):
-        assert conversation["turns"][0]["content"] == turned_round["turns"][0]["content"][::-1]
+    for shown, turned_round in zip(asked[::2], asked[1::2], strict=True):
+        assert shown == turned_round[::-1]
 
 
 def test_a_limit_ends_a_run_before_its_labels(options, summary_of) -> None:
@@ -226,7 +221,7 @@ def test_a_run_that_is_ended_keeps_its_summary(options, tmp_path, monkeypatch, e
     )
 
 
-def test_a_name_without_answers_is_free_for_another_annotator(
+def test_a_name_without_a_finished_shard_is_free_for_another_annotator(
     options, summary_of, monkeypatch
 ) -> None:
     def fails(session: AnnotationSession) -> None:
@@ -257,8 +252,8 @@ def test_a_restart_beside_a_running_shard_discards_nothing(options, summary_of) 
     folder = Path(options["dataset_dir"]) / "annotations" / "n"
 
     with (
-        LineWriter(folder / "shard-00000-of-00001.jsonl"),
-        pytest.raises(UserError, match="is being written by another process"),
+        FolderLock(folder, ".shard-00000-of-00001.lock"),
+        pytest.raises(UserError, match="is in use by process"),
     ):
         summary_of(restart=True)
 

@@ -16,12 +16,12 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import PAIR, SINGLE, UNKNOWN
 from motif_jax.lm import next_token
 from motif_jax.lm.tokens import TOKENS_OF_BATCH
-from motif_jax.motif import judge_prompts, model_judge
+from motif_jax.motif import model_judge
 from motif_jax.motif.annotation import openai_client
 from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
 from motif_jax.motif.annotation.chat import TOO_LONG
 from motif_jax.motif.annotation.openai_client import Reply
-from motif_jax.motif.judge_prompts import Prefill
+from motif_jax.motif.model_judge import Prefill
 from motif_jax.nets import products
 from tests import made_up_judge
 from tests.lm.gguf import gguf_writing
@@ -160,7 +160,7 @@ def test_how_verdicts_are_read_is_part_of_the_identity(config, tmp_path, monkeyp
 
     # As after a change of `find_prefill`.
     other = Prefill("Message", [tokens[:1] for tokens in before["reading"]["tokens"]])
-    monkeypatch.setattr(judge_prompts, "find_prefill", lambda prompts: other)
+    monkeypatch.setattr(model_judge, "find_prefill", lambda prompts: other)
     assert make_annotator(config()).identity != before
 
 

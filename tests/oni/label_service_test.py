@@ -13,8 +13,13 @@ from ml_collections import ConfigDict
 from motif_jax import schema
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
-from motif_jax.motif.annotation.annotator import Annotator, Answer, Question, make_annotator
-from motif_jax.motif.annotation.replies import ServerError
+from motif_jax.motif.annotation.annotator import (
+    Annotator,
+    Answer,
+    Question,
+    ServerError,
+    make_annotator,
+)
 from motif_jax.oni import label_config, label_service
 from motif_jax.oni.config import OnlineAnnotator, Queue
 from motif_jax.oni.label_queue import Label
@@ -22,7 +27,7 @@ from motif_jax.oni.label_service import LabelService
 from motif_jax.rl.config import agent_config
 from motif_jax.schema import section_keys
 from tests import made_up_judge
-from tests.end_to_end.annotate_datasets import conversations
+from tests.end_to_end.annotate_datasets import stored
 from tests.processes import wait_until
 from tests.reward_fixtures import annotation_config
 
@@ -116,17 +121,15 @@ def test_another_run_takes_answers_from_the_store_without_cost(make):
     assert source.metrics()["annotator/from_store"] == 1
 
 
-def test_a_run_without_a_store_writes_one_with_optional_conversations(tmp_path):
-    config = make_config(tmp_path, annotator__store_dir="", annotator__keep_conversations=True)
+def test_a_run_without_a_store_writes_one_in_its_folder(tmp_path):
+    config = make_config(tmp_path, annotator__store_dir="")
     label_config.check(config, SINGLE)
     source = LabelService(label_config.in_run(config, tmp_path / "run"), SINGLE)
     source.start()
     assert len(ask(source, KILL, WALL)) == 2
     source.close()
-    [path] = (tmp_path / "run" / label_config.CONVERSATIONS).iterdir()
-    logged = {tuple(line["turns"][0]["content"]): line["label"] for line in conversations(path)}
-    assert logged == {KILL: "yes", WALL: "no"}
-    assert any((tmp_path / "run" / label_config.STORE).iterdir())
+    answers = stored(tmp_path / "run" / label_config.STORE)
+    assert {tuple(line["items"]): line["label"] for line in answers} == {KILL: YES, WALL: NO}
     assert config.annotator.store_dir == "", "what a user gave stays"
 
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from motif_jax.core import config as checks
 from motif_jax.core.entry_points import Registry
-from motif_jax.core.errors import UserError
+from motif_jax.core.errors import UserError, printable
 from motif_jax.core.verdicts import PAIR, UNKNOWN, Form
-from motif_jax.motif.annotation.config import AnnotatorConfig
+from motif_jax.motif.annotation.config import AnnotatorConfig, json_option
 
 # vllm and openai are optional installs: a registry imports a part when it is loaded.
 ANNOTATORS = Registry(
@@ -82,7 +82,8 @@ class Answer:
         `label`.
       tokens: sums over all turns: of prompts, of answers, of the part of prompts that the server
         had cached.
-      turns: the conversation, each turn with "role" and "content".
+      text: what a language model said, of two turns both; '' of other annotators, and where only
+        probabilities were read.
       mass: sum of the verdicts' probabilities before they were normalised; None where no
         log-probabilities were read.
       note: why the label is UNKNOWN; '' where the model said no verdict.
@@ -93,7 +94,7 @@ class Answer:
     label: int
     probabilities: tuple[float, ...] | None = None
     tokens: tuple[int, int, int] = (0, 0, 0)
-    turns: tuple[Mapping[str, str], ...] = ()
+    text: str = ""
     mass: float | None = None
     note: str = ""
     retried: bool = False
@@ -126,6 +127,19 @@ class Prices(NamedTuple):
         ) / 1e6
 
 
+class ServerError(UserError):
+    """A server did not answer. `cause`: the fault without advice; `kind`: a word for one that may
+    pass, else ''.
+    """
+
+    def __init__(self, cause: str, kind: str) -> None:
+        super().__init__(
+            f"{cause}; everything answered so far is kept, the same command resumes from there"
+        )
+        self.cause = printable(cause)
+        self.kind = kind
+
+
 class Annotator(abc.ABC):
     """Judges questions of one form.
 
@@ -156,7 +170,7 @@ class Annotator(abc.ABC):
         answer. The class then has, thread safe: `submit(question) -> Future[Answer]`; `ping() ->
         Future[None]`, which ends when the server answers; `quiet_seconds() -> float`, in which the
         server wants no requests; `concurrency`, the limit of questions in flight.
-        `openai_client.OpenAIAnnotator` is the example. A future with `replies.ServerError` is asked
+        `openai_client.OpenAIAnnotator` is the example. A future with `ServerError` is asked
         again later, and the training goes on; only at its start one without a `kind`, or after
         `annotator.wait_seconds`, ends it. Any other error always does. Where `default_orders` is
         'both' a training waits for the answers.
@@ -266,9 +280,6 @@ def own_options(config: AnnotatorConfig) -> dict[str, Any]:
     """The values of `config.options`, for an annotator from outside the package. Raises UserError:
     they are not a JSON object.
     """
-    # Imported here, as chat.py imports this module.
-    from motif_jax.motif.annotation.chat import json_option
-
     return json_option(config, "options")
 
 

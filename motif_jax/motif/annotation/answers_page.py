@@ -19,8 +19,8 @@ from motif_jax.display.page import Fold, Section, Table
 from motif_jax.motif.annotation import judge_figures
 from motif_jax.motif.annotation import labels as label_math
 from motif_jax.motif.annotation.judge_figures import RankedCaption
+from motif_jax.motif.annotation.labels import PairLabels
 from motif_jax.motif.annotation.questions import QuestionList
-from motif_jax.motif.annotation.shards import PairLabels
 from motif_jax.motif.annotation.store import StoredAnswer
 
 PAGE = "answers.html"

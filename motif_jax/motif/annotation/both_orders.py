@@ -88,7 +88,7 @@ def averaged(answer: Answer, of_reverse: Answer) -> Answer:
         label,
         None if label == UNKNOWN else tuple(map(float, mean[0])),
         (tokens[0], tokens[1], tokens[2]),
-        (*answer.turns, *of_reverse.turns),
+        "\n\n".join(filter(None, (answer.text, of_reverse.text))),
         sum(known_masses) / len(known_masses) if known_masses else None,
         # Why there is no verdict: of one that has none beside one that has, nobody need know.
         (answer.note or of_reverse.note) if label == UNKNOWN else "",

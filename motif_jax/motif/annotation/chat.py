@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from motif_jax.core import config as checks
-from motif_jax.core.errors import UserError
-from motif_jax.core.files import parse_json
 from motif_jax.core.seeds import derive
 from motif_jax.core.verdicts import FORMS, PAIR, UNKNOWN, Form
 from motif_jax.motif.annotation.annotator import Annotator, Answer, Question
@@ -29,8 +27,8 @@ from motif_jax.motif.annotation.prompts import (
 _VERDICT_TOKENS = 64
 # How mode soft reads verdicts' probabilities, as a number in the identity of stored answers. Raise
 # it with any change of what is asked or read there: `answer_from_log_probabilities` of this file,
-# `verdict_log_probabilities` of replies.py, `_find_prefill` of vllm_engine.py, and `find_prefill`
-# and the texts of ../judge_prompts.py.
+# `verdict_log_probabilities` of openai_client.py, `_find_prefill` of vllm_engine.py, and
+# `find_prefill` and the texts of ../model_judge.py.
 _SOFT_VERSION = 1
 # Words of the reason for which an answer ended before the model ended it, as servers name it.
 _CUT_REASON = re.compile(
@@ -52,17 +50,6 @@ def check_chat(config: AnnotatorConfig, form: Form = PAIR) -> PromptTexts:
     )
     path = prompt_path(config.prompt.version, config.prompt.file, form)
     return load_prompt(path, config.goal, config.answer.mode, form)
-
-
-def json_option(config: object, key: str) -> dict[str, Any]:
-    """A config value that must hold a JSON object."""
-    text = checks.dotted(config, key)
-    try:
-        value = parse_json(text)
-    except ValueError as error:
-        raise UserError(f"config.{key}={text}: must be a JSON object ({error})") from None
-    checks.require(isinstance(value, dict), key, text, "a JSON object")
-    return value
 
 
 def without_surrogates(text: str) -> str:
@@ -96,12 +83,13 @@ class Conversation:
         mass: float | None = None,
         note: str = "",
     ) -> Answer:
-        """The answer that ends the conversation, with its turns and its cost so far."""
+        """The answer that ends the conversation, with what the model said and its cost so far."""
+        said = [turn["content"] for turn in self.turns if turn["role"] == "assistant"]
         return Answer(
             label=label,
             probabilities=probabilities,
             tokens=self.tokens,
-            turns=tuple(self.turns),
+            text="\n\n".join(said),
             mass=mass,
             note=note,
             retried=self.retried,
@@ -238,7 +226,7 @@ class ChatAnnotator(Annotator):
         return conversation.answer(label, note=note)
 
     def answer_from_log_probabilities(
-        self, conversation: Conversation, log_probabilities: Sequence[float], prefill: str
+        self, conversation: Conversation, log_probabilities: Sequence[float]
     ) -> Answer:
         """The answer from the natural log-probabilities of the verdicts (-inf allowed) after a
         prefilled answer.
@@ -253,14 +241,10 @@ class ChatAnnotator(Annotator):
 
         # `not mass > 0` is also true of NaN, the probability that a model with broken weights has.
         if not mass > 0 or mass < self._minimum_mass:
-            conversation.turns = [*conversation.turns, {"role": "assistant", "content": prefill}]
             return conversation.answer(UNKNOWN, mass=mass if mass > 0 else 0.0, note=IMPROBABLE)
 
         shares = tuple(verdict_mass / total for verdict_mass in masses)
         # Verdicts that are equally probable decide nothing.
         best = [label for label, share in enumerate(shares) if share == max(shares)]
         label = best[0] if len(best) == 1 else self.prompt.form.undecided
-        # What kept conversations show of an answer of one token.
-        text = f"{prefill} [{', '.join(f'{share:.4f}' for share in shares)}]"
-        conversation.turns = [*conversation.turns, {"role": "assistant", "content": text}]
         return conversation.answer(label, shares, mass=mass)

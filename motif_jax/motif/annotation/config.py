@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from motif_jax.core import config as checks
 from motif_jax.core import sections
 from motif_jax.core.compat import Compat
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import parse_json
 from motif_jax.schema import (
     fraction,
     length_key,
@@ -89,7 +94,6 @@ GOAL = plain_key(
 STORE_DIR = plain_key(
     "runs/answer_store", "answers of all runs; stored questions are never asked again"
 )
-KEEP_CONVERSATIONS = plain_key(False, "keeps each question with its answer, word for word")
 
 
 @section_class
@@ -270,7 +274,17 @@ class AnnotationConfig(AnnotatorConfig):
     )
     flush_seconds: float = non_negative(2.0, "seconds between writes of new answers")
     limit: int | None = positive(None, "questions of this run at most, for a pilot; None: all")
-    keep_conversations: bool = KEEP_CONVERSATIONS
     dry_run: bool = plain_key(
         False, "prints the conversations of the first pairs and a cost estimate; asks nothing"
     )
+
+
+def json_option(config: object, key: str) -> dict[str, Any]:
+    """A config value that must hold a JSON object."""
+    text = checks.dotted(config, key)
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        raise UserError(f"config.{key}={text}: must be a JSON object ({error})") from None
+    checks.require(isinstance(value, dict), key, text, "a JSON object")
+    return value

@@ -32,7 +32,7 @@ _ENOUGH = 20
 _APART = 0.25
 _OFTEN = 5
 # What to do where more than half of the answers have no verdict.
-NO_VERDICTS = "Most answers have no verdict: look at them with --config.keep_conversations=True."
+NO_VERDICTS = "Most answers have no verdict: look at their texts in config.store_dir."
 # Probabilities below this are as good as 0, whose logarithm is none.
 _LEAST_PROBABILITY = 1e-9
 
@@ -281,8 +281,8 @@ def _advice_on_position(first_share: float, decided: int, consistent: float | No
         return ""
     if math.isnan(consistent):
         return (
-            "No pair was answered in both orders, so nothing was averaged: look at the answers with "
-            "--config.keep_conversations=True."
+            "No pair was answered in both orders, so nothing was averaged: look at the answers in "
+            "config.store_dir."
         )
     if share > ALWAYS:
         return (

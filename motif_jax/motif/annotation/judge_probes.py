@@ -87,7 +87,7 @@ def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -
     right = np.concatenate([forward == FIRST, reverse == SECOND])
     probabilities = np.array([judge_figures.certain(answer) for answer in answers], np.float64)
     probabilities[verdicts == UNKNOWN] = np.nan
-    # From here on as `shards.labels_of_pairs` labels a pair that was asked in both orders.
+    # From here on as `labels.labels_of_pairs` labels a pair that was asked in both orders.
     turned = probabilities[count:][:, labels.TURNED[:3]]
     mean = labels.mean_probabilities(np.stack([probabilities[:count], turned]))
     pair_labels = labels.agreed(np.stack([forward, labels.TURNED[reverse]]), mean)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from motif_jax.core.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN
+from motif_jax.motif.annotation.questions import QuestionList
+from motif_jax.motif.annotation.store import StoredAnswer
 
 # Probabilities that differ by less are equal: the mean of two opposite answers is a draw in spite
 # of rounding.
@@ -104,3 +109,43 @@ def position_bias(forward: np.ndarray, reverse: np.ndarray) -> dict[str, float]:
 def counts(labels: np.ndarray) -> dict[str, int]:
     """The number of pairs with each label, by its name."""
     return {name: int((labels == label).sum()) for label, name in PAIR.labels.items()}
+
+
+class PairLabels(NamedTuple):
+    """Labels int8 [pairs], probabilities float32 [pairs, 3], and the position bias if both orders
+    were asked.
+    """
+
+    labels: np.ndarray
+    probabilities: np.ndarray
+    position_bias: dict[str, float] | None
+
+
+def labels_of_pairs(questions: QuestionList, answers: Sequence[StoredAnswer | None]) -> PairLabels:
+    """Labels of the pairs from the answers to all questions; both orders of a pair are averaged."""
+    # One row more than there are questions: the tie of equal captions, which `question_indices`
+    # point to with -1.
+    question_labels = np.array(
+        [UNKNOWN if a is None else a.label for a in answers] + [TIE], np.int8
+    )
+    question_probabilities = one_hot(question_labels)
+    for index, answer in enumerate(answers):
+        if answer is not None and answer.probabilities is not None and answer.label != UNKNOWN:
+            question_probabilities[index] = answer.probabilities
+
+    # [pairs, orders] and [pairs, orders, 3]: each pair's answers, then turned to the pair's own
+    # order.
+    shown_labels = question_labels[questions.question_indices]
+    labels = np.where(questions.swapped, TURNED[shown_labels], shown_labels)
+    probabilities = question_probabilities[questions.question_indices]
+    turned = probabilities[..., TURNED[:3]]
+    probabilities = np.where(questions.swapped[..., None], turned, probabilities)
+
+    if questions.question_indices.shape[1] == 1:
+        return PairLabels(labels[:, 0], probabilities[:, 0].astype(np.float32), None)
+    # To [orders, pairs, 3].
+    mean = mean_probabilities(np.moveaxis(probabilities, 1, 0))
+    # Equal captions were not asked about, and say nothing of the judge.
+    was_asked = questions.question_indices[:, 0] >= 0
+    bias = position_bias(shown_labels[was_asked, 0], shown_labels[was_asked, 1])
+    return PairLabels(agreed(labels.T, mean), mean, bias)

@@ -24,7 +24,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -36,11 +36,10 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json
 from motif_jax.core.progress import format_seconds
 from motif_jax.core.verdicts import UNKNOWN, Form
-from motif_jax.motif.annotation import chat, replies
-from motif_jax.motif.annotation.annotator import Answer, Preview, Prices, Question
-from motif_jax.motif.annotation.chat import Conversation, json_option
-from motif_jax.motif.annotation.config import AnnotatorConfig, OpenaiServer
-from motif_jax.motif.annotation.replies import MalformedReplyError, ServerError
+from motif_jax.motif.annotation import chat
+from motif_jax.motif.annotation.annotator import Answer, Preview, Prices, Question, ServerError
+from motif_jax.motif.annotation.chat import Conversation
+from motif_jax.motif.annotation.config import AnnotatorConfig, OpenaiServer, json_option
 
 # Fields that limit an answer: the one that nearly all servers take, then that of servers that
 # refuse the first.
@@ -64,10 +63,39 @@ _MAX_REFUSED = 32
 # In English text. The dry run estimates tokens with it, since a server's tokenizer is unknown.
 _CHARACTERS_PER_TOKEN = 4
 REFUSED = "refused by the server's content filter"
+# Largest sum of the verdicts' probabilities: servers round them.
+_MAX_MASS = 1.01
+# Fields of a request for the verdicts' probabilities, part of the identity of stored answers. One
+# token is the verdict; the first may be a blank that the tokenizer puts before it.
+_SOFT_REQUEST = {"max_tokens": 2, "logprobs": True, "top_logprobs": 20}
+# Blanks and line ends of vocabularies: "\u2581A" of SentencePiece, "\u0120A" of byte-level pieces.
+_RAW_BLANKS = "\u2581\u0120\u010a"
+# vLLM with --return-tokens-as-token-ids.
+_TOKEN_ID = re.compile(r"token_id:\d+")
+# A number of tokens that no reply has.
+_MAX_TOKENS = 1 << 40
+# Words of a refusal that blames the content of a prompt, its length, or the longest answer asked
+# for.
+_CONTENT = re.compile(
+    "content[ _]filter|content management policy|content[ _]policy|usage polic|policy ?violation|moderation|flagged|"
+    "safety (system|reasons)|inappropriate content|invalid_prompt|data_inspection",
+    re.IGNORECASE,
+)
+_LENGTH = re.compile(
+    "context[ _]length|maximum context|maximum number of tokens|too long|too many tokens|exceeds the available",
+    re.IGNORECASE,
+)
+# OpenAI reports an answer of a reasoning model which its limit cut as an error.
+_CUT = re.compile("could not finish the message|output limit was reached", re.IGNORECASE)
+_ANSWER_LIMIT = re.compile("too large|cannot be greater than|max_model_len", re.IGNORECASE)
 
 
 class RefusedQuestionError(Exception):
     """The server refuses this question; the text is the note of its unknown answer."""
+
+
+class MalformedReplyError(ValueError):
+    """A reply that violates the protocol."""
 
 
 class Reply(NamedTuple):
@@ -263,16 +291,14 @@ class OpenAIAnnotator(chat.ChatAnnotator):
 
             if self.mode == "soft":
                 try:
-                    log_probabilities = replies.verdict_log_probabilities(
+                    log_probabilities = verdict_log_probabilities(
                         choice, self.prompt.answer.verdicts
                     )
                 except MalformedReplyError as error:
                     raise self._failure(
                         "cannot do what config.answer.mode=soft needs", str(error)
                     ) from error
-                return self.answer_from_log_probabilities(
-                    conversation, log_probabilities, self._prefill
-                )
+                return self.answer_from_log_probabilities(conversation, log_probabilities)
 
             # A proxy may repeat the key in its answer, and conversations are written to disk.
             text = self._without_key(choice["message"]["content"])
@@ -323,20 +349,20 @@ class OpenAIAnnotator(chat.ChatAnnotator):
 
             if 200 <= status < 300:
                 try:
-                    return replies.checked(parse_json(body))
+                    return checked(parse_json(body))
                 except ValueError as error:
                     detail = f"{error}: {text}"
                     raise self._failure("returned a malformed reply", detail, "rubbish") from error
             if status in _PASSING_STATUSES:
                 raise self._passing(status, headers, text)
             if status in _CONTENT_STATUSES:
-                if replies.CUT.search(text):
+                if _CUT.search(text):
                     raise RefusedQuestionError(chat.CUT)
                 if self._adapt(request, text):
                     continue
-                if replies.LENGTH.search(text):
+                if _LENGTH.search(text):
                     raise RefusedQuestionError(chat.TOO_LONG)
-                if replies.CONTENT.search(text):
+                if _CONTENT.search(text):
                     raise self._filtered(text)
 
             key = f"the key of {self._settings.key_variable}" if self._key else "no key"
@@ -380,7 +406,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         limits = [name for name in _LIMIT_FIELDS if name in request]
         # Where the context does not hold the prompt and the longest answer, some errors name both
         # fields, so the length is checked first.
-        if replies.LENGTH.search(text) or replies.ANSWER_LIMIT.search(text):
+        if _LENGTH.search(text) or _ANSWER_LIMIT.search(text):
             # A small limit is not what is too large.
             if self.mode != "analysis":
                 return False
@@ -425,7 +451,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         extra = dict(self._extra)
 
         if self.mode == "soft":
-            request |= replies.SOFT_REQUEST
+            request |= _SOFT_REQUEST
             if sampling.temperature is not None:
                 request["temperature"] = 0
             beginning = {"role": "assistant", "content": self._prefill}
@@ -506,7 +532,7 @@ def _as_sent(identity: Mapping[str, Any], settings: OpenaiServer, prefill: str) 
         sent["reading"] = {
             **identity["reading"],
             "prefill": prefill,
-            "request": replies.SOFT_REQUEST,
+            "request": _SOFT_REQUEST,
         }
     return sent
 
@@ -527,3 +553,113 @@ def _key(variable: str) -> str:
             f"the environment variable {variable} holds characters that no key can have, such as a line's end"
         )
     return key
+
+
+# What a server replies
+
+
+def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]) -> list[float]:
+    """Natural log-probabilities of the verdicts after a prefilled answer, -inf for those that the
+    reply does not list.
+
+    If the likeliest first token is a blank, which some tokenizers put before a digit, the second
+    token's probabilities count, times that of the blank. Raises MalformedReplyError: the reply has
+    no log-probabilities of texts.
+    """
+    tokens = _at(choice.get("logprobs"), "content")
+    if not isinstance(tokens, list) or not tokens:
+        raise MalformedReplyError("no log-probabilities in the reply")
+    labels = {verdict.lower(): label for label, verdict in enumerate(verdicts)}
+    masses = [0.0] * len(verdicts)
+    # Probability of the tokens before the one that is read.
+    prefix_probability = 1.0
+    try:
+        for token in tokens[:2]:
+            _check_texts(token, labels)
+            for candidate in token["top_logprobs"]:
+                label = labels.get(candidate["token"].strip().lower())
+                if label is not None:
+                    # Several tokens may be the same verdict: "1", " 1".
+                    masses[label] += prefix_probability * math.exp(candidate["logprob"])
+            if token["token"].strip():
+                break
+            prefix_probability *= math.exp(token["logprob"])
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise MalformedReplyError(
+            f"log-probabilities of another form in the reply: {tokens}"
+        ) from error
+    # Written with `not`, so that NaN is refused, too.
+    if not sum(masses) < _MAX_MASS:
+        raise MalformedReplyError(
+            f"log-probabilities of more than probability 1 in the reply: {tokens}"
+        )
+    return [math.log(mass) if mass > 0 else -math.inf for mass in masses]
+
+
+def _check_texts(token: Mapping[str, Any], words: Collection[str]) -> None:
+    """Raises MalformedReplyError where a token has no candidates, or they are not texts.
+
+    Read as an answer, such a token would be one whose verdicts have no probability: unknown, and
+    kept in the store after the server was mended.
+    """
+    if not token["top_logprobs"]:
+        raise MalformedReplyError(f"an empty top_logprobs in the reply: {token}")
+    # A blank alone is only the piece of one where the model has chosen it.
+    pieces: list[tuple[str, Collection[str]]] = [(token["token"], {"", *words})]
+    pieces += [(candidate["token"], words) for candidate in token["top_logprobs"]]
+    for text, known in pieces:
+        word = text.lstrip(_RAW_BLANKS)
+        is_piece = word != text and word.lower() in known
+        if is_piece or _TOKEN_ID.fullmatch(text):
+            raise MalformedReplyError(
+                f"a piece of a vocabulary, {text}, in place of a text in the reply: {token}"
+            )
+
+
+def checked(reply: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
+    """The tokens of a reply (prompt, answer, cached part of the prompt; 0 where it does not say)
+    and its first choice.
+
+    The content of the choice's message is made a text. Raises MalformedReplyError: there is no
+    answer.
+    """
+    choices = _at(reply, "choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = _at(choice, "message")
+    if not isinstance(choice, dict) or not isinstance(message, dict):
+        raise MalformedReplyError(f"no choices in the reply {reply}")
+    choice = {**choice, "message": {**message, "content": _text(message.get("content"))}}
+
+    usage = _at(reply, "usage")
+    prompt = _tokens(_at(usage, "prompt_tokens"))
+    completion = _tokens(_at(usage, "completion_tokens"))
+    cached = _tokens(_at(_at(usage, "prompt_tokens_details"), "cached_tokens"))
+    return (prompt, completion, cached), choice
+
+
+def _tokens(count: Any) -> int:
+    """A number of tokens; 0 for one that is missing or cannot be."""
+    return count if isinstance(count, int) and 0 <= count < _MAX_TOKENS else 0
+
+
+def _text(content: Any) -> str:
+    """The text of a message's content: itself, '' for none, or the text of its parts, without those
+    that reason.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, list):
+        texts = [
+            _at(part, "text") for part in content if _at(part, "type") in ("text", "output_text")
+        ]
+        are_parts = all(isinstance(_at(part, "type"), str) for part in content)
+        if are_parts and all(isinstance(text, str) for text in texts):
+            return "".join(texts)
+    raise MalformedReplyError(f"the reply's content is not a text: {content}")
+
+
+def _at(value: Any, key: str) -> Any:
+    """The value at a key, None where there is none or `value` is not an object: replies may hold
+    anything.
+    """
+    return value.get(key) if isinstance(value, dict) else None

@@ -24,6 +24,8 @@ class QuestionHasher:
     def __init__(self, identity: Mapping[str, Any]) -> None:
         canonical = json.dumps(identity, sort_keys=True, separators=(",", ":")).encode()
         self._identity = hashlib.blake2b(canonical, digest_size=16)
+        # Tells the answers of annotators apart, 8 hex digits.
+        self.judge = self._identity.hexdigest()[:8]
 
     def id_of_texts(self, items: Sequence[str], form: Form = PAIR) -> str:
         """Id of a question about texts, 32 hex digits; the order of the texts counts."""

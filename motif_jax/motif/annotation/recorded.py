@@ -1,30 +1,33 @@
 """Answers questions from recorded answers, so that a judge's labels can be made again without the
 judge.
 
-The answers are what `annotate` writes with --config.keep_conversations=True: a file, or the folder
-of the files that shards and resumed commands have written.
+The answers are those of an answer store that one judge alone has filled (`config.store_dir` of its
+command): a file of it, or its folder.
 
     --config.annotator=motif_jax.motif.annotation.recorded:RecordedAnnotator
-    --config.options='{"file": "WORKDIR/conversations"}'
+    --config.options='{"file": "STORE"}'
+
+Files FILE.jsonl.gz, as those of docs/studies/judges, are conversations that earlier versions kept.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from motif_jax.core import digests
+from motif_jax.core.checked_lines import read_lines
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, FORMS, PAIR, SECOND, TIE, UNKNOWN, Form
-from motif_jax.motif.annotation.annotator import Annotator, Answer, Preview, Question, own_options
+from motif_jax.motif.annotation.annotator import Annotator, Answer, Question, own_options
 from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.labels import TURNED
+from motif_jax.motif.annotation.store import StoredAnswer
 
 
 class RecordedAnnotator(Annotator):
@@ -75,87 +78,63 @@ class RecordedAnnotator(Annotator):
             answer, label=int(TURNED[answer.label]), probabilities=probabilities
         )
 
-    def preview(self, question: Question) -> Preview:
-        """What the recorded annotator read, without its answer; the captions where they were not
-        asked.
-        """
-        answer = self._answers.get(question.items)
-        if answer is None:
-            return super().preview(question)
-        asked = [turn for turn in answer.turns if turn["role"] != "assistant"]
-        return Preview("\n".join(f"[{turn['role']}]\n{_content(turn)}" for turn in asked))
-
-
-def _content(turn: Mapping[str, Any]) -> str:
-    """A turn's text. An annotator without a conversation has left the captions, as a list."""
-    content = turn["content"]
-    return content if isinstance(content, str) else "\n----\n".join(content)
-
 
 def _answers_files(config: AnnotatorConfig) -> tuple[Path, list[Path]]:
     """The path that the config names, and the files there."""
     path = Path(str(own_options(config).get("file", "")))
-    files = sorted(path.glob("*.jsonl.gz")) if path.is_dir() else [path]
-    # Names of annotations have no dot.
-    names = sorted({file.name.partition(".")[0] for file in files})
-    if len(names) > 1:
-        raise UserError(
-            f"config.options={config.options}: file must be conversations of a single annotation, but {path} has those of "
-            f"{', '.join(names)}: name one of its files, or move the others"
-        )
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     if not files or not files[0].is_file():
         raise UserError(
-            f"config.options={config.options}: file must be conversations that annotate has kept, FILE.jsonl.gz or their folder"
+            f"config.options={config.options}: file must be an answer store, a file of one, or FILE.jsonl.gz of kept conversations"
         )
     return path, files
 
 
-def _whole_lines(path: Path) -> Iterator[str]:
-    """The lines of a file of gzip members. A kill of `annotate` tears the last member at most: what
-    it lacks is left out.
-    """
-    has_lines = False
-    with (
-        gzip.open(path, "rt", encoding="utf-8", newline="\n") as file,
-        contextlib.suppress(EOFError),
-    ):
-        try:
-            for line in file:
-                has_lines = True
-                yield line
-        except gzip.BadGzipFile:  # the first byte of a member alone
-            if not has_lines:
-                raise
-
-
 def read_recorded_answers(paths: Sequence[Path], form: Form) -> dict[tuple[str, ...], Answer]:
     """The recorded answers of files by the texts that were asked. Raises UserError: one has none,
-    or of another form.
+    or of another form, or they are of several judges.
 
     Of several answers to a question the first known label counts, as in `store.better`.
     """
+    answers: dict[tuple[str, ...], Answer] = {}
+    judges: set[str] = set()
+    for path in paths:
+        kept = _of_conversations(path, form) if path.suffix == ".gz" else _of_store(path, judges)
+        for items, answer in kept:
+            if items not in answers or answers[items].label == UNKNOWN:
+                answers[items] = answer
+    if len(judges) > 1:
+        raise UserError(
+            f"{paths[0].parent} has the answers of {len(judges)} judges: give the one to be recorded a --config.store_dir of its own"
+        )
+    return answers
+
+
+def _of_store(path: Path, judges: set[str]) -> Iterator[tuple[tuple[str, ...], Answer]]:
+    """The texts and the answer of each line of a store's file that has texts; adds to `judges`."""
+    for _, value in read_lines(path):
+        stored = StoredAnswer.from_json(value)
+        if stored is not None and "items" in value:
+            judges.add(value["judge"])
+            yield (
+                tuple(value["items"]),
+                Answer(stored.label, stored.probabilities, mass=stored.mass),
+            )
+
+
+def _of_conversations(path: Path, form: Form) -> Iterator[tuple[tuple[str, ...], Answer]]:
+    """The texts and the answer of each conversation that an earlier version has kept."""
     # Conversations name their labels.
     labels = {name: label for label, name in form.labels.items()}
-    answers: dict[tuple[str, ...], Answer] = {}
-    for path in paths:
-        try:
-            for line in _whole_lines(path):
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+            for line in file:
                 value = json.loads(line)
-                items = tuple(value["items"])
-                probabilities = value["probabilities"]
-                verdict_probabilities = (
-                    None if probabilities is None else tuple(map(float, probabilities))
-                )
-                answer = Answer(
-                    labels[value["label"]],
-                    verdict_probabilities,
-                    turns=tuple(value["turns"]),
-                    mass=value["mass"],
-                )
-                if items not in answers or answers[items].label == UNKNOWN:
-                    answers[items] = answer
-        except (OSError, zlib.error, ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{path}: must be conversations that annotate has kept ({error!r})"
-            ) from None
-    return answers
+                shares = value["probabilities"]
+                probabilities = None if shares is None else tuple(map(float, shares))
+                answer = Answer(labels[value["label"]], probabilities, mass=value["mass"])
+                yield tuple(value["items"]), answer
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path}: must be conversations that annotate has kept ({error!r})"
+        ) from None

@@ -1,25 +1,34 @@
-"""One annotator with its answer store and counts: questions in, labels out."""
+"""One annotator with its answer store and counts: questions in, labels out.
+
+A question whose server dies: `openai_client` sends the request again, `openai.retries` times, with
+growing pauses. Then its `ServerError` ends `ask`, after all other answers that have arrived were
+written. The question has no line in the store, so that the same command asks it again. Beside a
+training nothing ends: `oni/label_service.py` queues the question again.
+"""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from motif_jax.core.errors import printable
 from motif_jax.core.interruption import never
-from motif_jax.core.verdicts import PAIR, Form
-from motif_jax.motif.annotation.annotator import Annotator, Answer, Question, check_answer
-from motif_jax.motif.annotation.conversations import ConversationLog
+from motif_jax.core.verdicts import PAIR, UNKNOWN, Form
+from motif_jax.motif.annotation.annotator import (
+    Annotator,
+    Answer,
+    Prices,
+    Question,
+    check_answer,
+)
+from motif_jax.motif.annotation.questions import QuestionHasher
 from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, is_settled
-from motif_jax.motif.annotation.telemetry import Telemetry
-
-# Is handed answers as soon as they are in the store.
-Keep = Callable[[Iterable[tuple[Question, StoredAnswer]]], None]
 
 
 class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
@@ -35,7 +44,6 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         *,
         attempts: int = 1,
         flush_seconds: float = 2.0,
-        conversations: ConversationLog | None = None,
         stopped: Callable[[], bool] = never,
     ) -> None:
         """Asks a question `attempts` times at most while its answer is unknown; ends early once
@@ -43,10 +51,9 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         """
         self.annotator = annotator
         self.telemetry = Telemetry(form, annotator.prices)
-        self._store = AnswerStore(store_dir)
+        self._store = AnswerStore(store_dir, QuestionHasher(annotator.identity).judge)
         self._attempts = attempts
         self._flush_seconds = flush_seconds
-        self._conversations = conversations
         self._stopped = stopped
         self._started = False
 
@@ -57,15 +64,11 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
             self._started = True
 
     def recall(
-        self,
-        questions: Sequence[Question],
-        known: Mapping[str, StoredAnswer],
-        keep: Keep = lambda _: None,
+        self, questions: Sequence[Question], known: Mapping[str, StoredAnswer]
     ) -> dict[str, StoredAnswer]:
-        """Known answers: `known` and those of the store, which also go to `keep`."""
-        missing = {question.id: question for question in self.unsettled(questions, known)}
+        """Known answers: `known` and those of the store."""
+        missing = {question.id for question in self.unsettled(questions, known)}
         stored = self._store.find(missing) if missing else {}
-        keep((missing[key], answer) for key, answer in stored.items())
         answers = {**known, **stored}
         distinct = len({question.id for question in questions})
         self.telemetry.questions += distinct
@@ -78,14 +81,13 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         known: Mapping[str, StoredAnswer],
         *,
         limit: int | None = None,
-        keep: Keep = lambda _: None,
         report: Callable[[], None] = lambda: None,
     ) -> dict[str, StoredAnswer]:
         """Asks the questions that `known` does not settle, at most `limit`; returns all answers by
         question id.
 
-        A question without a verdict is asked again in the next round, after all others. `keep` is
-        handed answers once the store has them, `report` is called after each writing.
+        A question without a verdict is asked again in the next round, after all others. `report` is
+        called after each writing.
 
         Raises:
           UserError: the annotator or the disk failed, or an answer is none that `Answer` allows;
@@ -98,7 +100,7 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
             if not pending:
                 break
             self.start()
-            self._ask(pending, answers, keep, report)
+            self._ask(pending, answers, report)
             if limit is not None:
                 limit -= len(pending)
             if self._stopped():
@@ -142,7 +144,6 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         self,
         pending: Sequence[Question],
         answers: dict[str, StoredAnswer],
-        keep: Keep,
         report: Callable[[], None],
     ) -> None:
         """Asks each question of `pending` once, and adds what was written to `answers`."""
@@ -161,7 +162,7 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
                 if self._stopped():
                     break
                 if time.monotonic() - last_write >= self._flush_seconds:
-                    self._write(unwritten, answers, keep)
+                    self._write(unwritten, answers)
                     report()
                     unwritten = []
                     last_write = time.monotonic()
@@ -174,7 +175,7 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         finally:
             # What was answered is paid for, so that it is written after an error, too.
             try:
-                self._write(unwritten, answers, keep)
+                self._write(unwritten, answers)
                 report()
             finally:
                 # Frees the engine of questions that nobody waits for, also where the disk is full.
@@ -182,18 +183,125 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
                     stream.close()
 
     def _write(
-        self,
-        answered: Sequence[tuple[Question, Answer]],
-        answers: dict[str, StoredAnswer],
-        keep: Keep,
+        self, answered: Sequence[tuple[Question, Answer]], answers: dict[str, StoredAnswer]
     ) -> None:
         if not answered:
             return
-        # The store first, so that it always has what `keep` has.
         stored = self._store.keep(answered)
-        questions = [question for question, _ in answered]
-        keep(list(zip(questions, stored, strict=True)))
-        if self._conversations is not None:
-            self._conversations.add(answered)
-        for question, answer in zip(questions, stored, strict=True):
+        for (question, _), answer in zip(answered, stored, strict=True):
             answers[question.id] = answer
+
+
+@dataclasses.dataclass
+class Telemetry:
+    """Counts of this run's questions.
+
+    Attributes:
+      questions: distinct questions of the run.
+      store_hits: those that were answered before.
+      asked: answers of this run; a question that is asked twice counts twice.
+      last_verdict: answers with the form's last verdict, the tie of pairs.
+      cut: turns that ended before the model had answered.
+      notes: reason -> unknown answers for which the text is not the cause.
+      mass: sum of the verdicts' probability together, over answers that have it.
+      masses: answers that have it.
+      tokens: of prompts, of answers, of the cached part of prompts.
+      seconds: from the start of asking to the last answer.
+    """
+
+    form: Form = PAIR
+    prices: Prices | None = None
+    questions: int = 0
+    store_hits: int = 0
+    asked: int = 0
+    last_verdict: int = 0
+    unknown: int = 0
+    retried: int = 0
+    cut: int = 0
+    notes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    mass: float = 0.0
+    masses: int = 0
+    tokens: tuple[int, int, int] = (0, 0, 0)
+    seconds: float = 0.0
+    _since: float = dataclasses.field(default_factory=time.monotonic)
+
+    def begin(self) -> None:
+        """Starts the clock, or continues it: pauses between two calls of `annotate` do not
+        count.
+        """
+        self._since = time.monotonic() - self.seconds
+
+    def answered(self, answer: Answer) -> None:
+        """Counts an answer."""
+        # The clock stops at the newest answer, so that what follows it does not lower the rates.
+        self.seconds = time.monotonic() - self._since
+        self.asked += 1
+        if answer.label == len(self.form.verdicts) - 1:
+            self.last_verdict += 1
+        if answer.label == UNKNOWN:
+            self.unknown += 1
+        if answer.retried:
+            self.retried += 1
+        if answer.note:
+            self.notes[answer.note] += 1
+        self.cut += answer.cut
+        if answer.mass is not None:
+            self.mass += answer.mass
+            self.masses += 1
+        prompt, completion, cached = answer.tokens
+        self.tokens = (
+            self.tokens[0] + prompt,
+            self.tokens[1] + completion,
+            self.tokens[2] + cached,
+        )
+
+    def live(self) -> dict[str, float]:
+        """Figures for the progress line."""
+        figures = self._figures()
+        fields = {name: figures[f"{name}_share"] for name in (self.form.verdicts[-1], "unknown")}
+        prompt, _, cached = self.tokens
+        if prompt:
+            fields |= {
+                "tokens_per_second": figures["tokens_per_second"],
+                "prefix_cached": cached / prompt,
+            }
+        return {**fields, **self._cost()}
+
+    def _cost(self) -> dict[str, float]:
+        return {} if self.prices is None else {"cost": self.prices.of(*self.tokens)}
+
+    def _figures(self) -> dict[str, float]:
+        """Shares and rates, 0 before the first answer; the mass only where log-probabilities are
+        read.
+        """
+        asked = max(1, self.asked)
+        seconds = max(self.seconds, 1e-9)
+        figures = {
+            f"{self.form.verdicts[-1]}_share": self.last_verdict / asked,
+            "unknown_share": self.unknown / asked,
+            "retried_share": self.retried / asked,
+            "questions_per_second": self.asked / seconds,
+            "tokens_per_second": sum(self.tokens[:2]) / seconds,
+        }
+        if self.masses:
+            figures["mean_verdict_mass"] = self.mass / self.masses
+        return figures
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, for summary.json. Rates count from the start of asking to the last
+        answer.
+        """
+        prompt, completion, cached = self.tokens
+        return {
+            "questions": self.questions,
+            "store_hits": self.store_hits,
+            "asked": self.asked,
+            **self._figures(),
+            "unknown_notes": dict(self.notes),
+            "cut_answers": self.cut,
+            "seconds": round(self.seconds, 3),
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "cached_tokens": cached,
+            **self._cost(),
+        }

@@ -1,8 +1,19 @@
 """The answer store: all answers of all runs, shared by datasets, runs and shard counts.
 
-A folder of files in the format of `core/checked_lines.py`, one for each concurrent writer. The key
-is the hash of the whole question (`questions.QuestionHasher`), so the same question finds its
-answer again.
+A folder of append-only files in the format of `core/checked_lines.py`, one for each concurrent
+writer. The key of a line is the hash of the whole question (`questions.QuestionHasher`), so the
+same question finds its answer again. The line's object has
+
+    label           index of the verdict in the question's form, or 3: unknown
+    p, mass         the verdicts' probabilities, and what they had together, where the judge says
+    attempts        how often the question was asked so far, where more often than once
+    items           the texts that were asked about
+    text            what a language model said
+    judge           who said it, the same for all of its questions (`QuestionHasher.judge`)
+    tokens, note, cut   what the answer cost, why it is unknown, and how many turns were cut
+
+Lines of earlier versions have no items, text and judge. Labels and probabilities of a dataset, and
+those that an agent learns from while it plays, are made of the first three rows alone.
 """
 
 from __future__ import annotations
@@ -16,7 +27,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +38,8 @@ from motif_jax.motif.annotation.annotator import Answer, Question
 
 
 class StoredAnswer(NamedTuple):
-    """An `Answer` as the store and the shards keep it; `attempts` counts how often the question was
-    asked so far.
+    """What labels are made of in an answer of the store or of a shard; `attempts` counts how often
+    the question was asked so far.
 
     `mass` is the verdicts' probability together, None where it was not read from log-probabilities,
     or by an older version, whose answers were paid for.
@@ -74,20 +85,11 @@ class StoredAnswer(NamedTuple):
 
     @classmethod
     def of(cls, question: Question, answer: Answer) -> StoredAnswer:
-        """The stored form of an answer. Raises ValueError: it does not fit the question's form, or
-        is not finite.
-        """
-        form = question.form
-        probabilities = answer.probabilities
-        fits = probabilities is None or len(probabilities) == len(form.verdicts)
-        if answer.label not in form.labels or not fits:
-            raise ValueError(
-                f"{answer.label} with probabilities {probabilities} is not an answer of form {form.name}: {form.labels}"
-            )
-        if probabilities is not None and not all(map(math.isfinite, probabilities)):
-            raise ValueError(f"probabilities are not finite: {probabilities}")
+        """The stored form of an answer."""
         # Annotators from outside the package may give numpy's numbers, which JSON does not take.
-        shares = None if probabilities is None else tuple(map(float, probabilities))
+        shares = answer.probabilities
+        if shares is not None:
+            shares = tuple(map(float, shares))
         mass = None if answer.mass is None else float(answer.mass)
         return cls(int(answer.label), shares, question.attempt + 1, mass)
 
@@ -128,8 +130,10 @@ def read_answers(
 class AnswerStore:
     """Reads all files of a store and appends to its own, opened on first use; for one thread."""
 
-    def __init__(self, folder: str | Path, refresh_seconds: float = 0.2) -> None:
+    def __init__(self, folder: str | Path, judge: str = "", refresh_seconds: float = 0.2) -> None:
+        """`judge` stands in the lines of the answers that are kept here."""
         self.folder = Path(folder)
+        self._judge = judge
         self._writer: LineWriter | None = None
         self._refresh_seconds = refresh_seconds
         self._last_refresh = -math.inf
@@ -180,46 +184,42 @@ class AnswerStore:
                     yield record
 
     def keep(self, answered: Sequence[tuple[Question, Answer]]) -> list[StoredAnswer]:
-        """Appends answers with their cost, and waits until they are on the disk; ValueError as
-        `StoredAnswer.of`.
-        """
-        stored = [StoredAnswer.of(question, answer) for question, answer in answered]
-        self.add(
-            (question.id, stored_answer, _cost(answer))
-            for (question, answer), stored_answer in zip(answered, stored, strict=True)
-        )
-        return stored
-
-    def add(self, answers: Iterable[tuple[str, StoredAnswer, dict[str, Any]]]) -> None:
-        """Appends (question id, answer, further fields such as tokens) and waits until they are on
-        the disk.
+        """Appends answers that `annotator.check_answer` has seen, and waits until they are on the
+        disk.
         """
         if self._writer is None:
             # Only now: a run that finds all answers makes no file.
             self._writer = _free_writer(self.folder)
-        self._writer.append(
-            (key, {**answer.to_json(), **fields}) for key, answer, fields in answers
-        )
+        stored = []
+        lines = []
+        for question, answer in answered:
+            stored_answer = StoredAnswer.of(question, answer)
+            stored.append(stored_answer)
+            lines.append(
+                (question.id, {**stored_answer.to_json(), **self._record(question, answer)})
+            )
+        self._writer.append(lines)
         # The next `get` reads what this call has written.
         self._last_refresh = -math.inf
+        return stored
+
+    def _record(self, question: Question, answer: Answer) -> dict[str, Any]:
+        """Fields of a line that no label is made of; those without a content are left out."""
+        fields: dict[str, Any] = {
+            "items": list(question.items),
+            "text": answer.text,
+            "judge": self._judge,
+            "tokens": list(map(int, answer.tokens)) if answer.tokens[0] else [],
+            "note": answer.note,
+            "cut": int(answer.cut),
+        }
+        return {name: value for name, value in fields.items() if value}
 
     def close(self) -> None:
         """Closes the file that this store writes, so that another process may append to it."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-
-def _cost(answer: Answer) -> dict[str, Any]:
-    """Fields of a line that nothing reads back: what the answer cost, and why it is unknown."""
-    fields: dict[str, Any] = {}
-    if answer.tokens[0]:
-        fields["tokens"] = list(map(int, answer.tokens))
-    if answer.note:
-        fields["note"] = answer.note
-    if answer.cut:
-        fields["cut"] = int(answer.cut)
-    return fields
 
 
 def _free_writer(folder: Path) -> LineWriter:

@@ -30,7 +30,7 @@ from motif_jax.motif.annotation.config import (
 from motif_jax.motif.annotation.prompts import FOLDER
 from motif_jax.motif.annotation.questions import QuestionHasher
 from motif_jax.motif.annotation.session import AnnotationSession
-from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer
+from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, is_settled
 
 # Times that a text without a clear answer is asked about, also after a stop: an agent may write
 # anything.
@@ -176,27 +176,17 @@ class TextJudge:
                 if answer is not None:
                     answers[question.id] = answer
 
-        unclear_answers = {
-            key: answer
-            for key, answer in answers.items()
-            if answer.label == UNKNOWN and answer.attempts < ATTEMPTS
-        }
-        missing = [
-            question
-            for question in questions
-            if question.id not in answers or question.id in unclear_answers
-        ]
-        if missing:
-            from_store = len(answers) - len(unclear_answers)
+        from_store = sum(is_settled(answer, ATTEMPTS) for answer in answers.values())
+        if from_store < len({question.id for question in questions}):
             # A new one for each call, as the session closes it.
             annotator = self._annotator(goal)
             store_dir = self._options["store"]
             with AnnotationSession(
                 annotator, store_dir, SINGLE, attempts=ATTEMPTS, stopped=stopped
             ) as session:
-                answers |= session.ask(
-                    missing,
-                    unclear_answers,
+                answers = session.ask(
+                    questions,
+                    answers,
                     report=lambda: report(from_store + session.telemetry.asked),
                 )
                 # `ask` leaves questions only after a stop.

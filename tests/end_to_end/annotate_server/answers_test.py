@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from tests.end_to_end.annotate_datasets import conversations, expected, labels
+from tests.end_to_end.annotate_datasets import expected, labels, stored
 from tests.end_to_end.annotate_server.served import KEY, NAME, reply
 from tests.tiny_judge import rule
 
@@ -18,7 +18,7 @@ from tests.tiny_judge import rule
 )
 def test_labels_follow_the_server(run, server, dataset, mode, tmp_path):
     server.met.clear()
-    done = run(answer__mode=mode, keep_conversations=True)
+    done = run(answer__mode=mode)
     assert (labels(dataset) == expected(dataset, rule)).all()
     assert done["asked"] == len(server.requests)
     assert done["prompt_tokens"] == 100 * done["asked"]
@@ -38,10 +38,10 @@ def test_labels_follow_the_server(run, server, dataset, mode, tmp_path):
     # The key goes to the server and nowhere else.
     assert server.keys == {f"Bearer {KEY}"}
     assert not any(KEY.encode() in path.read_bytes() for path in tmp_path.rglob("*.json*"))
-    (conversation,) = (tmp_path / "run" / "conversations").glob("*.gz")
-    talks = conversations(conversation)
-    assert len(talks) == done["asked"]
-    assert talks[0]["turns"][0]["role"] == "system"
+    answers = stored(tmp_path / "store")
+    assert len(answers) == done["asked"]
+    assert all(len(answer["items"]) == 2 for answer in answers)
+    assert all(("text" in answer) == (mode != "soft") for answer in answers)
 
 
 def test_retry_turn_and_unknown_alone(run, server, dataset):

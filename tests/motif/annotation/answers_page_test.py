@@ -11,8 +11,8 @@ import pytest
 from motif_jax.core.verdicts import FIRST, SECOND, TIE, UNKNOWN
 from motif_jax.motif.annotation import answers_page, judge_figures
 from motif_jax.motif.annotation.answers_page import JudgeSummary, judged_pairs
+from motif_jax.motif.annotation.labels import labels_of_pairs
 from motif_jax.motif.annotation.questions import QuestionHasher, caption_questions
-from motif_jax.motif.annotation.shards import labels_of_pairs
 from motif_jax.motif.annotation.store import StoredAnswer
 
 CAPTIONS = [

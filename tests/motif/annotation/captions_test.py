@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.verdicts import UNKNOWN
-from motif_jax.motif.annotation import captions, shards
+from motif_jax.motif.annotation import captions, labels
 from motif_jax.motif.annotation.questions import QuestionHasher, caption_questions
 
 
@@ -30,7 +30,7 @@ def test_grouping_golden(golden):
         listed = caption_questions([tuple(case["joined"])], 1, QuestionHasher({}), "given")
         assert len(listed.questions) == case["prompted"]
         # Nobody has answered anything: unknown, or a tie without asking.
-        label = shards.labels_of_pairs(listed, [None] * len(listed.questions)).labels[0]
+        label = labels.labels_of_pairs(listed, [None] * len(listed.questions)).labels[0]
         assert label == (UNKNOWN if case["prompted"] else case["label_if_not_prompted"])
 
 

@@ -128,7 +128,7 @@ def soft_answer(masses, **values):
     annotator = make_annotator(openai(**{"answer.mode": "soft", **values}), form)
     dialogue = annotator.open(Question("a" * 32, ("text",) * len(form.items), form))
     return annotator.answer_from_log_probabilities(
-        dialogue, [math.log(mass) if mass else -math.inf for mass in masses], "so"
+        dialogue, [math.log(mass) if mass else -math.inf for mass in masses]
     )
 
 

@@ -93,9 +93,7 @@ def test_right_answers_are_a_share_of_all_questions() -> None:
     assert "right in one order    25% of 4 questions\n" in lines
     assert "no verdict            75% of 4 questions\n" in lines
     assert "no verdict: 'gold' and ''\n" in lines
-    assert lines.endswith(
-        "Most answers have no verdict: look at them with --config.keep_conversations=True."
-    )
+    assert lines.endswith("Most answers have no verdict: look at their texts in config.store_dir.")
 
 
 def test_a_judge_without_verdicts_has_no_shares() -> None:

@@ -16,9 +16,8 @@ import time
 import pytest
 
 from motif_jax.core.verdicts import SINGLE, YES
-from motif_jax.motif.annotation.annotator import make_annotator
+from motif_jax.motif.annotation.annotator import ServerError, make_annotator
 from motif_jax.motif.annotation.openai_client import retry_after
-from motif_jax.motif.annotation.replies import ServerError
 from tests.motif.annotation.scripted_server import ASKED, GOOD, config, reply
 
 REPLY = reply(GOOD).encode()

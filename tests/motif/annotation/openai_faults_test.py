@@ -12,8 +12,7 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import SINGLE, UNKNOWN, YES
-from motif_jax.motif.annotation.annotator import check_annotator
-from motif_jax.motif.annotation.replies import ServerError
+from motif_jax.motif.annotation.annotator import ServerError, check_annotator
 from tests.motif.annotation.scripted_server import ASKED, GOOD, KEY, config, reply
 
 pytestmark = pytest.mark.slow
@@ -295,7 +294,7 @@ def test_no_key_is_kept_with_a_conversation(ask):
         answer = ask(200, reply("x" * offset + f'{KEY}\n("good_news": "Yes")'))
         assert answer.label == YES
         assert KEY not in str(answer)
-    assert "x***" in str(answer.turns)
+    assert "x***" in answer.text
 
 
 def test_nothing_that_a_server_says_steers_the_terminal(ask):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from motif_jax.motif.annotation.replies import (
+from motif_jax.motif.annotation.openai_client import (
     MalformedReplyError,
     checked,
     verdict_log_probabilities,

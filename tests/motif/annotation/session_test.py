@@ -11,10 +11,10 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN
 from motif_jax.motif.annotation import shards
 from motif_jax.motif.annotation.annotator import Answer, Prices, Question
-from motif_jax.motif.annotation.questions import QuestionHasher, QuestionList, caption_questions
-from motif_jax.motif.annotation.session import AnnotationSession
+from motif_jax.motif.annotation.labels import labels_of_pairs
+from motif_jax.motif.annotation.questions import QuestionHasher, caption_questions
+from motif_jax.motif.annotation.session import AnnotationSession, Telemetry
 from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer
-from motif_jax.motif.annotation.telemetry import Telemetry
 from tests.motif.annotation.scripted_annotator import Scripted
 
 QUESTIONS = [Question(f"{n:032x}", (str(n), "x")) for n in range(10)]
@@ -91,12 +91,9 @@ def telemetry_of_two_answers() -> Telemetry:
     telemetry = Telemetry(
         PAIR, Prices(prompt=2.0, cached=1.0, completion=8.0), questions=5, store_hits=3
     )
-    verdict = {"role": "assistant", "content": "1"}
     telemetry.begin()
-    telemetry.answered(Answer(TIE, tokens=(100, 10, 50), turns=(verdict, verdict), retried=True))
-    telemetry.answered(
-        Answer(UNKNOWN, tokens=(50, 5, 0), turns=(verdict,), mass=0.5, note="too long")
-    )
+    telemetry.answered(Answer(TIE, tokens=(100, 10, 50), retried=True))
+    telemetry.answered(Answer(UNKNOWN, tokens=(50, 5, 0), mass=0.5, note="too long"))
     telemetry.seconds = 3.0
     return telemetry
 
@@ -148,111 +145,51 @@ ORIGIN = {
     "questions": {"digest": "x"},
     "versions": {"vllm": "1"},
 }
+ANSWERS = {QUESTIONS[0].id: StoredAnswer(FIRST, (0.5, 0.25, 0.25), 2, 0.75)}
+ANSWERS |= {QUESTIONS[1].id: StoredAnswer(UNKNOWN)}
 
 
 @pytest.fixture
 def annotation(tmp_path):
-    annotation = shards.Annotation(tmp_path, "mine")
-    with annotation.open_shard(0, 1, ORIGIN) as shard:
-        shard.add([(QUESTIONS[0], StoredAnswer(FIRST))])
+    """The first of two shards has two answers."""
+    annotation = shards.Annotation(tmp_path, "mine", ORIGIN)
+    annotation.write_shard(0, 2, QUESTIONS[:2], ANSWERS)
     return annotation
 
 
-def test_shards_of_other_versions_go_on(annotation):
-    annotation.check(ORIGIN | {"versions": {"vllm": "2"}})
+def test_a_shard_holds_answers_as_the_store_does(annotation):
+    assert annotation.read_shard(0, 2) == ANSWERS
+    assert annotation.read_shard(1, 2) == {}
+
+
+def test_shards_of_other_versions_go_on(annotation, tmp_path):
+    other = shards.Annotation(tmp_path, "mine", ORIGIN | {"versions": {"vllm": "2"}})
+    other.check()
+    assert other.read_shard(0, 2) == ANSWERS
 
 
 @pytest.mark.parametrize("section", shards.BINDING)
-def test_shards_of_another_origin_are_refused(annotation, section):
+def test_shards_of_another_origin_are_refused(annotation, tmp_path, section):
+    other = shards.Annotation(tmp_path, "mine", ORIGIN | {section: {"other": 1}})
     words = rf"belongs to another annotation .*{section}\.other: absent before, 1 now.*: choose another --config\.name"
     with pytest.raises(UserError, match=words):
-        annotation.check(ORIGIN | {section: {"other": 1}})
+        other.check()
+    assert other.read_shard(0, 2) == {}
 
 
-def test_a_shard_without_answers_goes_to_another_annotation(tmp_path):
-    annotation = shards.Annotation(tmp_path, "mine")
-    annotation.open_shard(0, 1, ORIGIN).close()
-    other = ORIGIN | {"annotator": {"model": "b"}}
-
-    annotation.check(other)
-    annotation.open_shard(0, 1, other).close()
-
-    assert shards.read_manifest(annotation.shard_path(0, 1, "json")) == other
+def test_answers_without_a_manifest_are_no_shard(annotation):
+    annotation.shard_path(0, 2).with_suffix(".json").unlink()
+    assert annotation.read_shard(0, 2) == {}
 
 
-def test_a_shard_has_one_writer(tmp_path):
-    annotation = shards.Annotation(tmp_path, "mine")
-    shard = annotation.open_shard(0, 2, {"versions": {}})
-
-    message = "shard 0 of 2 of annotation mine is being written by another process"
-    with pytest.raises(UserError, match=message):
-        annotation.open_shard(0, 2, {"versions": {}})
-
-    shard.close()
+def test_a_discard_leaves_other_shards_of_its_count(annotation):
+    annotation.discard(1, 2)
+    assert list(annotation.manifests()) == [(0, 2)]
 
 
-def test_a_manifest_lists_all_versions_that_wrote_to_its_shard(tmp_path):
-    annotation = shards.Annotation(tmp_path, "mine")
-
-    for version in ("1", "2", "1", "2"):
-        annotation.open_shard(0, 2, {"versions": {"vllm": version}}).close()
-
-    manifest = shards.read_manifest(annotation.shard_path(0, 2, "json"))
-    assert manifest == {"versions": {"vllm": "1"}, "later_versions": [{"vllm": "2"}]}
-
-
-MANIFEST = {"name": "mine", "versions": {}}
-
-
-@pytest.fixture
-def half_annotated(tmp_path):
-    """The first of two shards of four questions has an answer to each of its two."""
-    annotation = shards.Annotation(tmp_path, "mine")
-    with annotation.open_shard(0, 2, MANIFEST) as shard:
-        shard.add([(QUESTIONS[0], StoredAnswer(FIRST)), (QUESTIONS[1], StoredAnswer(UNKNOWN))])
-    return annotation
-
-
-def four_questions():
-    return QuestionList(QUESTIONS[:4], np.zeros((1, 1)), np.zeros((1, 1)))
-
-
-def test_answers_of_a_shard_have_the_probabilities_of_their_label(half_annotated):
-    with half_annotated.open_shard(0, 2, MANIFEST) as shard:
-        answers = shard.answers()
-
-    assert answers[QUESTIONS[0].id] == StoredAnswer(FIRST, (1, 0, 0))
-    assert answers[QUESTIONS[1].id] == StoredAnswer(UNKNOWN)
-
-
-def test_answers_are_read_in_the_order_of_the_questions(half_annotated):
-    answers, unfinished = half_annotated.read_answers(four_questions(), 2, MANIFEST, 1)
-
-    assert answers == [StoredAnswer(FIRST, (1, 0, 0)), StoredAnswer(UNKNOWN), None, None]
-    assert unfinished == [1]
-
-
-@pytest.mark.parametrize(("attempts", "unfinished"), [(1, [1]), (2, [0, 1])])
-def test_a_shard_that_asks_again_is_unfinished(half_annotated, attempts, unfinished):
-    assert half_annotated.read_answers(four_questions(), 2, MANIFEST, attempts)[1] == unfinished
-
-
-def test_shards_of_another_manifest_are_not_read(half_annotated):
-    answers, unfinished = half_annotated.read_answers(four_questions(), 2, {"name": "other"}, 1)
-
-    assert answers == [None] * 4
-    assert unfinished == [0, 1]
-
-
-def test_a_discarded_shard_leaves_the_others_of_its_count(half_annotated):
-    assert half_annotated.discard(1, 2) == 2
-    assert list(half_annotated.manifests()) == [(0, 2)]
-
-
-def test_a_discard_removes_shards_of_another_count(half_annotated):
-    assert half_annotated.discard(0, 3) == 2
-    assert list(half_annotated.manifests()) == []
-    assert half_annotated.known_labels() == 0
+def test_a_discard_removes_shards_of_another_count(annotation):
+    annotation.discard(0, 3)
+    assert list(annotation.folder.iterdir()) == []
 
 
 PAIRS = [("a", "b"), ("b", "a"), ("a", "a"), ("a", "c")]
@@ -262,7 +199,7 @@ def test_one_answer_serves_both_orders_of_a_pair():
     questions = caption_questions(PAIRS, 4, QuestionHasher({}), "once")
     labels = {("a", "b"): FIRST, ("b", "a"): SECOND, ("a", "c"): TIE, ("c", "a"): TIE}
 
-    merged = shards.labels_of_pairs(
+    merged = labels_of_pairs(
         questions, [StoredAnswer(labels[q.items]) for q in questions.questions]
     )
 
@@ -280,7 +217,7 @@ def test_answers_to_both_orders_are_averaged():
         ("c", "a"): StoredAnswer(SECOND, (0.1, 0.8, 0.1)),
     }
 
-    merged = shards.labels_of_pairs(
+    merged = labels_of_pairs(
         questions, [answers[question.items] for question in questions.questions]
     )
 

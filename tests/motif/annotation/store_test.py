@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from motif_jax.core.checked_lines import encode_line, read_lines
-from motif_jax.core.verdicts import FIRST, PAIR, SECOND, SINGLE, UNKNOWN
+from motif_jax.core.verdicts import FIRST, SECOND, UNKNOWN
 from motif_jax.motif.annotation.annotator import Answer, Question
 from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, better
 
@@ -27,30 +27,49 @@ def key(number: int) -> str:
 KEYS = [key(number) for number in range(6)]
 
 
-def test_answers_are_written_with_their_cost(tmp_path):
-    store = AnswerStore(tmp_path)
+def test_answers_are_written_with_their_texts_and_cost(tmp_path):
+    store = AnswerStore(tmp_path, judge="0123abcd")
 
     stored = store.keep(
         [
-            (Question(KEYS[0]), Answer(0, tokens=(1, 2, 3), note="n")),
+            (Question(KEYS[0], ("a", "b")), Answer(0, tokens=(1, 2, 3), note="n", text="a it is")),
             (Question(KEYS[3], attempt=1), Answer(UNKNOWN)),
         ]
     )
 
     assert stored == [StoredAnswer(0), StoredAnswer(UNKNOWN, None, 2)]
     (path,) = tmp_path.iterdir()
+    texts = {"items": ["a", "b"], "text": "a it is", "judge": "0123abcd"}
     assert list(read_lines(path)) == [
-        (KEYS[0], {"label": 0, "tokens": [1, 2, 3], "note": "n"}),
-        (KEYS[3], {"label": 3, "attempts": 2}),
+        (KEYS[0], {"label": 0, **texts, "tokens": [1, 2, 3], "note": "n"}),
+        (KEYS[3], {"label": 3, "attempts": 2, "judge": "0123abcd"}),
     ]
+
+
+def test_a_store_of_before_it_had_texts_is_read(tmp_path):
+    """Its lines, written by hand: what was paid for is not asked again."""
+    lines = [
+        b'{"label":0,"p":[0.5,0.25,0.25],"mass":0.75,"tokens":[9,1,0]}',
+        b'{"label":3,"attempts":2,"note":"cut before its end","cut":1}',
+        b'{"label":1}',
+    ]
+    bodies = [KEYS[number].encode() + b" " + line for number, line in enumerate(lines)]
+    content = [b"%08x %b\n" % (zlib.crc32(body), body) for body in bodies]
+    (tmp_path / "host-0000.jsonl").write_bytes(b"".join(content))
+
+    assert AnswerStore(tmp_path).find(set(KEYS)) == {
+        KEYS[0]: StoredAnswer(0, (0.5, 0.25, 0.25), 1, 0.75),
+        KEYS[1]: StoredAnswer(UNKNOWN, None, 2),
+        KEYS[2]: StoredAnswer(1),
+    }
 
 
 def test_writers_side_by_side_have_files_of_their_own(tmp_path):
     first = AnswerStore(tmp_path)
     second = AnswerStore(tmp_path)
 
-    first.add([(KEYS[0], StoredAnswer(0), {})])
-    second.add([(KEYS[1], StoredAnswer(1, (0.25, 0.5, 0.25)), {})])
+    first.keep([(Question(KEYS[0]), Answer(0))])
+    second.keep([(Question(KEYS[1]), Answer(1, (0.25, 0.5, 0.25)))])
 
     assert len(list(tmp_path.glob("*.jsonl"))) == 2
     answers = AnswerStore(tmp_path).find(set(KEYS[:2]))
@@ -60,7 +79,7 @@ def test_writers_side_by_side_have_files_of_their_own(tmp_path):
 def test_a_later_writer_appends_to_a_file_that_is_free(tmp_path):
     for number in range(3):
         store = AnswerStore(tmp_path)
-        store.add([(KEYS[number], StoredAnswer(0), {})])
+        store.keep([(Question(KEYS[number]), Answer(0))])
         store.close()
 
     assert len(list(tmp_path.glob("*.jsonl"))) == 1
@@ -73,7 +92,7 @@ def test_stores_of_one_host_can_be_merged_repeatedly(tmp_path):
     for number in (0, 2):
         for folder, key in ((source, KEYS[number]), (target, KEYS[number + 1])):
             store = AnswerStore(folder)
-            store.add([(key, StoredAnswer(0), {})])
+            store.keep([(Question(key), Answer(0))])
             store.close()
         shutil.copytree(source, target, dirs_exist_ok=True)
         assert set(AnswerStore(target).find(set(KEYS))) == set(KEYS[: number + 2])
@@ -106,32 +125,15 @@ def test_foreign_objects_are_no_answers(value):
     assert StoredAnswer.from_json(value) is None
 
 
-@pytest.mark.parametrize(
-    ("form", "answer", "words"),
-    [
-        (PAIR, Answer(0, (math.nan,) * 3), "probabilities are not finite"),
-        (
-            PAIR,
-            Answer(0, (0.5, 0.5)),
-            r"0 with probabilities \(0\.5, 0\.5\) is not an answer of form pair",
-        ),
-        (SINGLE, Answer(2), "2 with probabilities None is not an answer of form single"),
-    ],
-)
-def test_a_malformed_answer_is_a_bug_of_the_annotator(form, answer, words):
-    with pytest.raises(ValueError, match=words):
-        StoredAnswer.of(Question(KEYS[0], form=form), answer)
-
-
 def test_get_finds_what_find_does_and_what_is_appended_later(tmp_path):
     index = AnswerStore(tmp_path, refresh_seconds=0.0)
     store = AnswerStore(tmp_path)
     assert index.get(key(0)) is None
-    store.add([(key(0), StoredAnswer(1, (0.25, 0.75)), {"tokens": [5, 6, 0]})])
+    store.keep([(Question(key(0)), Answer(1, (0.25, 0.75), tokens=(5, 6, 0)))])
     assert index.get(key(0)) == StoredAnswer(1, (0.25, 0.75))
-    store.add((key(n), StoredAnswer(n % 2), {}) for n in range(1, 500))
+    store.keep([(Question(key(n)), Answer(n % 2)) for n in range(1, 500)])
     second_store = AnswerStore(tmp_path)
-    second_store.add((key(n), StoredAnswer(n % 2), {}) for n in range(500, 600))
+    second_store.keep([(Question(key(n)), Answer(n % 2)) for n in range(500, 600)])
     second_store.close()
     store.close()
     assert len(list(tmp_path.iterdir())) == 2

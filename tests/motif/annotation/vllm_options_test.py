@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from motif_jax.motif.annotation.config import AnnotatorConfig, VllmEngine
-from motif_jax.motif.annotation.vllm_options import engine_options
+from motif_jax.motif.annotation.vllm_engine import engine_options
 
 # Read by the annotator itself.
 NO_ARGUMENTS = {"in_flight", "engine", "chat_template_kwargs"}
