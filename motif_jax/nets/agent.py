@@ -273,7 +273,7 @@ def _encoder_fields(kind: str, config: GameNetwork, spec: EnvironmentSpec) -> tu
         # The count is for the reward, the mask for the heads.
         unread = {spec.count_field, spec.mask_field}
         if config.observation_normalisation != RUNNING:
-            unread |= set(filter(spec.is_rest, spec.observation))
+            unread |= {name for name in spec.observation if spec.is_rest(name)}
         if not (spec.observed_text or config.read_text):
             unread.add(spec.text_field)
         # A field of no numbers, such as a Box of shape (0,), has nothing to read.

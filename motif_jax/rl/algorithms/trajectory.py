@@ -61,7 +61,7 @@ def recorded(batch: TrajectoryBatch) -> Array:
     return ~batch.last[:-1] & (batch.parameter_version >= 0)
 
 
-def leads_on(first: Array, last: Array) -> Array:
+def leads_on(first: Field, last: Field) -> Field:
     """Whether the action of row t led to the observation of row t + 1: bool [T, B] for `first` and
     `last` of a batch. An episode's final row has no action, and the first observation of the next
     episode follows from none.
