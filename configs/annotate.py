@@ -18,7 +18,7 @@ A large one, 8 GPUs:
 Hours for a 70B model and 500,000 pairs: `--config.dry_run` prints the conversations and an
 estimate, and asks nothing. Writes DATASET/preference/NAME.npy, DATASET/annotations/NAME/ and
 summary.json in the workdir. See docs/annotation.md. Variants: smoke (the same, seconds),
-quickstart, faithful (the published settings), minigrid (its own lexicon: docs/results_minigrid.md),
+quickstart, faithful (the published settings), minigrid (its own lexicon: docs/studies/minigrid.md),
 crafter (its lexicon and its goal, which a language model is told, too), laptop (vLLM's CPU build
 with a small model: one token an answer, in both orders).
 """

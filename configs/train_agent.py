@@ -22,7 +22,7 @@ Variants:
   quickstart  a small network with its own learning rate; a few minutes on 2 cores.
   steering    games of 200 steps, a million of them in all, as launch/demo_steering.sh needs it.
   laptop      for a few million steps on 2 cores, with the task's reward alone:
-              docs/results_laptop.md.
+              docs/studies/nethack_laptop.md.
   smoke       seconds: whether everything works.
   recall      Recall-v0, which needs a memory and no game: learned within 300,000 steps, half a
               minute on 2 cores.
@@ -78,7 +78,7 @@ _QUICKSTART = {
     "stats_episodes": 100,
     "log_every_seconds": 5.0,
 }
-# docs/results_laptop.md has what was tried.
+# docs/studies/nethack_laptop.md has what was tried.
 _LAPTOP = {
     "network": {"encoder": "tiles_underfoot", "image_features": 64, "vector_features": 32},
     "network.message_features": 32,

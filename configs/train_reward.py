@@ -16,7 +16,7 @@ Variants:
   (none)      the published hyperparameters, quirks of the published code off.
   faithful    the published command line, all published quirks on.
   quickstart  half a minute on 2 cores for 20,000 pairs.
-  minigrid    the few captions of docs/results_minigrid.md: half a minute on 2 cores for 3,000
+  minigrid    the few captions of docs/studies/minigrid.md: half a minute on 2 cores for 3,000
               pairs.
   smoke       seconds: whether everything works.
 """

@@ -7,7 +7,7 @@
 #
 # MODEL: a folder in transformers' layout, a GGUF file, or a name on the hub (OWNER/NAME): a chat model of the kind Llama, Qwen2, Qwen3, Gemma 3 or GPT-2.
 #   Without one, or as smollm2, it is SmolLM2-135M-Instruct (Apache-2.0, 98 MB) out of its package of the Python registry. That model is too
-#   small to judge: it shows that everything runs. docs/results_judges.md says what larger ones know.
+#   small to judge: it shows that everything runs. docs/studies/judges.md says what larger ones know.
 # FOLDER: where everything goes, runs/quickstart_llm by default. Another model needs another one.
 #
 # Read from the environment: PAIRS (3000), of each dataset, STEPS (250000), of each training, and GAMES (200), of each evaluation.

@@ -4,7 +4,7 @@ and from controls.
     python -m motif_jax.launch --config=docs/studies/judges.py --workdir=runs/judge_study
 
 The labels lie in `docs/studies/judges`, with the texts that were asked: no model is needed.
-docs/results_judges.md says how they were made. Each method trains with each seed and plays 200
+docs/studies/judges.md says how they were made. Each method trains with each seed and plays 200
 games that no training meets, one line a run in `rows`; what has a line is not run again. On 2 quiet
 cores a run takes half a minute to 3 minutes.
 
@@ -275,7 +275,7 @@ def _nethack() -> dict[str, Any]:
         "games": {"qwen15_unpaid": f"--config.trust={unpaid}"},
         "tables": {"nethack": ",".join(methods)},
         # Four points are a tenth of what the task's reward alone reaches in twice as many steps
-        # (docs/results_laptop.md).
+        # (docs/studies/nethack_laptop.md).
         "claims": "qwen15 > task: kills; qwen15 > task - 4: score; qwen15 > coin: kills; qwen15 > lexicon - 0.5: kills; "
         "qwen15 > any_text: kills; qwen15 > qwen15_sentence: deaths; qwen15_sentence > qwen15 - 0.3: kills; "
         "qwen15 > qwen05: kills; qwen05 > smollm2: kills; qwen05 > task: kills; "

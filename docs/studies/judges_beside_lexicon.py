@@ -1,4 +1,4 @@
-"""The table of docs/results_judges.md that lays judges beside the lexicon: by game, from the
+"""The table of docs/studies/judges.md that lays judges beside the lexicon: by game, from the
 answers in docs/studies/judges.
 
 python docs/studies/judges_beside_lexicon.py

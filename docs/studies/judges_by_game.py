@@ -1,4 +1,4 @@
-"""The first table of docs/results_judges.md, judges by games, and its picture, both from the rows
+"""The table of docs/results.md, judges by games, and its picture, both from the rows
 of the studies.
 
 python docs/studies/judges_by_game.py

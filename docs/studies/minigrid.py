@@ -18,7 +18,7 @@ The claims in `config.claims` were written down before the first of the seeds 11
 settings were chosen on seeds 1 to 4.
 
 Variants:
-  (none)  five seeds: docs/results_minigrid.md.
+  (none)  five seeds: docs/studies/minigrid.md.
   demo    task, random and both with one seed on DoorKey: launch/demo_any_env.sh.
 """
 

@@ -9,13 +9,13 @@ started again it resumes, also on another machine with the same lines; what has 
 again. 18 runs of about 6 minutes and their games on 2 quiet cores.
 
 Variants:
-  (none)  2 million steps a run, a small network, games of 1,000 steps: docs/results.md.
+  (none)  2 million steps a run, a small network, games of 1,000 steps: docs/studies/results.md.
   gpu     the published network and games of 5,000 steps, 1e8 and 2e9 steps a run.
   laptop  the task's reward alone with train_agent.py:laptop, beside random play:
-          docs/results_laptop.md. The claims were written down before the first of the seeds 11 to
+          docs/studies/nethack_laptop.md. The claims were written down before the first of the seeds 11 to
           13 was run; the settings were chosen on seed 1.
   diagnosis  the staircase, one setting changed at a time, one seed of 500,000 steps:
-             docs/results_diagnosis.md.
+             docs/studies/nethack_diagnosis.md.
 """
 
 from typing import Any
@@ -71,7 +71,7 @@ def _laptop() -> dict[str, Any]:
     }
 
 
-# What is changed in the settings of docs/results.md, which are the published ones but for the rate
+# What is changed in the settings of docs/studies/results.md, which are the published ones but for the rate
 # and the batch.
 _CHANGES = {
     "none": "",
@@ -116,7 +116,7 @@ VARIANTS = {
         "training": "configs/train_agent.py:laptop",
         **_laptop(),
         # Four times random's 10.4 points, and three times its success in 5.3 % of games
-        # (docs/results.md).
+        # (docs/studies/results.md).
         "claims": "score_laptop > score_random + 31.2: score; staircase_laptop > staircase_random + 0.107: success",
     },
     "diagnosis": {
