@@ -22,12 +22,18 @@ import optax
 
 from motif_jax.core import seeds
 from motif_jax.core.devices.parallel import AXIS, DataParallel
+from motif_jax.core.sections import Optimizer
+from motif_jax.core.training.config import DatasetConfig
 from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
-from motif_jax.core.training.trainer import OfflineTrainer, TrainerSettings
+from motif_jax.core.training.trainer import OfflineTrainer
 
 TEXT = b"the quick brown fox jumps over the lazy dog and the dog is not amused at all by it " * 4
 BATCH = 16
 LETTERS = 128
+# Saves after each chunk of steps.
+CONFIG = DatasetConfig(
+    batch_size=BATCH, chunk_steps=3, optimizer=Optimizer(learning_rate=0.1), save_every_seconds=0
+)
 
 
 class State(NamedTuple):
@@ -38,22 +44,24 @@ class State(NamedTuple):
 class Bigrams(Task):
     title = "train bigrams"
     unit = "letters"
-    criterion = "validation/loss"
     source = "a text"
     steps = 20
     steps_per_epoch = 8
-    chunk_steps = 3
+    chunk_steps = CONFIG.chunk_steps
     remedy = "a smaller learning rate"
 
     def __init__(
-        self, parallel: DataParallel, seed: int = 0, rate: float = 0.1, die_at: int | None = None
-    ):
+        self,
+        parallel: DataParallel,
+        config: DatasetConfig = CONFIG,
+        die_at: int | None = None,
+    ) -> None:
         self.parallel = parallel
-        self.seed = seed
+        self.seed = config.seed
         self.die_at = die_at
         self.text = np.frombuffer(TEXT, np.uint8).astype(np.int32)
         self.digests = {"the text": hashlib.sha256(TEXT).hexdigest()}
-        self.optimizer = optax.adam(rate)
+        self.optimizer = optax.adam(config.optimizer.learning_rate)
         self._loss = parallel.wrap(lambda logits, batch: jax.lax.pmean(_loss(logits, batch), AXIS))
 
     def init_state(self) -> State:
@@ -96,7 +104,7 @@ def _loss(logits: jax.Array, batch: Any) -> jax.Array:
 def main(folder: str, die_at: str | None = None) -> None:
     parallel = DataParallel(jax.local_devices())
     task = Bigrams(parallel, die_at=None if die_at is None else int(die_at))
-    OfflineTrainer(task, parallel, TrainerSettings(save_every_seconds=0)).run(Path(folder))
+    OfflineTrainer(task, CONFIG).run(Path(folder))
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ class _Sides:
 
     def __init__(self, training: RewardConfig, data: RewardData, parallel: DataParallel) -> None:
         self.task = RewardTask(training, data, parallel)
-        self.trainer = OfflineTrainer(self.task, parallel)
+        self.trainer = OfflineTrainer(self.task, training)
         self.step = straightforward(self.task)
         self.start = self.task.init_state()
         # Full batches only, so that every step is the same work.

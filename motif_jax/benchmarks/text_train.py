@@ -30,7 +30,7 @@ from motif_jax.benchmarks import _language, print_early, result
 from motif_jax.core import resources
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.training.task import shapes_of
-from motif_jax.core.training.train_steps import Carry, make_train_steps
+from motif_jax.core.training.trainer import Carry, make_train_steps
 from motif_jax.ilql.agent.text_agent import (
     POLICY,
     TARGET,

@@ -13,8 +13,8 @@ from motif_jax.core import resources, run_folder
 from motif_jax.core.config import flat
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import training_devices
-from motif_jax.core.training import offline_run, run_files
-from motif_jax.core.training.offline_run import OfflineRun
+from motif_jax.core.training import run_files, trainer
+from motif_jax.core.training.trainer import OfflineRun
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.environment import FRENCH_GOAL, NO_FIRST_OBSERVATION
@@ -45,7 +45,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
     allowed = "'candidates' with network.policy='actions': a head says no words"
     checks.require_key(config, "loss", scored, allowed)
-    offline_run.check(config, None)
+    trainer.check(config, None)
     # The keys that the trajectories decide are compared as they will be recorded.
     resolved_config = resolved(config_tree)
     run_folder.check_identity(workdir, resolved_config, IDENTITY)
@@ -150,7 +150,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         # No export: the checkpoints are those of an agent, which plays with them.
         return OfflineRun(task, about)
 
-    return offline_run.run(config, resolved_config, workdir, IDENTITY, (), build)
+    return trainer.run(config, resolved_config, workdir, IDENTITY, (), build)
 
 
 def end_token(agent: AgentConfig, folder: Path, model: ModelConfig) -> int:

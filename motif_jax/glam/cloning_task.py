@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.training.gradient_sums import Sums, TrainState
 from motif_jax.core.training.task import Evaluation, TrainingPosition, epoch_order, key_of
 from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.cloning_data import CloningData, JointActions
@@ -21,7 +22,6 @@ from motif_jax.lm.language_task import perplexity
 from motif_jax.lm.scoring import LOG_PROBABILITY
 from motif_jax.lm.sums_task import SumsTask, TrainingData
 from motif_jax.lm.tokens import padded
-from motif_jax.lm.training import LanguageTrainState, TokenSums
 
 # Values of `config.loss`: the tokens of the expert's action, or the choice among the actions.
 TOKENS = "tokens"
@@ -93,9 +93,9 @@ def sums(
     frozen: Any,
     batch: CloningBatch,
     key: Any = None,
-) -> TokenSums:
+) -> Sums:
     """Sums of the losses of `batch` [N], and how often the expert's action is the most likely; a
-    `training.SumsOf`.
+    `gradient_sums.SumsOf`.
 
     By tokens the most likely is that of the greatest log-probability with the end token
     (`scoring_targets`), which need not be the likeliest by the scores that the clone acts by.
@@ -122,7 +122,7 @@ def sums(
     is_right = (jnp.argmax(logits, axis=1) == batch.actions).astype(jnp.float32)
     loss = jnp.sum(jnp.where(batch.valid, -chosen, 0.0))
     # Accuracy is a share of steps in both cases, and has a count of its own.
-    return TokenSums(loss, jnp.sum(weight * valid), jnp.sum(is_right * valid), jnp.sum(valid))
+    return Sums(loss, jnp.sum(weight * valid), jnp.sum(is_right * valid), jnp.sum(valid))
 
 
 def _token_counts(network: LanguageAgent, batch: CloningBatch) -> jax.Array:
@@ -229,9 +229,7 @@ class CloningTask(SumsTask):
         training_data = TrainingData(batches, batches, digests, config.source)
         super().__init__(config, loss, parameters, training_data, parallel, steps)
 
-    def evaluate(
-        self, state: LanguageTrainState, shared: Any, position: TrainingPosition
-    ) -> Evaluation:
+    def evaluate(self, state: TrainState, shared: Any, position: TrainingPosition) -> Evaluation:
         held_out = self.held_out(state, shared, position)
         row = {
             "validation/loss": held_out.loss,

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 from motif_jax.core.devices.parallel import AXIS, DataParallel
-from motif_jax.core.training import block_stack, spread
+from motif_jax.core.training import block_stack, gradient_sums
 from motif_jax.core.training.finite import all_finite, update_if
 from motif_jax.core.training.task import Evaluation, TrainingPosition, diverged, shapes_of
 from motif_jax.ilql.agent import agent_start
@@ -21,7 +21,6 @@ from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.methods import implicit_q
 from motif_jax.ilql.methods.implicit_q import Counts, TextBatch
 from motif_jax.ilql.methods.text_objective import CountedBatch, LossTerms, Objective
-from motif_jax.lm import training
 from motif_jax.lm.sums_task import GradientTask, TrainingData
 
 # Metric of a step: tokens of its dialogues, without padding.
@@ -128,17 +127,17 @@ class TextTraining(GradientTask):
         # Outermost, so that gradients, moments and targets are stacked, too.
         state, shared = block_stack.stacked_for_loop((state, shared))
         frozen = {**(shared or {}), "target": state.target}
-        sums = training.gradient_sums(
+        sums = gradient_sums.gradient_sums(
             self.objective.measured,
             state.params,
             frozen,
             self._counted(batch, self.config.average),
             key,
         )
-        gradient, measured = spread.over_devices(sums, AXIS)
+        gradient, measured = gradient_sums.over_devices(sums, AXIS)
         metrics = {
             **self._named(measured.terms),
-            **spread.named(measured.spreads),
+            **gradient_sums.named(measured.spreads),
             "gradient_norm": optax.tree.norm(gradient),
             TOKENS: jax.lax.psum(jnp.sum(batch.valid, dtype=jnp.float32), AXIS),
         }

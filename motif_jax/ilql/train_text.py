@@ -13,8 +13,8 @@ from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import StoppedError
-from motif_jax.core.training import offline_run
-from motif_jax.core.training.offline_run import OfflineRun
+from motif_jax.core.training import trainer
+from motif_jax.core.training.trainer import OfflineRun
 from motif_jax.ilql import text_run
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.agent_folder import TOKENIZER
@@ -88,7 +88,7 @@ IDENTITY = (
 def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree, IDENTITY, registry.FREE_OPTIONS)
     config = read_section(TextConfig, config_tree)
-    offline_run.check(config, config.max_steps)
+    trainer.check(config, config.max_steps)
     _check_method(config)
     _check_data(config)
 
@@ -307,14 +307,14 @@ def _input_files(config: TextConfig, workdir: Path) -> list[str]:
 def run(config_tree: ConfigDict, workdir: Path) -> int:
     config = read_section(TextConfig, config_tree)
 
-    # Called by `offline_run.run` in the prepared run folder, into which this writes files.
+    # Called by `trainer.run` in the prepared run folder, into which this writes files.
     def build(stopped: Callable[[], bool]) -> OfflineRun | None:
         try:
             source = _prepare_source(config, workdir, stopped)
         except StoppedError:
             return None
         trunk_config = text_run.model_config(config, source)
-        parallel = offline_run.devices_of(config)
+        parallel = trainer.devices_of(config)
         training = text_run.build(config, workdir, source, parallel, trunk_config, stopped)
         if training is None:
             return None
@@ -324,7 +324,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         task.play = text_rollouts.evaluation_player(
             config, text_task, task.objective.agent, training.longest_action
         )
-        learned = offline_run.numbers_in(task.learned)
+        learned = trainer.numbers_in(task.learned)
         tokens = task.objective.agent.model.config.vocab_size
         about = f"{config.method.name} on {config.task}: {learned:,} numbers to learn, {tokens:,} tokens; {training.amount}"
         turns = dialogue_source.turns_in_words(config, source)
@@ -333,6 +333,6 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         return OfflineRun(task, about, lambda: text_run.export(training, workdir))
 
     inputs = _input_files(config, workdir)
-    return offline_run.run(
+    return trainer.run(
         config, config_tree.to_dict(), workdir, IDENTITY, inputs, build, registry.FREE_OPTIONS
     )

@@ -13,7 +13,7 @@ from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import training_devices
-from motif_jax.core.training import offline_run
+from motif_jax.core.training import trainer
 from motif_jax.ilql.tasks.reddit import upvote_run
 from motif_jax.ilql.tasks.reddit.config import UpvoteConfig
 from motif_jax.ilql.tasks.reddit.task import RECORDED
@@ -49,7 +49,7 @@ IDENTITY = (
 def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree, IDENTITY)
     config = read_section(UpvoteConfig, config_tree)
-    offline_run.check(config, config.max_steps)
+    trainer.check(config, config.max_steps)
     upvote_run.task_of(config.reddit).check(RECORDED, RECORDED)
     tokenizer = None
     if config.network.checkpoint:
@@ -69,4 +69,4 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
     parallel = DataParallel(training_devices(config.num_devices))
     build = functools.partial(upvote_run.build, config, workdir, parallel)
     inputs = upvote_run.input_files(config.reddit)
-    return offline_run.run(config, config_tree.to_dict(), workdir, IDENTITY, inputs, build)
+    return trainer.run(config, config_tree.to_dict(), workdir, IDENTITY, inputs, build)

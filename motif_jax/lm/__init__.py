@@ -32,8 +32,9 @@ Training:
     finetune_params.py              what is trained: all, or low-rank additions to a frozen base,
                                     maybe quantised (lora.py, linear.py); masked_head.py is
                                     RoBERTa's
-    sums_task.py, training.py       losses as sums, micro-batches, one update; dropout.py has its
-                                    keys
+    sums_task.py                    what trainings by a sum share; the step is
+                                    core/training/gradient_sums.py, dropout.py has its keys
+    training.py                     the loss of predicted tokens, as sums
 
 Where a change goes:
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Lora, LoraOnBase
+from motif_jax.core.training.gradient_sums import Sums
 from motif_jax.lm import linear, lora, masked_head, training
 from motif_jax.lm.model import LanguageModel
-from motif_jax.lm.training import TokenBatch, TokenSums
+from motif_jax.lm.training import TokenBatch
 
 _BLOCKS = ("*/block_*",)
 
@@ -100,8 +101,8 @@ class Adaptation:
         base_dtype = jnp.dtype(self.base)
         return learned, {"model": jax.tree.map(lambda leaf: np.asarray(leaf, base_dtype), params)}
 
-    def sums(self, learned: Any, frozen: Any, batch: TokenBatch, key: Any) -> TokenSums:
-        """Implements `training.SumsOf`."""
+    def sums(self, learned: Any, frozen: Any, batch: TokenBatch, key: Any) -> Sums:
+        """Implements `gradient_sums.SumsOf`."""
         parts = {**(frozen or {}), **learned}
         model = self.model
         if self.dropout and key is not None:

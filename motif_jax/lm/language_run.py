@@ -19,9 +19,9 @@ from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.files import atomic_write_json, replaced_folder
 from motif_jax.core.interruption import never
 from motif_jax.core.sections import LoraOnBase
-from motif_jax.core.training import offline_run, run_files
-from motif_jax.core.training.offline_run import OfflineRun
+from motif_jax.core.training import run_files, trainer
 from motif_jax.core.training.task import key_of
+from motif_jax.core.training.trainer import OfflineRun
 from motif_jax.lm import (
     byte_pairs,
     finetune_params,
@@ -237,7 +237,7 @@ def build(
         config, adaptation.sums, (learned, frozen), training_data, parallel, config.steps
     )
     description = (
-        f"{settings.architecture} with {offline_run.numbers_in(task.learned):,} numbers to learn, {settings.vocab_size:,} tokens in its "
+        f"{settings.architecture} with {trainer.numbers_in(task.learned):,} numbers to learn, {settings.vocab_size:,} tokens in its "
         f"vocabulary; {data[TRAIN].num_tokens:,} tokens of {data[TRAIN].num_items:,} texts to learn from, {data[HELD_OUT].num_tokens:,} held out"
     )
     exported = settings

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core.training.gradient_sums import TrainState
 from motif_jax.core.training.task import Evaluation, TrainingPosition
 from motif_jax.lm.sums_task import SumsTask
 from motif_jax.lm.text_batches import ItemBatches, WindowBatches
-from motif_jax.lm.training import LanguageTrainState
 from motif_jax.lm.training_config import LanguageModelConfig
 
 
@@ -45,9 +45,7 @@ class LanguageTask(SumsTask):
         loss = sums["loss"] / sums["tokens"]
         return {"loss": loss, "perplexity": perplexity(loss)}
 
-    def evaluate(
-        self, state: LanguageTrainState, shared: Any, position: TrainingPosition
-    ) -> Evaluation:
+    def evaluate(self, state: TrainState, shared: Any, position: TrainingPosition) -> Evaluation:
         held_out = self.held_out(state, shared, position)
         train_loss = position.mean("loss", "tokens")
         row = {

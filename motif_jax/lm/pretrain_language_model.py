@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder
-from motif_jax.core.training import offline_run
+from motif_jax.core.training import trainer
 from motif_jax.lm import byte_pairs, finetune_params, language_run, text_batches, text_data
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
@@ -49,7 +49,7 @@ IDENTITY = (
 def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree, IDENTITY)
     config = read_section(LanguageModelConfig, config_tree)
-    offline_run.check(config, config.steps)
+    trainer.check(config, config.steps)
     _check_model(config)
     _check_texts(config)
 
@@ -137,8 +137,8 @@ def _check_texts(config: LanguageModelConfig) -> None:
 
 def run(config_tree: ConfigDict, workdir: Path) -> int:
     config = read_section(LanguageModelConfig, config_tree)
-    parallel = offline_run.devices_of(config)
+    parallel = trainer.devices_of(config)
     build = functools.partial(language_run.build, config, workdir, parallel)
-    return offline_run.run(
+    return trainer.run(
         config, config_tree.to_dict(), workdir, IDENTITY, language_run.PREPARED, build
     )

@@ -14,8 +14,9 @@ import numpy as np
 from motif_jax.core import seeds
 from motif_jax.core.devices.parallel import AXIS, DataParallel
 from motif_jax.core.sections import DecayingOptimizer
-from motif_jax.core.training import schedules
+from motif_jax.core.training import gradient_sums, schedules
 from motif_jax.core.training.config import GradientConfig
+from motif_jax.core.training.gradient_sums import Sums, SumsOf, TrainState
 from motif_jax.core.training.run_files import DEVICES
 from motif_jax.core.training.task import (
     Evaluation,
@@ -25,9 +26,8 @@ from motif_jax.core.training.task import (
     shapes_of,
     smaller_steps,
 )
-from motif_jax.lm import dropout, training
+from motif_jax.lm import dropout
 from motif_jax.lm.token_batches import BucketBatches
-from motif_jax.lm.training import LanguageTrainState, SumsOf, TokenSums
 
 
 class TrainingData(NamedTuple):
@@ -45,10 +45,8 @@ class GradientTask(Task):
     Args:
       parameters: trained and frozen ones, numpy arrays.
       drawn: whether devices draw random numbers of their own.
-      updates: steps of the optimiser.
+      steps: steps of the training.
     """
-
-    criterion = "validation/loss"
 
     def __init__(
         self,
@@ -57,7 +55,7 @@ class GradientTask(Task):
         data: TrainingData,
         parallel: DataParallel,
         drawn: bool,
-        updates: int,
+        steps: int,
     ) -> None:
         self.config = config
         self.parallel = parallel
@@ -65,7 +63,7 @@ class GradientTask(Task):
         self.source = data.source
         self._start, self._frozen = parameters
         self.learned = shapes_of(self._start)
-        self.steps = updates
+        self.steps = steps
         self.steps_per_epoch = config.evaluate_every
         self.chunk_steps = config.chunk_steps
         self.digests = dict(data.digests)
@@ -75,8 +73,8 @@ class GradientTask(Task):
         self.remedy = smaller_steps(config.optimizer)
         # Matrices decay, norms and biases do not; low-rank additions are matrices.
         decays = schedules.matrices if isinstance(config.optimizer, DecayingOptimizer) else None
-        self.optimizer = schedules.make_optimizer(config.optimizer, updates, decays)
-        self.schedule = schedules.make_schedule(config.optimizer, updates)
+        self.optimizer = schedules.make_optimizer(config.optimizer, steps, decays)
+        self.schedule = schedules.make_schedule(config.optimizer, steps)
         self._key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
 
     def start(self) -> tuple[Any, Any, Any]:
@@ -143,7 +141,7 @@ class HeldOutMeans(NamedTuple):
 
 
 class SumsTask(GradientTask):
-    """A training by a sum, see `training.SumsOf`; subclasses define the evaluation."""
+    """A training by a sum, see `gradient_sums.SumsOf`; subclasses define the evaluation."""
 
     def __init__(
         self,
@@ -152,17 +150,17 @@ class SumsTask(GradientTask):
         parameters: tuple[Any, Any],
         data: TrainingData,
         parallel: DataParallel,
-        updates: int,
+        steps: int,
     ) -> None:
         drawn = config.dropout > 0
-        super().__init__(config, parameters, data, parallel, drawn, updates)
+        super().__init__(config, parameters, data, parallel, drawn, steps)
         key = self.dropout_key if drawn else None
         self._sums = sums
-        self._update = training.make_update(
+        self._update = gradient_sums.make_update(
             sums, self.optimizer, lambda x: jax.lax.psum(x, AXIS), key
         )
 
-        def measure(state: tuple[Any, Any], batch: Any) -> TokenSums:
+        def measure(state: tuple[Any, Any], batch: Any) -> Sums:
             params, frozen = state
             # One micro-batch at a time, in the memory that a step has.
             micro_sums = jax.lax.map(
@@ -180,20 +178,18 @@ class SumsTask(GradientTask):
         dtype = getattr(self.config, "dtype", None)
         return None if dtype is None else (dtype, self.config.matmul_precision)
 
-    def counted_loss(self, state: LanguageTrainState, shared: Any, batch: Any) -> jax.Array:
+    def counted_loss(self, state: TrainState, shared: Any, batch: Any) -> jax.Array:
         return self._sums(state.params, shared, batch, None).loss
 
-    def init_state(self) -> LanguageTrainState:
-        return LanguageTrainState(*self.start())
+    def init_state(self) -> TrainState:
+        return TrainState(*self.start())
 
     def step(
-        self, state: LanguageTrainState, shared: Any, batch: Any
-    ) -> tuple[LanguageTrainState, dict[str, jax.Array]]:
+        self, state: TrainState, shared: Any, batch: Any
+    ) -> tuple[TrainState, dict[str, jax.Array]]:
         return self._update(state, shared, batch)
 
-    def held_out(
-        self, state: LanguageTrainState, shared: Any, position: TrainingPosition
-    ) -> HeldOutMeans:
+    def held_out(self, state: TrainState, shared: Any, position: TrainingPosition) -> HeldOutMeans:
         """Measures the held-out part; UserError if the loss is not finite."""
         # In float64, so that the sum does not depend on the number of batches.
         total: Any = 0.0
@@ -201,7 +197,7 @@ class SumsTask(GradientTask):
             sums = self._measure((state.params, shared), self.parallel.put_whole(batch, 0))
             total = total + np.array(jax.tree.leaves(jax.device_get(sums)), np.float64)
 
-        # The fields of `TokenSums`; `counted` may be None, and then is not a leaf.
+        # The fields of `Sums`; `counted` may be None, and then is not a leaf.
         loss, weight, correct, *counts = total.tolist()
         counted = counts[0] if counts else weight
         if not math.isfinite(loss):

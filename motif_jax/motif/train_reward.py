@@ -12,8 +12,8 @@ from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import training_devices
-from motif_jax.core.training import offline_run, run_files
-from motif_jax.core.training.offline_run import OfflineRun
+from motif_jax.core.training import run_files, trainer
+from motif_jax.core.training.trainer import OfflineRun
 from motif_jax.motif.pairs import outcomes, threshold
 from motif_jax.motif.reward import reward_data
 from motif_jax.motif.reward.config import RewardConfig
@@ -55,7 +55,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     """
     run_folder.check_identity(workdir, config_tree, IDENTITY)
     config = read_section(RewardConfig, config_tree)
-    offline_run.check(config, None)
+    trainer.check(config, None)
     architecture = architecture_of(config)
     problem = architecture.problem()
     checks.require(problem is None, "network", architecture.fields, f"a model: {problem}")
@@ -119,4 +119,4 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         """What an agent would be paid by the trained reward, printed at the end."""
         return threshold.describe(read_run(workdir).statistics, DEFAULT_QUANTILE).rstrip("\n")
 
-    return offline_run.run(config, config_tree.to_dict(), workdir, IDENTITY, (FILE,), build)
+    return trainer.run(config, config_tree.to_dict(), workdir, IDENTITY, (FILE,), build)

@@ -18,7 +18,7 @@ from motif_jax.core.compat import Compat
 from motif_jax.core.config import is_natural
 from motif_jax.core.errors import UserError
 from motif_jax.core.training import finite
-from motif_jax.core.training.saved_evaluations import default_step
+from motif_jax.core.training.run_files import default_step
 from motif_jax.core.training.task import key_of
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue

@@ -105,7 +105,7 @@ def test_low_rank_additions_are_cloned_into_a_base_that_stays(model):
         config, network = made("clone_behaviour", model, **{"lora.patterns": patterns})
         cloning = read_section(CloningConfig, config)
         task = cloning_task.CloningTask(cloning, network, data, parallel, (1, 0), {})
-        trainer = OfflineTrainer(task, parallel)
+        trainer = OfflineTrainer(task, cloning)
         carry = trainer.place(task.init_state())
         losses.append(
             task.evaluate(carry.state, carry.shared, TrainingPosition()).row["validation/loss"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.interruption import EXIT_CODE
-from motif_jax.core.training.training_loop import TrainingLoop
+from motif_jax.core.training.trainer import OfflineTrainer
 from motif_jax.ilql import text_task
 from motif_jax.ilql import train_text as stage
 from tests import resumed
@@ -47,7 +47,7 @@ def test_a_run_stopped_within_a_chunk_ends_with_equal_bits(
         "task": f"{__name__}:Uneven", "options": '{"length": 9}', "network.max_length": 32, "dropout": 0.5, "batch_size": 2, "chunk_steps": 4, "evaluate_every": 4,
         "seed": 1,
     }  # fmt: skip
-    should_continue = TrainingLoop.should_continue
+    should_continue = OfflineTrainer.should_continue
     batches = text_task.TextTraining.batches
     widths: list[list[int]] = []  # of the steps of each chunk
 
@@ -63,7 +63,7 @@ def test_a_run_stopped_within_a_chunk_ends_with_equal_bits(
 
     config = config_of("bc", **values)
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingLoop, "should_continue", stopped)
+        patch.setattr(OfflineTrainer, "should_continue", stopped)
         patch.setattr(text_task.TextTraining, "batches", measured)
         assert stage.run(config, tmp_path / "stopped") == EXIT_CODE
     assert widths[0][0] > max(widths[0][1:])

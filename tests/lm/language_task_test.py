@@ -11,10 +11,10 @@ import pytest
 
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
+from motif_jax.core.training.gradient_sums import Sums
 from motif_jax.core.training.task import TrainingPosition
 from motif_jax.lm.language_task import LanguageTask, perplexity
 from motif_jax.lm.sums_task import TrainingData
-from motif_jax.lm.training import TokenSums
 from motif_jax.lm.training_config import LanguageModelConfig
 from motif_jax.schema import read_section
 from tests.reward_fixtures import load_config
@@ -23,9 +23,9 @@ LENGTH = 5
 BATCH_SIZE = 4
 
 
-def sums_of_rows(learned: Any, frozen: Any, batch: Any, key: Any) -> TokenSums:
+def sums_of_rows(learned: Any, frozen: Any, batch: Any, key: Any) -> Sums:
     """The sums of a batch that holds them: float32 [B, 3 or 4]."""
-    return TokenSums(*batch.sum(axis=0))
+    return Sums(*batch.sum(axis=0))
 
 
 class Batches:

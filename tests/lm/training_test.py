@@ -14,6 +14,8 @@ import optax
 import pytest
 from scipy.special import softmax
 
+from motif_jax.core.training import gradient_sums
+from motif_jax.core.training.gradient_sums import Sums, TrainState
 from motif_jax.lm import config, finetune_params, lora, training
 from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
@@ -47,14 +49,14 @@ def test_a_step_and_its_metrics_are_numpys(chunk: int | None) -> None:
     tokens = draws.integers(0, 3, targets.shape)
     weights = draws.uniform(0, 2, targets.shape)
 
-    def sums(params: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> training.TokenSums:
+    def sums(params: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> Sums:
         states = jax.nn.one_hot(batch.tokens, 3)
         return training.token_sums(
             lambda x: x @ params, states, batch.targets, batch.weights, chunk
         )
 
-    update = training.make_update(sums, optax.sgd(0.5), lambda tree: tree)
-    state = training.LanguageTrainState(table, optax.sgd(0.5).init(table), jnp.int32(6))
+    update = gradient_sums.make_update(sums, optax.sgd(0.5), lambda tree: tree)
+    state = TrainState(table, optax.sgd(0.5).init(table), jnp.int32(6))
     batches = training.TokenBatch(tokens, None, targets, weights.astype(np.float32))
 
     after, metrics = jax.jit(update)(state, None, batches)
@@ -183,19 +185,17 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_stays(kind: str) -> N
     assert rest["head"]["kernel"] is params["head"]["kernel"]
     additions = lora.init(jax.random.key(1), params, spec)
 
-    def plain(params: Any, rows: training.TokenBatch) -> training.TokenSums:
+    def plain(params: Any, rows: training.TokenBatch) -> Sums:
         states = training.states_of(model, params, rows)
         logits = functools.partial(model.logits, params)
         return training.token_sums(logits, states, rows.targets, rows.weights, None)
 
-    def sums(
-        additions: Any, frozen: Any, batch: training.TokenBatch, key: Any
-    ) -> training.TokenSums:
+    def sums(additions: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> Sums:
         with finetune_params.active({"kernels": frozen[0], "additions": additions}, spec):
             return plain(frozen[1], batch)
 
-    state = training.LanguageTrainState(additions, optax.adam(0.1).init(additions), jnp.int32(0))
-    update = jax.jit(training.make_update(sums, optax.adam(0.1), lambda tree: tree))
+    state = TrainState(additions, optax.adam(0.1).init(additions), jnp.int32(0))
+    update = jax.jit(gradient_sums.make_update(sums, optax.adam(0.1), lambda tree: tree))
     before = jax.tree.map(np.copy, (kernels, rest))
     draws = np.random.default_rng(2)
     tokens, targets = draws.integers(3, recipes.VOCAB, (2, 2, 2, 6))

@@ -20,8 +20,7 @@ import pytest
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.training import ensembles, schedules
-from motif_jax.core.training.train_steps import Carry
-from motif_jax.core.training.trainer import OfflineTrainer
+from motif_jax.core.training.trainer import Carry, OfflineTrainer
 from motif_jax.envs.spec import ArraySpec
 from motif_jax.motif.reward import reward_data, reward_model
 from motif_jax.motif.reward.config import RewardConfig, RewardNetworkSizes
@@ -334,7 +333,7 @@ def reward_training(
     params = jax.eval_shape(
         lambda: ensembles.init_state(task.network, task.optimizer, jax.random.key(0))
     )
-    return RewardTraining(task, OfflineTrainer(task, parallel), data, params, parallel, dtype)
+    return RewardTraining(task, OfflineTrainer(task, config), data, params, parallel, dtype)
 
 
 def chunk_program(training: RewardTraining) -> tuple[str, Carry]:

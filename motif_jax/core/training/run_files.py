@@ -26,16 +26,21 @@ from motif_jax.core.files import (
     remove_replaced,
 )
 from motif_jax.core.metric_files import best_row
-from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
+from motif_jax.core.training.config import DatasetConfig
+from motif_jax.core.training.task import CRITERION, Evaluation, Task, TrainingPosition
 
 CHECKPOINTS = "checkpoints"
 RESUME = "resume"
 POSITION = "position"  # item of a checkpoint
 _USER_FILES = ".files_of_the_user.json"
+# The metric of checkpoints by which the best one stays: `CRITERION`.
+_BEST_METRIC = CRITERION.replace("/", "_")
 # Stands among the digests of files where each device draws its own dropout.
 DEVICES = "number of devices"
 # Prefix of the digests of files that options name.
 FILE_OF = "file of "
+# Folders and evaluations that `default_step` has reported in this process.
+_reported: set[tuple[Path, int]] = set()
 
 
 class RunFiles(contextlib.ExitStack):
@@ -43,28 +48,27 @@ class RunFiles(contextlib.ExitStack):
     files.
 
     A checkpoint holds the task's items of the state, and `position` and `curve`; that of an
-    evaluation also the evaluation's items. For `keep`, `save_every_seconds` and `config` see
-    `TrainerSettings`.
+    evaluation also the evaluation's items and `plain_config`.
     """
 
     def __init__(
         self,
         workdir: Path,
         task: Task,
-        keep: int | None,
-        save_every_seconds: float,
-        config: Mapping[str, Any] | None = None,
+        config: DatasetConfig,
+        plain_config: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self._config_item = {} if config is None else {"config": run_folder.as_plain(config)}
+        self._config_item = (
+            {} if plain_config is None else {"config": run_folder.as_plain(plain_config)}
+        )
         self._workdir = workdir
         self._task = task
-        self._keep = keep
-        self._save_every_seconds = save_every_seconds
-        self._criterion = task.criterion.replace("/", "_")
+        self._keep = config.keep_checkpoints
+        self._save_every_seconds = config.save_every_seconds
         self._evaluations = self.enter_context(
             Checkpoints(
-                workdir / CHECKPOINTS, keep=keep, keep_best=self._criterion, best_mode="min"
+                workdir / CHECKPOINTS, keep=self._keep, keep_best=_BEST_METRIC, best_mode="min"
             )
         )
         self._resume = self.enter_context(Checkpoints(workdir / RESUME, keep=1))
@@ -132,15 +136,13 @@ class RunFiles(contextlib.ExitStack):
         self, state: Any, position: TrainingPosition, evaluation: Evaluation
     ) -> None:
         """Saves the evaluation that `position` ends with, then the task's own files."""
-        score = position.rows[-1][self._task.criterion]
+        score = position.rows[-1][CRITERION]
         items = {**self._items(state, position), **evaluation.items, **self._config_item}
         # Of equal evaluations the first one is the best, and stays.
-        is_best = best_row(
-            position.rows, self._task.criterion
-        ) == position.epoch and not math.isnan(score)
+        is_best = best_row(position.rows, CRITERION) == position.epoch and not math.isnan(score)
         # `Checkpoints` would keep the newest of equals. Where it removes any, only those that were
         # the best so far have a metric.
-        metrics = {self._criterion: score} if self._keep is None or is_best else {}
+        metrics = {_BEST_METRIC: score} if self._keep is None or is_best else {}
         self._evaluations.save(position.epoch, items, metrics=metrics)
         self._saved_at = time.monotonic()
         self._write(position.rows)
@@ -158,7 +160,7 @@ class RunFiles(contextlib.ExitStack):
         if not self._hosts.is_first:
             return
         rows = position.rows
-        best = best_row(rows, self._task.criterion)
+        best = best_row(rows, CRITERION)
         used = best if use_best else position.epoch
         summary = {
             "evaluations": len(rows),
@@ -218,6 +220,29 @@ def prepared(
                 else:
                     path.unlink(missing_ok=True)
         raise
+
+
+def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:
+    """The evaluation that is used where no step is given; None if there is none yet.
+
+    It is the newest one; in a run that stops early, whose newest is `patience` evaluations too
+    late, the best one, which is reported once in a process.
+    """
+    newest = checkpoints.latest()
+    if newest is None or not config.get("early_stopping", {}).get("patience", 0):
+        return newest
+    rows = checkpoints.restore(newest, {"curve": JSON})["curve"]["rows"]
+    best = int(rows[best_row(rows, CRITERION)]["epoch"])
+    if best == newest or best not in checkpoints.steps():
+        return newest
+    folder = checkpoints.folder.parent.resolve()
+    if (folder, best) not in _reported:
+        _reported.add((folder, best))
+        print(
+            f"{folder}: uses evaluation {best} of 0 to {newest}, which has the best validation loss (the run stops early); "
+            "give a step for another"
+        )
+    return best
 
 
 def export(

@@ -17,6 +17,9 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Optimizer
 from motif_jax.core.training.finite import all_finite, keep_if, named_leaves
 
+# Name in an evaluation's row; the smallest value is the best.
+CRITERION = "validation/loss"
+
 
 def ratio(sums: Mapping[str, float], name: str, over: str) -> float:
     """One sum divided by another; NaN before the first step."""
@@ -65,7 +68,8 @@ class Evaluation:
     """The result of an evaluation.
 
     Attributes:
-      row: row of the curve: numbers by name (with a slash: logged as metrics), and other JSON.
+      row: row of the curve: numbers by name (with a slash: logged as metrics), `CRITERION` among
+        them, and other JSON.
       items: items of the checkpoint besides the state: a tree of arrays, or JSON, by name.
       text: the line to log.
     """
@@ -90,7 +94,6 @@ class Task(Protocol):
     steps_per_epoch: int  # from one evaluation to the next; the last epoch may be shorter
     # steps of one program; their batches are made at once, while the previous chunk runs
     chunk_steps: int
-    criterion: str  # name in an evaluation's row; the smallest value is the best
     # of all data that decide results, by name; a run resumes only with equal ones
     digests: Mapping[str, str]
     source: str  # place of the data, for messages

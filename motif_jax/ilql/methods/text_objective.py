@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from motif_jax.core.training.spread import Spread
+from motif_jax.core.training.gradient_sums import Spread
 from motif_jax.ilql.methods import value_spreads
 from motif_jax.ilql.methods.implicit_q import Counts, TextBatch
 from motif_jax.ilql.methods.text_estimates import Estimator
@@ -67,7 +67,7 @@ class Objective(Estimator):
     def measured(
         self, learned: Any, frozen: Any, part: CountedBatch, key: jax.Array | None
     ) -> MeasuredLoss:
-        """The loss of a micro-batch with its terms and spreads, for `lm.training.gradient_sums`.
+        """The loss of a micro-batch with its terms and spreads, for `gradient_sums.gradient_sums`.
 
         Args:
           learned, frozen: see `agent_start.Start`; `frozen` has the targets as `target`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from motif_jax.core.training.spread import Spread, spread
+from motif_jax.core.training.gradient_sums import Spread, spread
 from motif_jax.ilql.methods import implicit_q
 from motif_jax.ilql.methods.implicit_q import Estimates, ImplicitQSettings, TextBatch
 

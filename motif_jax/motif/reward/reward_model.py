@@ -17,7 +17,7 @@ from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.devices.cpu import cpu_device
 from motif_jax.core.errors import UserError
-from motif_jax.core.training.saved_evaluations import default_step
+from motif_jax.core.training.run_files import default_step
 from motif_jax.motif.pairs.threshold import AUTO
 from motif_jax.motif.reward import learned_runs
 from motif_jax.motif.reward.config import RewardConfig

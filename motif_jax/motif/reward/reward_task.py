@@ -48,7 +48,6 @@ class RewardTask(Task):
 
     title = "train reward"
     unit = "pairs"
-    criterion = "validation/loss"
 
     def __init__(self, config: RewardConfig, data: RewardData, parallel: DataParallel) -> None:
         self.config = config

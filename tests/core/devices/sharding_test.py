@@ -21,9 +21,11 @@ from motif_jax.core.devices import parameter_sharding as sharding
 from motif_jax.core.devices.parallel import AXIS, DataParallel
 from motif_jax.core.devices.sharding import Sharded, training_devices
 from motif_jax.core.errors import UserError
+from motif_jax.core.training import gradient_sums
+from motif_jax.core.training.gradient_sums import Sums, TrainState
 from motif_jax.lm import config, training
 from motif_jax.lm.model import LanguageModel
-from motif_jax.lm.training import LanguageTrainState, TokenBatch
+from motif_jax.lm.training import TokenBatch
 from tests.lm import recipes
 
 STEPS = 20
@@ -46,9 +48,9 @@ def batch(settings: config.ModelConfig) -> TokenBatch:
     return TokenBatch(tokens, valid, np.roll(tokens, -1, axis=2), weights, *read)
 
 
-def first_state(settings: config.ModelConfig) -> LanguageTrainState:
+def first_state(settings: config.ModelConfig) -> TrainState:
     params = jax.jit(LanguageModel(settings).init)(jax.random.key(0))
-    return jax.device_get(LanguageTrainState(params, optax.adam(1e-3).init(params), np.int32(0)))
+    return jax.device_get(TrainState(params, optax.adam(1e-3).init(params), np.int32(0)))
 
 
 @pytest.mark.parametrize("mesh", [(2, 1, 2), (2, 2, 1), (1, 1, 4)])
@@ -62,18 +64,18 @@ def train(settings: config.ModelConfig, parallel: DataParallel) -> tuple[Any, An
     """Gradient before and losses of `STEPS` steps, and the state behind them."""
     model = LanguageModel(settings)
 
-    def sums_of(params: Any, frozen: Any, batch: TokenBatch, key: Any) -> training.TokenSums:
+    def sums_of(params: Any, frozen: Any, batch: TokenBatch, key: Any) -> Sums:
         states = training.states_of(model, params, batch)
         logits = functools.partial(model.logits, params)
         return training.token_sums(logits, states, batch.targets, batch.weights)
 
     reduce = functools.partial(jax.lax.psum, axis_name=AXIS)
-    update = training.make_update(sums_of, optax.adam(1e-3), reduce)
+    update = gradient_sums.make_update(sums_of, optax.adam(1e-3), reduce)
 
-    def core(state: LanguageTrainState, batches: TokenBatch) -> tuple[LanguageTrainState, Any]:
-        gradient, _ = reduce(training.gradient_sums(sums_of, state.params, None, batches))
+    def core(state: TrainState, batches: TokenBatch) -> tuple[TrainState, Any]:
+        gradient, _ = reduce(gradient_sums.gradient_sums(sums_of, state.params, None, batches))
 
-        def step(state: LanguageTrainState, _: None) -> tuple[LanguageTrainState, jax.Array]:
+        def step(state: TrainState, _: None) -> tuple[TrainState, jax.Array]:
             state, metrics = update(state, None, batches)
             return state, metrics["loss"]
 

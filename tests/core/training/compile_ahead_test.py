@@ -41,7 +41,7 @@ def test_programs_of_known_shapes_are_compiled_before_the_first_step(
         compiled.extend(lowered)
 
     monkeypatch.setattr(compiled_programs, "compile_together", record)
-    trainer = OfflineTrainer(task, parallel)
+    trainer = OfflineTrainer(task, bigrams.CONFIG)
     carry = trainer.place(task.init_state())
 
     trainer.compile_ahead(carry)

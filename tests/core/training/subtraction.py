@@ -17,8 +17,10 @@ import jax
 import numpy as np
 
 from motif_jax.core.metrics import read_metrics
+from motif_jax.core.sections import EarlyStopping, Nonfinite, Optimizer
+from motif_jax.core.training.config import DatasetConfig
 from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
-from motif_jax.core.training.trainer import OfflineTrainer, TrainerSettings
+from motif_jax.core.training.trainer import OfflineTrainer
 
 
 class FileCheckpoints(contextlib.nullcontext):
@@ -89,7 +91,6 @@ class Subtractor(Task):
 
     title = "subtract"
     unit = "numbers"
-    criterion = "validation/loss"
     source = "a text"
     steps = 7
     steps_per_epoch = 3
@@ -139,9 +140,24 @@ class Subtractor(Task):
         (workdir / "rows.txt").write_text(f"{len(rows)}")
 
 
-def train(folder: Path, task: Subtractor, **settings: Any) -> bool:
-    """Trains with fields of `TrainerSettings`; False where the run was stopped before its end."""
-    return OfflineTrainer(task, task.parallel, TrainerSettings(**settings)).run(folder)
+def train(
+    folder: Path,
+    task: Subtractor,
+    patience: int = 0,
+    most_skips: int = 0,
+    plain_config: Mapping[str, Any] | None = None,
+    **keys: Any,
+) -> bool:
+    """Trains with `keys` of a `DatasetConfig`; False where the run was stopped before its end."""
+    config = DatasetConfig(
+        batch_size=2,
+        chunk_steps=task.chunk_steps,
+        optimizer=Optimizer(),
+        early_stopping=EarlyStopping(patience=patience),
+        nonfinite=Nonfinite(policy="skip" if most_skips else "stop", most_skips=most_skips),
+        **keys,
+    )
+    return OfflineTrainer(task, config, plain_config).run(folder)
 
 
 def evaluations_of(folder: Path) -> dict[int, Any]:

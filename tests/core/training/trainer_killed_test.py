@@ -4,6 +4,7 @@ resumed, stopped.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -127,7 +128,7 @@ def finished_before(tmp_path_factory: pytest.TempPathFactory) -> list[int]:
     """
     parallel = DataParallel(jax.local_devices()[:1])
     task = SlowBigrams(parallel)
-    trainer = OfflineTrainer(task, parallel)
+    trainer = OfflineTrainer(task, dataclasses.replace(bigrams.CONFIG, save_every_seconds=300.0))
     start_step = trainer.train
     finished: list[int] = []
 

@@ -17,8 +17,11 @@ from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
 from motif_jax.core.metrics import read_metrics
+from motif_jax.core.training import trainer
 from motif_jax.core.training.run_files import RunFiles
-from motif_jax.core.training.train_steps import FINITE, Carry, make_train_steps
+from motif_jax.core.training.trainer import FINITE, Carry, make_train_steps
+from motif_jax.ilql.config import TextConfig
+from motif_jax.schema import read_section
 from tests.core.training.subtraction import (
     Subtractor,
     evaluations_of,
@@ -26,6 +29,7 @@ from tests.core.training.subtraction import (
     resume_points_of,
     train,
 )
+from tests.reward_fixtures import load_config
 
 
 def summary_of(folder: Path) -> dict[str, Any]:
@@ -37,7 +41,7 @@ def finished_run(tmp_path: Path, file_checkpoints: None) -> Path:
     """The folder of a run of seven steps in epochs of three, in which n takes 4 n + 1 from a
     hundred.
     """
-    is_done = train(tmp_path, Subtractor(), config={"a": 1}, log_every_seconds=0.0)
+    is_done = train(tmp_path, Subtractor(), plain_config={"a": 1}, log_every_seconds=0.0)
     assert is_done
     return tmp_path
 
@@ -300,7 +304,7 @@ def test_the_best_and_the_newest_checkpoint_remain(
     task = Subtractor(aim=aim)
     task.steps = 3
 
-    train(tmp_path, task, keep=1)
+    train(tmp_path, task, keep_checkpoints=1)
 
     assert summary_of(tmp_path)["best_evaluation"] == best
     with Checkpoints(tmp_path / "checkpoints", keep=None, read_only=True) as checkpoints:
@@ -339,3 +343,17 @@ def test_a_second_signal_cannot_end_the_last_save(
     assert not train(tmp_path, Subtractor(stop_at=4))
     assert len(handlers) == 1
     assert handlers != [signal.SIG_DFL]
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_devices_divide_the_data_unless_parameters_are_split(devices: int) -> None:
+    values = {"num_devices": devices}
+    config = read_section(TextConfig, load_config("train_text", "wordle_ilql", values))
+
+    assert trainer.mesh_sizes(config) == {"data": devices, "fsdp": 1, "tensor": 1}
+
+
+def test_numbers_are_counted_in_arrays_and_shapes() -> None:
+    tree = {"a": np.zeros((2, 3)), "b": [jax.ShapeDtypeStruct((4,), np.float32)]}
+
+    assert trainer.numbers_in(tree) == 10

@@ -42,7 +42,7 @@ def make_task(folder, devices=1, **overrides):
 
 
 def train_epoch(task):
-    trainer = OfflineTrainer(task, task.parallel)
+    trainer = OfflineTrainer(task, task.config)
     numbers = []
     carry = trainer.place(task.init_state())
     for start in range(0, task.steps_per_epoch, 2):
@@ -184,9 +184,9 @@ def test_a_training_begun_on_two_devices_ends_on_one(folder, tmp_path):
         return batches(first, count)
 
     stopped.batches = stopping
-    assert OfflineTrainer(undisturbed, undisturbed.parallel).run(tmp_path / "undisturbed")
-    assert not OfflineTrainer(stopped, stopped.parallel).run(tmp_path / "moved")
-    assert OfflineTrainer(resumed, resumed.parallel).run(tmp_path / "moved")
+    assert OfflineTrainer(undisturbed, undisturbed.config).run(tmp_path / "undisturbed")
+    assert not OfflineTrainer(stopped, stopped.config).run(tmp_path / "moved")
+    assert OfflineTrainer(resumed, resumed.config).run(tmp_path / "moved")
 
     expected = newest_params(tmp_path / "undisturbed", undisturbed)
     assert_same_change(start, newest_params(tmp_path / "moved", undisturbed), expected)

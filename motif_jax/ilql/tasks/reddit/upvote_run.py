@@ -18,8 +18,8 @@ from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, replaced_folder
 from motif_jax.core.training import run_files
-from motif_jax.core.training.offline_run import OfflineRun, numbers_in
 from motif_jax.core.training.task import key_of
+from motif_jax.core.training.trainer import OfflineRun, numbers_in
 from motif_jax.ilql.tasks.reddit import text_scorer
 from motif_jax.ilql.tasks.reddit.config import CommentFiles, UpvoteConfig
 from motif_jax.ilql.tasks.reddit.data import Comment

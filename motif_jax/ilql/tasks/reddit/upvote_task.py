@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from motif_jax.core.training.gradient_sums import Sums, TrainState
 from motif_jax.core.training.task import Evaluation, TrainingPosition
 from motif_jax.ilql.tasks.reddit.config import UpvoteConfig
 from motif_jax.ilql.tasks.reddit.text_scorer import ScorerNetwork
 from motif_jax.lm.sums_task import SumsTask
 from motif_jax.lm.token_batches import BucketBatches, gather
 from motif_jax.lm.token_data import TokensDataset
-from motif_jax.lm.training import LanguageTrainState, TokenSums
 
 COLUMN = "liked"
 
@@ -51,9 +51,9 @@ class CommentBatches(BucketBatches):
         return Comments(tokens, valid, self._liked[items] & exists, exists)
 
 
-def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any) -> TokenSums:
+def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any) -> Sums:
     """Binary cross-entropy in nats of `Comments`, their number, and the number classified
-    correctly; a `training.SumsOf`.
+    correctly; a `gradient_sums.SumsOf`.
     """
     parts = {**(frozen or {}), **learned}
     logits = network.logits(parts["model"], parts["heads"], batch.tokens, batch.valid, key)
@@ -61,7 +61,7 @@ def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any
     weights = batch.exists.astype(jnp.float32)
     # A logit of 0 is a probability of one half.
     is_right = ((logits >= 0) == batch.liked).astype(jnp.float32)
-    return TokenSums(
+    return Sums(
         jnp.sum(jnp.where(batch.exists, losses, 0.0)), weights.sum(), (is_right * weights).sum()
     )
 
@@ -72,9 +72,7 @@ class UpvoteTask(SumsTask):
     config: UpvoteConfig
     title, unit = "train upvote model", "comments"
 
-    def evaluate(
-        self, state: LanguageTrainState, shared: Any, position: TrainingPosition
-    ) -> Evaluation:
+    def evaluate(self, state: TrainState, shared: Any, position: TrainingPosition) -> Evaluation:
         means = self.held_out(state, shared, position)
         row = {
             "validation/loss": means.loss,

@@ -6,25 +6,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.core.training import spread
+from motif_jax.core.training import gradient_sums
 
 
 def test_parts_add_up_over_micro_batches_and_devices() -> None:
     values = jnp.array([[1.0, 9.0, -2.0], [5.0, -7.0, 0.0]])
     counts = jnp.array([[True, False, True], [True, False, False]])
     rows = [
-        {"q": spread.spread(*row), "n": jnp.float32(2)} for row in zip(values, counts, strict=True)
+        {"q": gradient_sums.spread(*row), "n": jnp.float32(2)}
+        for row in zip(values, counts, strict=True)
     ]
-    joined = spread.added(spread.added(spread.nothing(rows[0]), rows[0]), rows[1])
+    joined = gradient_sums.added(
+        gradient_sums.added(gradient_sums.nothing(rows[0]), rows[0]), rows[1]
+    )
     assert (joined["n"], tuple(joined["q"])) == (4, (4, 3, -2, 5))
-    shown = spread.named({"q": joined["q"], "none": spread.nothing(joined["q"])})
+    shown = gradient_sums.named({"q": joined["q"], "none": gradient_sums.nothing(joined["q"])})
     np.testing.assert_allclose(
         [shown[f"q_{part}"] for part in ("mean", "min", "max")], [4 / 3, -2, 5], rtol=1e-6
     )
     assert [shown[f"none_{part}"] for part in ("mean", "min", "max")] == [0, 0, 0]
 
-    def core(values: jax.Array, counts: jax.Array) -> spread.Spread:
-        return spread.over_devices(spread.spread(values, counts), "d")
+    def core(values: jax.Array, counts: jax.Array) -> gradient_sums.Spread:
+        return gradient_sums.over_devices(gradient_sums.spread(values, counts), "d")
 
     for part, expected in zip(
         jax.vmap(core, axis_name="d")(values, counts), (4, 3, -2, 5), strict=True
