@@ -150,7 +150,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         # No export: the checkpoints are those of an agent, which plays with them.
         return OfflineRun(task, about)
 
-    return trainer.run(config, resolved_config, workdir, IDENTITY, (), build)
+    return trainer.run(config, resolved_config, workdir, IDENTITY, build)
 
 
 def end_token(agent: AgentConfig, folder: Path, model: ModelConfig) -> int:

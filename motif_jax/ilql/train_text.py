@@ -17,22 +17,18 @@ from motif_jax.core.training import trainer
 from motif_jax.core.training.trainer import OfflineRun
 from motif_jax.ilql import text_run
 from motif_jax.ilql.agent import agent_folder
-from motif_jax.ilql.agent.agent_folder import TOKENIZER
 from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.dialogues import (
-    candidate_batches,
     dialogue_data,
     dialogue_source,
     files,
     text_sources,
 )
-from motif_jax.ilql.dialogues import collected as dialogues
 from motif_jax.ilql.dialogues.dialogue_source import DialogueSource
 from motif_jax.ilql.evaluation import text_rollouts
 from motif_jax.ilql.methods.text_methods import RULES, rule_of
 from motif_jax.ilql.tasks import registry, text_scores
 from motif_jax.ilql.tasks.contract import TextTask
-from motif_jax.lm import token_data
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.generation import Sampling
 from motif_jax.schema import read_section
@@ -289,21 +285,6 @@ def _prepare_source(
     return source._replace(path=path)
 
 
-def _input_files(config: TextConfig, workdir: Path) -> list[str]:
-    """Names that a run folder may hold before training: tokens, and files of the task that its
-    options do not name.
-    """
-    source = dialogue_source.source_of(config)
-    task = registry.make(config.task, source.options)
-    names = [token_data.TOKENS, candidate_batches.FOLDER]
-    if task.learned_tokens():
-        names.append(TOKENIZER)
-    if source.path is None:
-        names += task.prepared_files(config.kind)
-        names += [dialogues.DIALOGUES, *text_sources.file_names(source.options, workdir)]
-    return names
-
-
 def run(config_tree: ConfigDict, workdir: Path) -> int:
     config = read_section(TextConfig, config_tree)
 
@@ -332,7 +313,6 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
             about = f"{about}; {turns}"
         return OfflineRun(task, about, lambda: text_run.export(training, workdir))
 
-    inputs = _input_files(config, workdir)
     return trainer.run(
-        config, config_tree.to_dict(), workdir, IDENTITY, inputs, build, registry.FREE_OPTIONS
+        config, config_tree.to_dict(), workdir, IDENTITY, build, registry.FREE_OPTIONS
     )

@@ -68,5 +68,4 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
     config = read_section(UpvoteConfig, config_tree)
     parallel = DataParallel(training_devices(config.num_devices))
     build = functools.partial(upvote_run.build, config, workdir, parallel)
-    inputs = upvote_run.input_files(config.reddit)
-    return trainer.run(config, config_tree.to_dict(), workdir, IDENTITY, inputs, build)
+    return trainer.run(config, config_tree.to_dict(), workdir, IDENTITY, build)

@@ -41,15 +41,13 @@ from motif_jax.lm.model import LanguageModel, param_shapes
 from motif_jax.lm.sums_task import TrainingData
 from motif_jax.lm.text import fetch
 from motif_jax.lm.text_batches import ItemBatches, TextRows, WindowBatches
-from motif_jax.lm.token_data import HELD_OUT, TOKENS, TRAIN
+from motif_jax.lm.token_data import HELD_OUT, TRAIN
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.lm.training_config import FreshModel, LanguageModelConfig
 
 # Folders in a run's folder.
 MODEL = "model"
 TOKENIZER = "tokenizer"
-# What a run writes before its first step.
-PREPARED = (TOKENS, TOKENIZER)
 # Value of config.model.attention.
 COMPARING = "comparing"
 _DESCRIPTION = "training.json"
@@ -224,7 +222,7 @@ def build(
     params, head = _initial_parameters(config, model, source)
     # Each kind of draw has a key of its own: additions do not change a fresh model's parameters.
     learned, frozen = adaptation.arrange(params, head, key_of(config.seed, "additions"))
-    # Names of data as an error shows them, see `run_files.refuse_other_data`.
+    # Names as the error of a run on other data shows them.
     data_digests = {part: dataset.manifest["content"] for part, dataset in data.items()}
     data_digests["tokenizer"] = data[TRAIN].manifest["tokenizer"]
     # A resumed run must have the same base, of which its checkpoints hold nothing where it is

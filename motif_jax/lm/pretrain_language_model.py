@@ -139,6 +139,4 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
     config = read_section(LanguageModelConfig, config_tree)
     parallel = trainer.devices_of(config)
     build = functools.partial(language_run.build, config, workdir, parallel)
-    return trainer.run(
-        config, config_tree.to_dict(), workdir, IDENTITY, language_run.PREPARED, build
-    )
+    return trainer.run(config, config_tree.to_dict(), workdir, IDENTITY, build)

@@ -12,14 +12,13 @@ from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import training_devices
-from motif_jax.core.training import run_files, trainer
+from motif_jax.core.training import trainer
 from motif_jax.core.training.trainer import OfflineRun
 from motif_jax.motif.pairs import outcomes, threshold
 from motif_jax.motif.reward import reward_data
 from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.reward_model import architecture_of, read_run
 from motif_jax.motif.reward.reward_task import RewardTask
-from motif_jax.motif.reward.training_texts import FILE, write_training_texts
 from motif_jax.schema import read_section
 
 # Keys that a resumed training must not change.
@@ -96,13 +95,9 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         # Called while the folder is locked, before anything is trained.
         data = reward_data.load(config)
         task = RewardTask(config, data, parallel)
-        run_files.refuse_other_data(workdir, task.digests, task.source)
-
         lines = []
-        # A reward of the text alone has values of texts: hashes of those that it learns from are
-        # kept for `known`, and the labels' wins are shown.
+        # A reward of the text alone has values of texts, to compare with the labels' wins.
         if task.network.architecture.message_only:
-            write_training_texts(workdir, data.messages[data.counts > 0])
             counts = outcomes.count_outcomes(data.ids, data.targets.labels, len(data.messages))
             lines.append(outcomes.describe(counts, data.messages))
         sizes = (
@@ -119,4 +114,4 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
         """What an agent would be paid by the trained reward, printed at the end."""
         return threshold.describe(read_run(workdir).statistics, DEFAULT_QUANTILE).rstrip("\n")
 
-    return trainer.run(config, config_tree.to_dict(), workdir, IDENTITY, (FILE,), build)
+    return trainer.run(config, config_tree.to_dict(), workdir, IDENTITY, build)

@@ -2,10 +2,10 @@
 
     config.py          the keys that all such trainings have
     task.py            what a method gives: `Task` (state, step, batches, evaluation), its position
-    trainer.py         from a stage's config to its result, read from top to bottom: prepare, build;
-                       batches by (seed, step), step, evaluate, save, early stop; the program of steps
+    trainer.py         from a stage's config to its result, read from top to bottom: prepare, build,
+                       batches by (seed, step), step, evaluate, save, early stop; the steps' program
     run_files.py       the files: a checkpoint an evaluation, one inside an epoch, summary, export
-    gradient_sums.py   the step of a loss that is a sum with a count: micro-batches, devices, one update
+    gradient_sums.py   the step of a loss that is a sum: micro-batches, devices, one update
     task_use.py        the share of the devices' peak that a training uses
 
 For optimiser steps of any training, also while an agent plays: `schedules` (optimisers and rates),

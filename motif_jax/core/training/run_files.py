@@ -7,9 +7,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,7 @@ from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import (
-    atomic_write_bytes,
-    atomic_write_json,
-    finite,
-    read_json,
-    remove_replaced,
-)
+from motif_jax.core.files import atomic_write_json, finite, read_json, remove_replaced
 from motif_jax.core.metric_files import best_row
 from motif_jax.core.training.config import DatasetConfig
 from motif_jax.core.training.task import CRITERION, Evaluation, Task, TrainingPosition
@@ -32,7 +25,6 @@ from motif_jax.core.training.task import CRITERION, Evaluation, Task, TrainingPo
 CHECKPOINTS = "checkpoints"
 RESUME = "resume"
 POSITION = "position"  # item of a checkpoint
-_USER_FILES = ".files_of_the_user.json"
 # The metric of checkpoints by which the best one stays: `CRITERION`.
 _BEST_METRIC = CRITERION.replace("/", "_")
 # Stands among the digests of files where each device draws its own dropout.
@@ -95,14 +87,6 @@ class RunFiles(contextlib.ExitStack):
         items = checkpoints.restore(number, {**self._task.items(state), "curve": JSON})
         rows = items.pop("curve")["rows"]
         position = TrainingPosition(stored["step"], rows, stored["sums"], stored["skipped"])
-        computed = self._position_item(position)
-        # Both follow from the steps and the number of evaluations, unless an epoch has another
-        # length now.
-        if any(computed[key] != stored[key] for key in ("epoch", "step_in_epoch")):
-            raise UserError(
-                f"{self._workdir} stands at step {position.step:,} after {position.epoch} evaluations: it was not "
-                f"written with {self._task.steps_per_epoch:,} steps between two evaluations"
-            )
         # A kill after an evaluation's checkpoint has left the task's files without that evaluation.
         self._write(rows)
         return state._replace(**items), position
@@ -173,55 +157,6 @@ class RunFiles(contextlib.ExitStack):
         atomic_write_json(self._workdir / "summary.json", summary)
 
 
-@contextlib.contextmanager
-def prepared(
-    workdir: Path,
-    config: Mapping[str, Any],
-    identity: Iterable[str],
-    files: Iterable[str],
-    free: Iterable[str] = (),
-) -> Iterator[None]:
-    """Makes the run folder, which is locked, or resumes it; `config`, `identity` and `free` are of
-    `run_folder.prepare`.
-
-    If the body raises UserError, a run with checkpoints gets back its config, and a folder without
-    checkpoints is cleared of the `files` that the body writes, but for those that were there before
-    the first start.
-    """
-    is_resumed = (workdir / run_folder.CONFIG).exists()
-    # Files of the user's, which were in the folder before the first start. Later starts cannot tell
-    # them from the run's.
-    user_files_path = workdir / _USER_FILES
-    user_files: set[str] = set()
-    if user_files_path.exists():
-        user_files = set(read_json(user_files_path, f"remove {user_files_path}", kind=list))
-    elif workdir.is_dir() and not is_resumed:
-        user_files = {path.name for path in workdir.iterdir()}
-        if user_files & set(files):
-            atomic_write_json(user_files_path, sorted(user_files))
-    # The files that bind the folder to its run go last: after a kill in between, the next start
-    # removes the rest.
-    binding = [workdir / name for name in (run_folder.VERSIONS, run_folder.CONFIG)]
-    # As the start before has written them: `prepare` writes this start's values over them.
-    contents = {path: path.read_bytes() for path in binding if path.exists()}
-    run_folder.prepare(workdir, config, identity, free=free)
-    try:
-        yield
-    except UserError:
-        # Something was learned: the folder stays, and describes the start that learned it.
-        if any((workdir / name).exists() for name in (CHECKPOINTS, RESUME)):
-            for path, content in contents.items():
-                atomic_write_bytes(path, content)
-        else:
-            run_paths = [workdir / name for name in sorted(set(files) - user_files)]
-            for path in (*run_paths, user_files_path, *binding):
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink(missing_ok=True)
-        raise
-
-
 def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:
     """The evaluation that is used where no step is given; None if there is none yet.
 
@@ -281,38 +216,12 @@ def export(
     return description.parent
 
 
-def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) -> None:
-    """Refuses to resume the run in `workdir` on other data, whose names the error has; a new folder
-    is always accepted.
-    """
-    folders = [workdir / name for name in (CHECKPOINTS, RESUME)]
-    existing = [folder for folder in folders if folder.is_dir()]
-    with contextlib.ExitStack() as stack:
-        opened = [
-            # The refusal must leave everything as it is.
-            stack.enter_context(Checkpoints(folder, keep=None, read_only=True))
-            for folder in existing
-        ]
-        newest = _newest(opened)
-    if newest is not None:
-        _, _, stored = newest
-        _refuse_other_data(workdir, stored["digests"], digests, source)
-
-
 def _refuse_other_data(
     workdir: Path, before: Mapping[str, str], now: Mapping[str, str], source: str
 ) -> None:
     """Raises UserError unless the digests `before`, of the checkpoint, and `now`, of the task, are
     equal.
     """
-    devices_before = before.get(DEVICES)
-    devices_now = now.get(DEVICES)
-    # Before the other digests, since another number of devices has a remedy of its own.
-    if None not in (devices_before, devices_now) and devices_before != devices_now:
-        raise UserError(
-            f"{workdir} was trained on {devices_before} devices, config.num_devices gives {devices_now} here, and each has its own dropout: let the "
-            f"process see {devices_before} of them (CUDA_VISIBLE_DEVICES) to continue, or choose another --workdir"
-        )
     changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     if changed:
         raise UserError(

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.core import nan_policy
+from motif_jax.core import nan_policy, run_folder
 from motif_jax.core.devices import compiled_programs, memory, precision, sharding
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.devices.parallel import DataParallel
@@ -31,7 +31,7 @@ from motif_jax.core.metrics import MetricsWriter, import_wandb
 from motif_jax.core.profiling import Profiler
 from motif_jax.core.progress import Progress
 from motif_jax.core.sections import Sharding
-from motif_jax.core.training import run_files, schedules
+from motif_jax.core.training import schedules
 from motif_jax.core.training.config import DatasetConfig
 from motif_jax.core.training.run_files import RunFiles
 from motif_jax.core.training.task import CRITERION, Task, TrainingPosition, diverged, shapes_of
@@ -100,7 +100,6 @@ def run(
     plain_config: Mapping[str, Any],
     workdir: Path,
     identity: Iterable[str],
-    files: Iterable[str],
     build: Callable[[Callable[[], bool]], OfflineRun | None],
     free: Iterable[str] = (),
 ) -> int:
@@ -109,8 +108,7 @@ def run(
     Args:
       config: the config as the trainer reads it.
       plain_config: the config as its file and flags set it, for the run folder.
-      identity: keys with which a run continues, as of `run_files.prepared`; `free` and `files` are
-          its arguments, too.
+      identity: keys with which a run continues, but for `free` ones, see `run_folder.prepare`.
       build: makes missing files in `workdir` and the run, or returns None after a request to stop,
           which its argument tells.
     """
@@ -120,12 +118,10 @@ def run(
     def make() -> None:
         nonlocal offline_run
         offline_run = build(lambda: stop.requested)
-        if offline_run is not None:
-            run_files.refuse_other_data(workdir, offline_run.task.digests, offline_run.task.source)
 
     def make_on_first_host() -> None:
-        with run_files.prepared(workdir, plain_config, identity, files, free):
-            make()
+        run_folder.prepare(workdir, plain_config, identity, free)
+        make()
 
     with hosts.locked(workdir):
         # Preparations may take minutes, as tokens of a large file do: a request stops them, too.

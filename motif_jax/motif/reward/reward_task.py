@@ -25,7 +25,7 @@ from motif_jax.core.training.task import (
     ratio,
     smaller_steps,
 )
-from motif_jax.motif.reward import preference, reward_data, reward_evaluation
+from motif_jax.motif.reward import preference, reward_data, reward_evaluation, training_texts
 from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS
 from motif_jax.motif.reward.preference import PreferenceBatch
@@ -263,6 +263,10 @@ class RewardTask(Task):
                 ",".join(f"{value:.2f}" if rounded else repr(value) for value in values)
             )
 
+        # For `known` of the reward: hashes of the texts that it learns from.
+        if self.network.architecture.message_only and not (workdir / training_texts.FILE).exists():
+            texts = self.data.messages[self.data.counts > 0]
+            training_texts.write_training_texts(workdir, texts)
         for name, table in (
             (TRAIN_CSV, train),
             (VALIDATION_CSV, validation),

@@ -23,7 +23,7 @@ from motif_jax.core.training.trainer import OfflineRun, numbers_in
 from motif_jax.ilql.tasks.reddit import text_scorer
 from motif_jax.ilql.tasks.reddit.config import CommentFiles, UpvoteConfig
 from motif_jax.ilql.tasks.reddit.data import Comment
-from motif_jax.ilql.tasks.reddit.task import FOLDER, RECORDED, Reddit
+from motif_jax.ilql.tasks.reddit.task import RECORDED, Reddit
 from motif_jax.ilql.tasks.reddit.text_scorer import ScorerNetwork
 from motif_jax.ilql.tasks.reddit.upvote_task import COLUMN, CommentBatches, UpvoteTask, sums
 from motif_jax.lm import byte_pairs, folder, init_model, weights
@@ -101,13 +101,6 @@ def tokenizer_folder(
         texts = (comment.text for comment in comments)
         byte_pairs.save(path, byte_pairs.train(texts, _ARCHITECTURE, vocab_size), _ARCHITECTURE)
     return path
-
-
-def input_files(comments: CommentFiles) -> tuple[str, ...]:
-    """Names that a run folder may hold before the first step."""
-    if comments.folder:
-        return (TOKENS, TOKENIZER)
-    return (TOKENS, TOKENIZER, FOLDER)  # with made-up comments
 
 
 def build(

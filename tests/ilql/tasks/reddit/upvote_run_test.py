@@ -9,7 +9,7 @@ import pytest
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.tasks.reddit import upvote_run
-from motif_jax.ilql.tasks.reddit.config import CommentFiles, UpvoteConfig
+from motif_jax.ilql.tasks.reddit.config import UpvoteConfig
 from motif_jax.lm.config import Dropout
 from motif_jax.lm.token_data import HELD_OUT, TOKENS, TRAIN, TokensDataset
 from motif_jax.lm.tokens import Tokenizer
@@ -47,11 +47,6 @@ def test_longer_comments_than_the_model_reads_are_refused() -> None:
         UserError, match=r"config\.max_len=65: must be at most 64, the positions that the model has"
     ):
         upvote_run.settings_of(config_of(max_len=65, **network), None)
-
-
-def test_a_run_may_begin_with_tokens_and_made_up_comments() -> None:
-    assert upvote_run.input_files(CommentFiles()) == ("tokens", "tokenizer", "comments")
-    assert upvote_run.input_files(CommentFiles(folder="x")) == ("tokens", "tokenizer")
 
 
 # Ten different texts twice, the second time with another score.
