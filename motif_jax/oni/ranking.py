@@ -20,10 +20,9 @@ from motif_jax.core import seeds, text_bytes
 from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.core.verdicts import PAIR, TIE
 from motif_jax.motif.reward import preference
-from motif_jax.motif.reward.normalisation import Normalisation
+from motif_jax.motif.reward.normalisation import Normalisation, RunningMoments
 from motif_jax.motif.reward.preference import PreferenceBatch
 from motif_jax.motif.reward.reward_model import messages_in_chunks
-from motif_jax.motif.reward.statistics import RunningMoments
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.config import LearnedReward
 from motif_jax.oni.label_queue import Label

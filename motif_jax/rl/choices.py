@@ -61,10 +61,10 @@ REWARDS = Registry(
     {
         MOTIF: "motif_jax.motif.reward.motif:MotifReward",
         "bag_of_words": "motif_jax.oni.bag_of_words:BagOfWordsReward",
-        "any_text": "motif_jax.motif.reward.any_text:AnyTextReward",
+        "any_text": "motif_jax.motif.reward.frozen_text:AnyTextReward",
         "none": "motif_jax.rl.reward_kinds:NoReward",
         "retrieval": "motif_jax.oni.online:RetrievalReward",
-        "table": "motif_jax.motif.reward.table:TableReward",
+        "table": "motif_jax.motif.reward.frozen_text:TableReward",
         "classification": "motif_jax.oni.classification:ClassificationReward",
         "ranking": "motif_jax.oni.ranking:RankingReward",
     },

@@ -19,7 +19,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.motif.annotation.captions import decode_message
-from motif_jax.motif.reward.statistics import RunningMoments
+from motif_jax.motif.reward.normalisation import RunningMoments
 from motif_jax.oni import classification
 from motif_jax.oni.classification import ClassificationReward, ClassifierModel
 from motif_jax.oni.label_log import FILE, read_log

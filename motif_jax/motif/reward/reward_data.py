@@ -188,14 +188,6 @@ def _score_labels(dataset: PairsDataset) -> np.ndarray | None:
     return np.where(score[:, 0] == score[:, 1], TIE, labels).astype(np.int8)
 
 
-def passes(config: RewardConfig, num_messages: int, steps_per_pass: int) -> int:
-    """Passes over the pairs in an epoch, so that a training has the steps that `least_steps` asks
-    for.
-    """
-    required_steps = min(config.least_steps.per_text * num_messages, config.least_steps.most)
-    return max(1, math.ceil(required_steps / max(1, config.epochs * steps_per_pass)))
-
-
 class BatchPlan:
     """The order of the training pairs in `config.epochs` epochs, and the batches, which are split
     over `devices`.
@@ -210,7 +202,11 @@ class BatchPlan:
         self._devices = devices
         self.batch_size = config.batch_size
         self.steps_per_pass = math.ceil(data.train.size / config.batch_size)
-        self.passes = passes(config, len(data.messages), self.steps_per_pass)
+        # Passes over the pairs in an epoch: a training has the steps that `least_steps` asks for.
+        least_steps = config.least_steps
+        required_steps = min(least_steps.per_text * len(data.messages), least_steps.most)
+        steps_of_one_pass = max(1, config.epochs * self.steps_per_pass)
+        self.passes = max(1, math.ceil(required_steps / steps_of_one_pass))
         self.steps_per_epoch = self.passes * self.steps_per_pass
         # Messages lie on the device as a table; rows of other fields go there with each chunk.
         row_bytes = sum(data.rows(data.train[:1])[name].nbytes for name in data.fields)

@@ -8,9 +8,14 @@ import numpy as np
 
 from motif_jax.core.verdicts import TIE
 from motif_jax.motif.pairs import outcomes, threshold
-from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation
+from motif_jax.motif.reward.normalisation import (
+    QUANTILE_LEVELS,
+    Normalisation,
+    RunningMoments,
+    quantiles,
+    weighted_moments,
+)
 from motif_jax.motif.reward.reward_data import RewardData
-from motif_jax.motif.reward.statistics import RunningMoments, quantiles, weighted_moments
 
 CALIBRATION_BINS = 10
 

@@ -1,10 +1,14 @@
-"""Loads an evaluation of `train_reward`: the model with its statistics."""
+"""Loads an evaluation of `train_reward`: the model with its statistics.
+
+Runs of agents whose reward was learned while they played count as folders of a reward, too. What
+reads them lies with the method that writes them, and is imported where such a folder is opened.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,14 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.core import run_folder
+from motif_jax.core import entry_points, run_folder
 from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.devices.cpu import cpu_device
 from motif_jax.core.errors import UserError
 from motif_jax.core.training.run_files import default_step
 from motif_jax.motif.pairs.threshold import AUTO
-from motif_jax.motif.reward import learned_runs
 from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
@@ -30,6 +33,10 @@ CHUNK = 32
 # Messages of at most so many bytes run in a program of that width, which is cheaper; most of
 # NetHack's are.
 SHORT_MESSAGE = 96
+# What reads runs that learned their reward online, and the file of such a run with the labels of its
+# messages.
+_ONLINE_READER = "motif_jax.oni.online_model:OnlineRuns"
+ONLINE_LABELS = "labels.jsonl"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,12 +261,26 @@ def pad_messages(messages: np.ndarray) -> np.ndarray:
     return np.pad(messages, ((0, 0), (0, 256 - width))) if width < 256 else messages
 
 
+def online_reader() -> Any:
+    """The class that reads such runs (`oni/online_model.py:OnlineRuns`)."""
+    return entry_points.load_packaged("reward.dir", _ONLINE_READER)
+
+
+def online_reader_of(config: Mapping[str, Any]) -> Any | None:
+    """`online_reader()` for the config of a training of an agent that learned its reward, None for another
+    run's.
+    """
+    if config.get("stage") != "train_agent":
+        return None
+    return online_reader() if online_reader().wrote(config) else None
+
+
 def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict[str, Any]]:
     """(architecture, members, config) of a reward run folder; UserError if it is none, or its
     config is damaged.
     """
     config = run_folder.read_config(folder)
-    reader = learned_runs.reader_of(config)
+    reader = online_reader_of(config)
     # A run of an agent that learned its reward has a config of another form.
     if reader is not None:
         return *reader.architecture(config), config
@@ -287,7 +308,7 @@ def read_run(folder: str | Path, step: int | None = None) -> RewardModel:
     """Reads evaluation `step` of the reward run in `folder` (None: `default_step`)."""
     folder = Path(folder)
     architecture, members, config = read_architecture(folder)
-    reader = learned_runs.reader_of(config)
+    reader = online_reader_of(config)
     if reader is not None:
         # Such a run has checkpoints of its agent in place of evaluations.
         return reader.read(folder, step, config)

@@ -21,9 +21,9 @@ from motif_jax.core import digests, run_folder
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_bytes, finite
-from motif_jax.motif.reward import learned_runs, training_texts
+from motif_jax.motif.reward import training_texts
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS
-from motif_jax.motif.reward.reward_model import RewardModel
+from motif_jax.motif.reward.reward_model import RewardModel, online_reader
 from motif_jax.nets import layout, reward_layout
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 
@@ -126,7 +126,7 @@ def _of_header(
     """The model of a file; a reward that was learned online has a kind of model of its own."""
     network = RewardNetwork(RewardArchitecture(**header["architecture"]))
     members = header["members"]
-    reader = learned_runs.reader() if "learned" in header else None
+    reader = online_reader() if "learned" in header else None
     # Of a table of labels there is no network whose parameters could be read.
     trained: Any = network if reader is None else reader.network(header["config"], network)
     params = {} if trained is None else _params(tensors, trained, members)

@@ -15,8 +15,8 @@ from motif_jax.motif.pairs.targets import PairTargets, hard_targets
 from motif_jax.motif.reward import reward_data
 from motif_jax.motif.reward import reward_evaluation as evaluation
 from motif_jax.motif.reward.config import Ensemble, RewardConfig
+from motif_jax.motif.reward.normalisation import RunningMoments
 from motif_jax.motif.reward.reward_data import BatchPlan, RewardData
-from motif_jax.motif.reward.statistics import RunningMoments
 
 # The messages of each pair's steps, and the target of each pair.
 IDS = "0121 3310 2430 1112 0440 1022 2301 5125 5565 6301"

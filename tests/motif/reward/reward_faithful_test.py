@@ -14,8 +14,8 @@ from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.motif.pairs.split import torch_split
 from motif_jax.motif.reward import reward_data, reward_task
 from motif_jax.motif.reward.config import RewardConfig
+from motif_jax.motif.reward.normalisation import RunningMoments
 from motif_jax.motif.reward.reward_model import read_run
-from motif_jax.motif.reward.statistics import RunningMoments
 from motif_jax.schema import read_section
 from tests.motif.reward.reward_task_test import plain_loop
 from tests.reward_fixtures import load_config, make_dataset, train

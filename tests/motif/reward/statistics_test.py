@@ -5,8 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
-from motif_jax.motif.reward.statistics import RunningMoments, quantiles, weighted_moments
+from motif_jax.motif.reward.normalisation import (
+    QUANTILE_LEVELS,
+    Normalisation,
+    RunningMoments,
+    quantiles,
+    two_decimals,
+    weighted_moments,
+)
 
 
 def test_weighted_moments_equal_a_pass_over_all_values():
