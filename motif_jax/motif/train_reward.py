@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,9 +43,6 @@ IDENTITY = (
 # would be paid.
 DEFAULT_QUANTILE = 0.5
 
-# A batch of up to this size may be larger than the dataset: the rest of it is padding.
-MAX_PADDED = 1 << 16
-
 
 def check(config_tree: ConfigDict, workdir: Path) -> None:
     """Raises UserError where the config, the dataset or its labels cannot be used; trains
@@ -58,28 +54,10 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     architecture = architecture_of(config)
     problem = architecture.problem()
     checks.require(problem is None, "network", architecture.fields, f"a model: {problem}")
+    # Pairs of a folder that is named twice would be in both parts.
     checks.existing_folders(config, "dataset_dir")
+    checks.require_key(config, "annotator", bool(config.annotator), "names of label files")
     dataset = reward_data.open_dataset(config, architecture)
-
-    limit = max(dataset.num_pairs, MAX_PADDED)
-    allowed = f"at most {limit:,}: a batch has no use for more than the {dataset.num_pairs:,} pairs of {config.dataset_dir}"
-    checks.require_key(config, "batch_size", config.batch_size <= limit, allowed)
-
-    names = checks.listed(config.annotator or "")
-    is_distinct = len(set(names)) == len(names)
-    allowed = "distinct label files; labels.annotator_weights lets one count more"
-    checks.require_key(config, "annotator", is_distinct, allowed)
-    if config.labels.annotator_weights.strip():
-        try:
-            weights = [float(weight) for weight in config.labels.annotator_weights.split(",")]
-        except ValueError:
-            weights = []
-        are_usable = len(weights) == len(names) and all(0 < weight < math.inf for weight in weights)
-        allowed = f"{len(names)} positive numbers, one an annotator"
-        checks.require_key(config, "labels.annotator_weights", are_usable, allowed)
-    if config.labels.soft or config.labels.confidence == "probability":
-        for name in names:
-            dataset.probabilities(name)
     reward_data.labelled_parts(config, dataset)
 
 

@@ -18,7 +18,7 @@ from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.verdicts import NO
 from motif_jax.motif.annotation.captions import decode_message
 from motif_jax.motif.reward.normalisation import Normalisation
-from motif_jax.motif.reward.reward_model import RewardModel, in_chunks, of_members, saved_step
+from motif_jax.motif.reward.reward_model import RewardModel, in_chunks, of_members
 from motif_jax.nets.classifier import MessageClassifier
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.label_log import FILE, read_labels, read_log
@@ -212,9 +212,7 @@ def read_online_model(
     UserError if it is lost.
     """
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
-        if step is None:
-            step = checkpoints.latest()
-        step = saved_step(checkpoints, folder, step, "checkpoint")
+        step = checkpoints.require_saved(checkpoints.latest() if step is None else step)
         state = checkpoints.restore(step, {"reward": ANY})["reward"]
 
     book = json.loads(np.asarray(state["book"]).tobytes())

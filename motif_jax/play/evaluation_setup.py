@@ -100,8 +100,6 @@ def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup
     name = config.environment.name
     if policy == policies.AGENT or config.agent.dir is not None:
         checks.existing_folder(config, "agent.dir")
-    if config.reward.dir:
-        ratings.check_dir(config.reward)
     is_known = policy in _NAMED or policies.is_user_policy(policy)
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     checks.require(is_known or (bool(policy) and Path(policy).is_dir()), "policy", policy, allowed)

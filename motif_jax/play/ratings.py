@@ -83,14 +83,6 @@ class RatingReward:
         )
 
 
-def check_dir(config: Scoring) -> None:
-    """Raises UserError where `config.reward.dir` is neither a folder nor a file of a reward."""
-    from motif_jax.rl import reward_kinds
-
-    section = read_section(AgentReward, vars(config))
-    reward_kinds.kind_of(section).check_dir(section)
-
-
 def choose_reward(
     config: Scoring,
     default: RatingReward | None,

@@ -68,8 +68,6 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
         f"left at {EPISODES}: it chooses among the episodes of config.evaluation, and there is none"
     )
     checks.require_key(config, "episodes", is_read, allowed)
-    if config.reward.dir:
-        ratings.check_dir(config.reward)
     # What `run` will read is read now: damaged files and misfits end before the folder is made.
     plan = _plan(config)
     games = _games(config, plan)

@@ -127,10 +127,6 @@ class RewardKind:
         return ()
 
     @classmethod
-    def check_dir(cls, config: Any) -> None:
-        """Raises UserError where `config.dir` is not a file or folder that this kind could read."""
-
-    @classmethod
     def stages(cls, config: Any, two_decimals: bool | None = None) -> RewardStages:
         """The stages of the reward of `config`; of one that is paid as it is, all are the same.
         Raises UserError as `make`.

@@ -11,7 +11,7 @@ from motif_jax.ilql.dialogues import json_lines
 from motif_jax.ilql.tasks.wordle import words
 from motif_jax.lm import text_data
 from motif_jax.motif.annotation import lexicon, prompts
-from motif_jax.motif.reward import table
+from motif_jax.motif.reward import frozen_text
 from motif_jax.oni import bag_of_words
 from motif_jax.published import import_motif
 
@@ -35,7 +35,7 @@ def test_texts_to_learn_from(tmp_path):
 def test_json(tmp_path):
     path = marked(tmp_path, "table.json", '{"You win!": 1}')
     assert read_json(path, "") == {"You win!": 1}
-    assert table.read_table(str(path)) == {"You win!": 1.0}
+    assert frozen_text.read_table(str(path)) == {"You win!": 1.0}
 
 
 def test_dialogues(tmp_path):

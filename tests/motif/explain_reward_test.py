@@ -44,7 +44,7 @@ def test_an_ensemble_goes_through_a_file_unchanged(trained, tmp_path):
 def test_a_refused_export_leaves_its_folder_to_any_other_command(trained, tmp_path):
     config = load_config("export", "reward", {"reward.dir": str(trained), "reward.step": 9})
     exports.check(config, tmp_path / "out")
-    with pytest.raises(UserError, match="has no evaluation 9"):
+    with pytest.raises(UserError, match="has no checkpoint 9"):
         exports.run(config, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {".lock"}
 

@@ -42,12 +42,6 @@ def test_data_that_cannot_be_trained_on_leave_the_folder_free(tmp_path):
     assert not (workdir / "config.json").exists()
 
 
-def test_labels_that_are_named_twice_are_refused(dataset, tmp_path):
-    config = reward_config(dataset, annotator="test, test")
-    with pytest.raises(UserError, match=r"^config\.annotator='test, test': must be distinct label"):
-        train_reward.check(config, tmp_path / "r")
-
-
 @pytest.mark.parametrize(("decided", "part"), [(0, "training"), (1, "validation")])
 def test_a_part_of_dropped_ties_alone_is_refused(tmp_path, decided, part):
     make_dataset(tmp_path / "d", pairs=40)

@@ -13,11 +13,10 @@ from motif_jax.core.config import is_finite
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json
 from motif_jax.core.verdicts import YES
-from motif_jax.envs import registry
 from motif_jax.motif.reward import reward_model
 from motif_jax.motif.reward.reward_function import encode
-from motif_jax.rl.config import AgentConfig, AgentReward
-from motif_jax.rl.intrinsic import ObservationSpec, RewardKind, RewardSetup
+from motif_jax.rl.config import AgentReward
+from motif_jax.rl.intrinsic import RewardKind, RewardSetup
 from motif_jax.rl.message_table import MessageTable, Values
 
 
@@ -36,10 +35,6 @@ class FrozenTextReward(RewardKind):
             )
         self.fields = (field,)
         self._table = MessageTable(self._compute, None)
-
-    @classmethod
-    def check_run(cls, config: AgentConfig, spec: ObservationSpec) -> None:
-        registry.require_text(config.environment.name, spec.text_field)
 
     @classmethod
     def rates(cls, config: AgentReward) -> bool:
@@ -114,15 +109,11 @@ def read_table(path: str | None) -> dict[str, float]:
     key = f"config.reward.table={path}"
     if path and (Path(path) / reward_model.ONLINE_LABELS).is_file():
         return _of_run(key, Path(path))
-    if not path or not Path(path).is_file():
-        raise UserError(
-            f"{key}: must be a JSON file of texts and their rewards, or a run folder with {reward_model.ONLINE_LABELS}: give it with "
-            "--config.reward.table=FILE"
-        )
     content = read_json(
-        path, 'it must hold an object of texts and numbers, {"You kill the newt!": 1}'
+        path or "",
+        'config.reward.table must name an object of texts and numbers, {"You kill the newt!": 1}',
     )
-    return {_text(key, text): _number(key, text, value) for text, value in content.items()}
+    return {_normal(text): _number(key, text, value) for text, value in content.items()}
 
 
 def _of_run(key: str, folder: Path) -> dict[str, float]:
@@ -135,11 +126,9 @@ def _of_run(key: str, folder: Path) -> dict[str, float]:
     return {label.items[0]: 1.0 if label.label == YES else 0.0 for label in labels}
 
 
-def _text(key: str, text: str) -> str:
-    try:
-        return text_bytes.decode(encode(text).replace(b"\0", b""))
-    except UserError as error:
-        raise UserError(f"{key}: {error}") from None
+def _normal(text: str) -> str:
+    """The text as its bytes are read in a game."""
+    return text_bytes.decode(encode(text).replace(b"\0", b""))
 
 
 def _number(key: str, text: str, value: Any) -> float:

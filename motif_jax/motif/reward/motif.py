@@ -17,7 +17,7 @@ from motif_jax.core.devices.cpu import cpu_device
 from motif_jax.core.errors import UserError
 from motif_jax.motif.pairs import threshold
 from motif_jax.motif.reward.normalisation import Normalisation
-from motif_jax.motif.reward.reward_function import FILE_SUFFIX, check_place, open_reward
+from motif_jax.motif.reward.reward_function import FILE_SUFFIX, open_reward
 from motif_jax.motif.reward.reward_model import RewardModel, read_architecture
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.intrinsic import RewardKind, RewardSetup, RewardStages
@@ -56,12 +56,6 @@ class MotifReward(RewardKind):
         # A reward of whole observations seldom meets one twice: it is computed in the update,
         # without a table.
         self.fields = trained.network.architecture.fields
-        missing = [name for name in self.fields if name not in spec.observation]
-        if missing:
-            raise UserError(
-                f"config.reward.dir={trained.folder}: this reward reads {', '.join(missing)}, which the environment "
-                f"does not show: it shows {', '.join(sorted(spec.observation))}"
-            )
         self.in_step = self._of_observations
         self.params = trained.params
 
@@ -71,7 +65,6 @@ class MotifReward(RewardKind):
         folder is made.
         """
         if config.dir:
-            check_place(config.dir, "reward.dir")
             # Raises where its statistics are not finite, or have no such quantile.
             open_reward(config.dir, config.step).normalisation(config.normalise, config.level)
         elif config.intrinsic_coefficient:
@@ -90,10 +83,6 @@ class MotifReward(RewardKind):
         if Path(config.dir).suffix == FILE_SUFFIX:
             return open_reward(config.dir).network.architecture.fields
         return read_architecture(config.dir)[0].fields
-
-    @classmethod
-    def check_dir(cls, config: AgentReward) -> None:
-        check_place(str(config.dir), "reward.dir")
 
     @classmethod
     def stages(cls, config: AgentReward, two_decimals: bool | None = None) -> RewardStages:

@@ -76,20 +76,9 @@ class RewardData:
 
 
 def open_dataset(config: RewardConfig, architecture: RewardArchitecture) -> PairsDataset:
-    """Opens the dataset with all arrays that the model reads; UserError if it lacks an array or an
-    annotation.
-    """
+    """Opens the dataset with all arrays that the model reads; UserError if it lacks one."""
     folders = checks.listed(config.dataset_dir or "")
-    dataset = open_datasets(folders, need=architecture.fields)
-    names = checks.listed(config.annotator or "")
-    if not names or set(names) - set(dataset.preference_names()):
-        annotations = ", ".join(dataset.preference_names()) or "none yet: run annotate"
-        raise UserError(
-            f"config.annotator={config.annotator}: must name annotations of the dataset: {annotations}"
-        )
-    for name in names:
-        dataset.preference(name)
-    return dataset
+    return open_datasets(folders, need=architecture.fields)
 
 
 class LabelledParts(NamedTuple):
@@ -104,16 +93,21 @@ def labelled_parts(config: RewardConfig, dataset: PairsDataset) -> LabelledParts
     """Reads the labels that `config` names; UserError where a part would have no pair, or none that
     counts in the loss.
     """
+    names = checks.listed(config.annotator or "")
+    weights = [float(weight) for weight in checks.listed(config.labels.annotator_weights)]
+    are_usable = len(weights) in (0, len(names)) and all(
+        0 < weight < math.inf for weight in weights
+    )
+    allowed = f"{len(names)} positive numbers, one an annotator"
+    checks.require_key(config, "labels.annotator_weights", are_usable, allowed)
     targets = read_targets(
         dataset,
-        checks.listed(config.annotator or ""),
+        names,
         soft=config.labels.soft,
         smoothing=config.labels.smoothing,
         confidence=config.labels.confidence,
         ties=config.labels.ties,
-        annotator_weights=[
-            float(weight) for weight in checks.listed(config.labels.annotator_weights)
-        ],
+        annotator_weights=weights,
     )
 
     labelled = targets.known

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from motif_jax.core import config as checks
 from motif_jax.core import hub, text_bytes
 from motif_jax.core.devices import jax_options
 from motif_jax.core.errors import UserError
@@ -38,7 +36,9 @@ class RewardFunction:
     """
 
     def __init__(self, trained: RewardModel) -> None:
-        trained.require_message_only()
+        if not trained.network.architecture.message_only:
+            needed = ", ".join(trained.network.architecture.fields)
+            raise UserError(f"{trained.folder}: this reward reads {needed}, not the message alone")
         self.trained = trained
         self._table = MessageTable(trained.of_messages, trained.params)
         # A cache of this object, so that both are freed together.
@@ -54,7 +54,7 @@ class RewardFunction:
             sequence of them or an array [..., L]. Arrays may be numpy's, jax's or any that numpy
             can read. Texts have at most 256 bytes; str is encoded as UTF-8.
 
-        Raises UserError: `messages` is none of these, or a message is longer than 256 bytes.
+        Raises UserError: `messages` is none of these; ValueError: a message is longer.
         """
         return np.asarray(self._normalisation().normalise(self.raw(messages)), np.float32)
 
@@ -133,13 +133,6 @@ def load(folder: str | Path, step: int | None = None) -> RewardFunction:
     return RewardFunction(open_reward(hub.local(folder), step))
 
 
-def check_place(path: str, key: str) -> None:
-    """Requires that `path`, the value of `key`, is a .safetensors file or an existing folder."""
-    is_file = Path(path).suffix == FILE_SUFFIX and Path(path).is_file()
-    if not is_file:
-        checks.require(os.path.isdir(path), key, path, "an existing folder, or a .safetensors file")
-
-
 def open_reward(path: str | Path, step: int | None = None) -> RewardModel:
     """Reads evaluation `step` of a reward from a run folder or a .safetensors file; UserError if
     there is none.
@@ -166,16 +159,16 @@ def as_rows(messages: Any) -> tuple[np.ndarray, tuple[int, ...]]:
         leading = array.shape[:-1]
         # The product, not -1, which numpy refuses for an array without entries.
         return pad_messages(array.reshape(int(np.prod(leading)), array.shape[-1])), leading
-    if not isinstance(messages, Sequence):
-        raise UserError(f"{type(messages).__name__} {_abridged(messages)}: {_ALLOWED}")
     return _of_texts(messages), (len(messages),)
 
 
 def _as_bytes(array: np.ndarray) -> np.ndarray:
-    if array.ndim < 1 or array.dtype.kind not in "iu":
+    # As bytes, floating numbers would be cut and large ones would wrap around.
+    are_bytes = (
+        array.ndim > 0 and array.dtype.kind in "iu" and bool(((array >= 0) & (array <= 255)).all())
+    )
+    if not are_bytes:
         raise UserError(f"an array {array.dtype} {list(array.shape)}: {_ALLOWED}")
-    if array.size and (array.min() < 0 or array.max() > 255):
-        raise UserError(f"an array with values from {array.min()} to {array.max()}: {_ALLOWED}")
     return array.astype(np.uint8)
 
 
@@ -194,16 +187,8 @@ def encode(text: Any) -> bytes:
         raw = text_bytes.encode(text)
     elif isinstance(text, bytes | bytearray):
         raw = bytes(text)
-    elif np.ndim(text) == 1 and hasattr(text, "__array__"):
+    elif np.ndim(text) == 1:
         raw = _as_bytes(np.asarray(text)).tobytes()
     else:
-        raise UserError(f"{type(text).__name__} {_abridged(text)} is not a message: {_ALLOWED}")
-    if len(raw) > 256:
-        raise UserError(f"the message {text!r} has {len(raw)} bytes: at most 256 are read")
+        raise UserError(f"{type(text).__name__} is not a message: {_ALLOWED}")
     return raw.rstrip(b"\0")
-
-
-def _abridged(value: Any) -> str:
-    """The repr of a value, at most 60 characters of it."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

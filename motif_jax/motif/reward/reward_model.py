@@ -24,7 +24,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.training.run_files import default_step
 from motif_jax.motif.pairs.threshold import AUTO
 from motif_jax.motif.reward.config import RewardConfig
-from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
+from motif_jax.motif.reward.normalisation import Normalisation, two_decimals
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 
 # Number of texts in every call of the network. A program of another size rounds differently:
@@ -33,8 +33,8 @@ CHUNK = 32
 # Messages of at most so many bytes run in a program of that width, which is cheaper; most of
 # NetHack's are.
 SHORT_MESSAGE = 96
-# What reads runs that learned their reward online, and the file of such a run with the labels of its
-# messages.
+# What reads runs that learned their reward online, and the file of such a run with the labels of
+# its messages.
 _ONLINE_READER = "motif_jax.oni.online_model:OnlineRuns"
 ONLINE_LABELS = "labels.jsonl"
 
@@ -77,8 +77,8 @@ class RewardModel:
         quantile: float | str | None = None,
         rounded: bool | None = None,
     ) -> Normalisation:
-        """Statistics of this evaluation with the threshold at one of its quantiles; UserError where
-        they have none such.
+        """Statistics of this evaluation with the threshold at one of its quantiles. Raises
+        UserError: they have none such; ValueError: they are not finite, the training had diverged.
 
         Args:
           normalise: False leaves rewards raw (the threshold stays a normalised one, as published).
@@ -87,11 +87,6 @@ class RewardModel:
           rounded: use the two-decimal number of the published quantile file; None: as the run's own
               compat switch.
         """
-        if not np.isfinite([self.statistics["mean"], self.statistics["variance"]]).all():
-            raise UserError(
-                f"{self.folder}, evaluation {self.step}: its mean or variance is not finite, the training had diverged; "
-                "choose an earlier evaluation with --config.reward.step=N or train again with a smaller learning rate"
-            )
         # That which the labels advise, one of the table's quantiles, or none.
         threshold = None
         if quantile == AUTO:
@@ -113,12 +108,12 @@ class RewardModel:
         matches = np.flatnonzero(
             np.isclose(self.statistics["quantile_levels"], quantile, atol=1e-9)
         )
-        if matches.size:
-            return self.statistics["quantiles"][matches[0]]
-        if not self.statistics["quantiles"]:
-            raise UserError(f"{self.folder} has no quantiles: use config.reward.quantile=None")
-        levels = ", ".join(f"{level:g}" for level in QUANTILE_LEVELS)
-        raise UserError(f"config.reward.quantile={quantile}: must be one of {levels}, or None")
+        if not matches.size:
+            levels = ", ".join(f"{level:g}" for level in self.statistics["quantile_levels"])
+            raise UserError(
+                f"config.reward.quantile={quantile}: {self.folder} has the levels {levels or 'none'}, and None"
+            )
+        return self.statistics["quantiles"][matches[0]]
 
     def _advised_threshold(self) -> float:
         threshold = (self.statistics.get("advice") or {}).get("threshold")
@@ -162,14 +157,7 @@ class RewardModel:
         A message's value does not depend on its batch: always the same program, on the CPU where
         there is one unless `params` lie elsewhere.
         """
-        self.require_message_only()
         return messages_in_chunks(self.network.architecture, self.members, params, messages)
-
-    def require_message_only(self) -> None:
-        """Raises UserError unless the reward reads the message alone."""
-        if not self.network.architecture.message_only:
-            needed = ", ".join(self.network.architecture.fields)
-            raise UserError(f"{self.folder}: this reward reads {needed}, not the message alone")
 
     def compile_messages(self, params: Any) -> None:
         """Compiles the programs of `of_messages`, for short and long messages, on the device where
@@ -252,13 +240,9 @@ def of_members(
 
 
 def pad_messages(messages: np.ndarray) -> np.ndarray:
-    """Brings messages uint8 [N, L] to 256 bytes with zeros. Raises UserError: they are longer than
-    256 bytes.
-    """
+    """Brings messages uint8 [N, L] to 256 bytes with zeros. Raises ValueError: they are longer."""
     width = messages.shape[1]
-    if width > 256:
-        raise UserError(f"a message of {width} bytes: reward models read at most 256")
-    return np.pad(messages, ((0, 0), (0, 256 - width))) if width < 256 else messages
+    return np.pad(messages, ((0, 0), (0, 256 - width))) if width != 256 else messages
 
 
 def online_reader() -> Any:
@@ -267,8 +251,8 @@ def online_reader() -> Any:
 
 
 def online_reader_of(config: Mapping[str, Any]) -> Any | None:
-    """`online_reader()` for the config of a training of an agent that learned its reward, None for another
-    run's.
+    """`online_reader()` for the config of a training of an agent that learned its reward, None for
+    another run's.
     """
     if config.get("stage") != "train_agent":
         return None
@@ -276,9 +260,7 @@ def online_reader_of(config: Mapping[str, Any]) -> Any | None:
 
 
 def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict[str, Any]]:
-    """(architecture, members, config) of a reward run folder; UserError if it is none, or its
-    config is damaged.
-    """
+    """(architecture, members, config) of a reward run folder; UserError if it is none."""
     config = run_folder.read_config(folder)
     reader = online_reader_of(config)
     # A run of an agent that learned its reward has a config of another form.
@@ -286,16 +268,10 @@ def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict
         return *reader.architecture(config), config
     if config.get("stage") != "train_reward":
         raise UserError(f"{folder} holds a run of {config.get('stage')}: give one of train_reward")
-    try:
-        # A quirk among the switches that changes the network.
-        centre = bool(config["compat"]["glyph_crop_centre"])
-        architecture = RewardArchitecture(**config["network"], glyph_crop_centre=centre)
-        return architecture, int(config["ensemble"]["members"]), config
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{folder}/config.json is damaged ({error!r}): restore it from a copy, or remove it and give the command in "
-            "versions.json again"
-        ) from None
+    # A quirk among the switches that changes the network.
+    centre = bool(config["compat"]["glyph_crop_centre"])
+    architecture = RewardArchitecture(**config["network"], glyph_crop_centre=centre)
+    return architecture, int(config["ensemble"]["members"]), config
 
 
 def architecture_of(config: RewardConfig) -> RewardArchitecture:
@@ -323,7 +299,7 @@ def read_run(folder: str | Path, step: int | None = None) -> RewardModel:
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
         if step is None:
             step = default_step(checkpoints, config)
-        step = saved_step(checkpoints, folder, step, "evaluation")
+        step = checkpoints.require_saved(step)
         items = checkpoints.restore(step, {"params": abstract, "statistics": JSON, "curve": JSON})
     return RewardModel(
         folder=folder,
@@ -335,17 +311,6 @@ def read_run(folder: str | Path, step: int | None = None) -> RewardModel:
         config=config,
         curve=items["curve"]["rows"],
     )
-
-
-def saved_step(checkpoints: Checkpoints, folder: Path, step: int | None, noun: str) -> int:
-    """Returns `step`. Raises UserError, with the saved steps, where it has no checkpoint; `noun`:
-    evaluation or checkpoint.
-    """
-    steps = checkpoints.steps()
-    if step is None or step not in steps:
-        saved = f"{steps[0]} to {steps[-1]}" if steps else "none yet"
-        raise UserError(f"{folder} has no {noun} {step}: it has {saved}")
-    return step
 
 
 def saved_steps(folder: str | Path) -> list[int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from motif_jax.core import digests, run_folder
 from motif_jax.core.checkpoints import Checkpoints
@@ -38,8 +38,8 @@ def write_safetensors(reward: RewardModel, path: str | Path) -> None:
     with member0/, member1/ ... `training_texts` are hashes of the training's messages. The metadata
     hold `reward`, a JSON object: format, version, architecture, members, step, statistics, curve
     (NaN as null), config; `learned` of an online reward (a table of labels has no tensors); and
-    `digest` of this text and the tensors. Raises UserError: the reward's statistics are not finite,
-    as after a training that diverged.
+    `digest` of this text and the tensors. Raises ValueError: the reward's statistics are not
+    finite, as after a training that diverged.
     """
     tensors = _named_tensors(reward)
     tensors |= training_texts.tensors_of(Path(reward.folder))
@@ -56,12 +56,7 @@ def write_safetensors(reward: RewardModel, path: str | Path) -> None:
     learned = reward.header()
     if learned is not None:
         header["learned"] = learned
-    try:
-        text = json.dumps(header, allow_nan=False)
-    except ValueError:
-        raise UserError(
-            f"{reward.folder}: statistics of the reward must be finite numbers, as they are not after a training that diverged"
-        ) from None
+    text = json.dumps(header, allow_nan=False)
     atomic_write_bytes(path, digests.safetensors_of("reward", text, tensors))
 
 
@@ -81,43 +76,17 @@ def _named_tensors(reward: RewardModel) -> dict[str, np.ndarray]:
 
 
 def read_safetensors(path: str | Path) -> RewardModel:
-    """Reads what `write_safetensors` wrote; UserError if the file is damaged or of another
-    format.
-    """
+    """Reads what `write_safetensors` wrote; UserError if the file is of another format."""
     path = Path(path)
-    try:
-        with safe_open(str(path), framework="numpy") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is not a safetensors file of numpy's types: {error}") from None
-    no_header = f"{path} has no header of a reward model ({FORMAT} version {VERSION})"
-    if "reward" not in metadata:
-        raise UserError(no_header)
-    text = metadata.pop("reward")
-    # Of header and tensors: what passes was written by this package, and is whole.
-    if metadata != {"digest": digests.of_tensors(text, tensors)}:
-        raise UserError(
-            f"{path} is damaged: it has another digest than it was written with; make or copy it again"
-        )
+    with safe_open(str(path), framework="numpy") as file:
+        metadata = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     # No parameters: `training_texts` reads them where they are asked for.
     tensors.pop(training_texts.TENSOR, None)
-    try:
-        header = json.loads(text)
-        if (header["format"], header["version"]) != (FORMAT, VERSION):
-            raise UserError(no_header)
-        return _of_header(header, tensors, path)
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-    ) as error:
-        raise UserError(
-            f"{path}: its header lacks a part, or has another in its place ({error!r})"
-        ) from None
+    header = json.loads(metadata.get("reward", "{}"))
+    if (header.get("format"), header.get("version")) != (FORMAT, VERSION):
+        raise UserError(f"{path} has no header of a reward model ({FORMAT} version {VERSION})")
+    return _of_header(header, tensors, path)
 
 
 def _of_header(

@@ -44,7 +44,7 @@ def tensors_of(source: Path) -> dict[str, np.ndarray]:
     if source.suffix == ".safetensors" and source.is_file():
         with safe_open(str(source), framework="numpy") as file:
             return {TENSOR: file.get_tensor(TENSOR)} if TENSOR in set(file.keys()) else {}
-    return {TENSOR: _read(source / FILE)} if (source / FILE).is_file() else {}
+    return {TENSOR: load_array(source / FILE)} if (source / FILE).is_file() else {}
 
 
 def copy_training_texts(source: Path, folder: Path) -> None:
@@ -64,19 +64,3 @@ def read_training_texts(source: Path) -> np.ndarray:
             f"if {FILE} is lost, the run's command writes it again"
         )
     return tensors[TENSOR]
-
-
-def _read(path: Path) -> np.ndarray:
-    """The hashes of a file. Raises UserError: it is damaged."""
-    try:
-        # Ascending too, or `is_known` would not find them.
-        hashes = load_array(path)
-        if (
-            hashes.dtype == np.uint64
-            and hashes.ndim == 1
-            and bool((hashes[1:] > hashes[:-1]).all())
-        ):
-            return hashes
-    except (OSError, ValueError):
-        pass
-    raise UserError(f"{path} is damaged: remove it, and give train_reward's command once more")

@@ -99,7 +99,9 @@ def test_sub_sequences_of_different_lengths_are_refused(
 def test_labels_of_one_folder_alone_are_refused(folders: list[Path], tmp_path: Path) -> None:
     config = reward_config(",".join(map(str, folders)), annotator="lexicon")
 
-    with pytest.raises(UserError, match="must name annotations of the dataset: soft, test"):
+    with pytest.raises(
+        UserError, match=r"lexicon\.npy does not exist: this dataset has the annotations"
+    ):
         train_reward.check(config, tmp_path / "reward")
 
 

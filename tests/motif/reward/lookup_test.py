@@ -16,6 +16,7 @@ from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.motif.reward import reward_model as module
 from motif_jax.motif.reward.motif import MotifReward
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation
+from motif_jax.motif.reward.reward_function import RewardFunction
 from motif_jax.motif.reward.reward_model import CHUNK, RewardModel, read_run
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.online_model import OnlineRewardModel
@@ -151,14 +152,6 @@ def test_all_chunks_are_launched_before_the_first_is_read() -> None:
     assert module.in_chunks(program_of, 4.0, texts[:0], 2).shape == (2, 0)
 
 
-def test_a_message_of_more_than_256_bytes_is_refused() -> None:
-    assert module.pad_messages(np.zeros((1, 256), np.uint8)).shape == (1, 256)
-    with pytest.raises(
-        UserError, match=r"^a message of 257 bytes: reward models read at most 256$"
-    ):
-        module.pad_messages(np.zeros((1, 257), np.uint8))
-
-
 MOMENTS = {"mean": 0.5, "variance": 4.0, "member_mean": [0.5, 1.0], "member_variance": [4.0, 0.25]}
 # Quantiles of sevenths: none has two decimals.
 QUANTILES = {"quantile_levels": list(QUANTILE_LEVELS), "quantiles": (np.arange(19) / 7).tolist()}
@@ -210,7 +203,7 @@ def test_auto_is_the_advised_threshold() -> None:
         (
             QUANTILES,
             0.52,
-            r"^config\.reward\.quantile=0.52: must be one of 0.05, .*, 0.95, or None",
+            r"^config\.reward\.quantile=0.52: run has the levels 0.05, .*, 0.95, and None",
         ),
         (
             QUANTILES,
@@ -220,12 +213,7 @@ def test_auto_is_the_advised_threshold() -> None:
         (
             {"quantiles": [], "quantile_levels": []},
             0.5,
-            "^run has no quantiles: use config.reward.quantile=None",
-        ),
-        (
-            QUANTILES | {"mean": np.nan},
-            None,
-            "^run, evaluation 7: its mean or variance is not finite, .*reward.step=N",
+            r"^config\.reward\.quantile=0.5: run has the levels none, and None",
         ),
     ],
 )
@@ -352,5 +340,5 @@ def test_a_reward_that_reads_more_than_messages_is_refused() -> None:
     with pytest.raises(
         UserError, match=r"^run: this reward reads message, blstats, not the message alone"
     ):
-        model.require_message_only()
+        RewardFunction(model)
     assert PLAIN.architecture.message_only

@@ -14,7 +14,6 @@ import pytest
 from motif_jax import rewards
 from motif_jax.core.errors import UserError
 from motif_jax.motif.pairs.dataset import PairsDataset
-from motif_jax.motif.reward import reward_function
 from motif_jax.motif.reward.reward_function import RewardFunction, as_rows
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.online_model import OnlineRewardModel
@@ -126,18 +125,6 @@ def test_each_text_is_computed_once(reward: RewardFunction) -> None:
 
 def test_a_threshold_may_be_left_out(reward: RewardFunction) -> None:
     assert reward.intrinsic("a", None) == pytest.approx((97 / 20 - 3) / 2)
-
-
-@pytest.mark.parametrize("name", ["a.txt", "b.safetensors"])
-def test_a_reward_is_a_folder_or_an_exported_file(tmp_path: Path, name: str) -> None:
-    (tmp_path / "a.txt").touch()
-    (tmp_path / "a.safetensors").touch()
-    for path in ("", "a.safetensors"):
-        reward_function.check_place(str(tmp_path / path), "reward.dir")
-    with pytest.raises(
-        UserError, match=rf"config\.reward\.dir='.*{name}': must be an existing folder"
-    ):
-        reward_function.check_place(str(tmp_path / name), "reward.dir")
 
 
 def test_a_reward_without_its_trainings_texts_knows_none(reward: RewardFunction) -> None:
