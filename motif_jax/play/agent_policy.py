@@ -93,9 +93,10 @@ def read_config(folder: str | Path) -> AgentConfig:
     elif config.get("stage") != "train_agent":
         raise UserError(f"{folder} is a run of {config.get('stage')}: give one of train_agent")
     config["compat"] |= dict.fromkeys(_BATCH_SWITCHES, False)
-    step = reward_choice.pinned_step(folder)
-    if step is not None:
-        config["reward"]["step"] = step
+    if config["reward"]["dir"]:
+        step = reward_choice.stored_step(folder)
+        if step is not None:
+            config["reward"]["step"] = step
     _find_files(config["network"], folder)
     return agent_config(config)
 

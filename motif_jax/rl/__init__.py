@@ -29,7 +29,7 @@ What is paid:
                             sentence_rewards.py)
     message_table.py        keeps the values of texts, for kinds whose reward is frozen or has
                             versions
-    reward_choice.py        pins the checkpoint of a reward's run that a training uses to its end
+    reward_choice.py        keeps the evaluation of a reward's run that a training uses to its end
     episode_rewards.py      pays running episodes, for the wrappers
     algorithms/total_reward.py      the weighted sum of the task's reward and the intrinsic one
 

@@ -1,7 +1,8 @@
-"""Pins, when an agent's run begins, the evaluation of the reward run that it learns from.
+"""Keeps the reward of an agent's run: a resumed run takes the evaluation of the reward's run that
+its checkpoint names, and refuses another content of it.
 
-A reward run that resumes makes newer evaluations, and files are written again; a resumed agent must
-keep its reward.
+A reward run that resumes makes newer evaluations, and files are written again; neither may change
+the reward of a running agent.
 """
 
 from __future__ import annotations
@@ -14,57 +15,49 @@ from typing import Any
 
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.rl import agent_checkpoints, reward_kinds
 from motif_jax.rl.config import AgentConfig
 
-FILE = "plan.json"
+# Entries of a checkpoint's progress: the evaluation that the run learns from, and
+# `reward_kinds.digest` of the reward.
 STEP = "reward_step"
-# Entry of the progress: `reward_kinds.digest` of the reward that the run learns from.
 DIGEST = "reward_digest"
 
 
-def pinned_step(workdir: str | os.PathLike[str]) -> int | None:
-    """The evaluation that the agent run in `workdir` is pinned to, None before it is."""
-    path = Path(workdir) / FILE
-    if not path.exists():
+def step_of(config: AgentConfig, checkpoints: Checkpoints) -> int | None:
+    """The evaluation that a run learns from: that of its newest checkpoint; of a new run, the one
+    that the reward's kind pins.
+    """
+    if not config.reward.dir:
         return None
-    remedy = "remove it, and the newest checkpoint says again which evaluation of the reward the run learns from"
-    step = read_json(path, remedy, keys=[STEP])[STEP]
-    if type(step) is not int:
-        raise UserError(f"{path} is damaged ({STEP} is {step!r}): {remedy}")
-    return step
+    step = _stored_step(checkpoints)
+    return reward_kinds.kind_of(config.reward).step_to_pin(config.reward) if step is None else step
 
 
-def with_pinned_step(config: AgentConfig, workdir: str | os.PathLike[str]) -> AgentConfig:
-    """A copy of a `train_agent` config whose `reward.step` is the one pinned in `workdir`, if there
-    is one.
+def stored_step(workdir: str | os.PathLike[str]) -> int | None:
+    """The evaluation that the agent run in `workdir` learns from, None before its first
+    checkpoint.
     """
-    step = pinned_step(workdir)
-    return config if step is None else replace(config, reward=replace(config.reward, step=step))
+    folder = Path(workdir) / agent_checkpoints.FOLDER
+    if not folder.is_dir():
+        return None
+    with Checkpoints(folder, keep=None, read_only=True) as checkpoints:
+        return _stored_step(checkpoints)
 
 
-def pin_step(
-    config: AgentConfig, workdir: str | os.PathLike[str], checkpoints: Checkpoints
-) -> int | None:
-    """Writes down, once, which evaluation the run learns from: that of its newest checkpoint, else
-    the reward's `step_to_pin`.
-    """
-    path = Path(workdir) / FILE
+def _stored_step(checkpoints: Checkpoints) -> int | None:
     latest = checkpoints.latest()
-    if not config.reward.dir or path.exists():
-        return pinned_step(workdir)
-    # Where the file was removed, the checkpoint knows what the run has learned from.
-    step = (
-        None
-        if latest is None
-        else agent_checkpoints.restore_progress(checkpoints, latest).get(STEP)
-    )
-    if step is None:
-        step = reward_kinds.kind_of(config.reward).step_to_pin(config.reward)
-    if step is not None:
-        atomic_write_json(path, {STEP: step})
-    return step
+    if latest is None:
+        return None
+    return agent_checkpoints.restore_progress(checkpoints, latest).get(STEP)
+
+
+def with_stored_step(config: AgentConfig, workdir: str | os.PathLike[str]) -> AgentConfig:
+    """A copy of a `train_agent` config whose `reward.step` is the `stored_step`, if there is
+    one.
+    """
+    step = stored_step(workdir)
+    return config if step is None else replace(config, reward=replace(config.reward, step=step))
 
 
 def refuse_changed(

@@ -43,7 +43,7 @@ IDENTITY = (
 def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree, IDENTITY)
     # A run that continues is checked with the reward that it has learned from.
-    training = reward_choice.with_pinned_step(agent_config(config_tree), workdir)
+    training = reward_choice.with_stored_step(agent_config(config_tree), workdir)
     settings.configure_jax(training)
     agent_networks.class_of(training).check(training)
     algorithm_of(training).check(plan_of(settings.check(training)))

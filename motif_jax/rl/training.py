@@ -174,9 +174,7 @@ class AgentTraining:
         config.
         """
         config = self.config
-        step = self._hosts.on_first(
-            lambda: reward_choice.pin_step(config, self._workdir, checkpoints)
-        )
+        step = self._hosts.on_first(lambda: reward_choice.step_of(config, checkpoints))
         if step is not None:
             self.config = dataclasses.replace(
                 config, reward=dataclasses.replace(config.reward, step=step)

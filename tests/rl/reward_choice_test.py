@@ -47,25 +47,17 @@ def test_a_run_that_is_continued_keeps_its_reward(trained: Path, tmp_path: Path)
     config = recall_config(train_for_env_steps=200, **serial)
     training = agent_config(config)
     young = tmp_path / "without_a_checkpoint"
-    with agent_checkpoints.open_checkpoints(young, 5) as checkpoints:
-        reward_choice.pin_step(training, young, checkpoints)
     assert step_learned_from(config, folder) == 0
 
     shutil.move(later, evaluations / "1")
-    for workdir in (young, folder):
-        assert reward_choice.with_pinned_step(training, workdir).reward.step == 0
+    assert reward_choice.with_stored_step(training, folder).reward.step == 0
     with agent_checkpoints.open_checkpoints(young, 5) as checkpoints:
-        reward_choice.pin_step(training, young, checkpoints)
-        assert reward_choice.pinned_step(young) == 0
-        (young / reward_choice.FILE).unlink()
-        reward_choice.pin_step(training, young, checkpoints)
-        assert reward_choice.pinned_step(young) == 1, "a new run takes the newest"
+        assert reward_choice.step_of(training, checkpoints) == 1, "a new run takes the newest"
     # It is judged by the reward that it learned from.
     assert agent_policy.read_config(folder).reward.step == 0
-    (folder / reward_choice.FILE).unlink()  # its checkpoints know too
     more = recall_config(train_for_env_steps=400, **serial)
     assert step_learned_from(more, folder) == 0
 
     shutil.rmtree(evaluations / "0")
-    with pytest.raises(UserError, match="has no evaluation 0: it has 1 to 1"):
+    with pytest.raises(UserError, match=r"has no checkpoint 0: it has \[1\]"):
         train_agent.check(more, folder)
