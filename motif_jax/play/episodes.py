@@ -24,13 +24,8 @@ from motif_jax.envs.spec import Action
 from motif_jax.play import episode_worker, policies
 from motif_jax.play.episode_worker import PlayedEpisode, Uniforms, shared_block, shared_view
 from motif_jax.play.policies import BatchPolicy, WorkerPolicy
-from motif_jax.rl.actors.worker_process import (
-    MAX_DEATHS,
-    Deaths,
-    WorkerProcess,
-    close_all,
-    run_jobs,
-)
+from motif_jax.rl.actors.processes import MAX_DEATHS, Deaths
+from motif_jax.rl.actors.worker_process import WorkerProcess, close_all, run_jobs
 
 
 class _Lane:

@@ -4,9 +4,11 @@ of a file; or puts runs that exist already beside each other.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -20,7 +22,6 @@ from motif_jax.core import config as checks
 from motif_jax.core import entry_points, interruption, metric_files, run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text, read_json_lines
-from motif_jax.core.parent_death import sigterm_on_parent_death
 from motif_jax.motif.annotation.lexicon import load_lexicon
 from motif_jax.play import evaluation_files
 from motif_jax.reports import finished_runs, study
@@ -30,6 +31,7 @@ from motif_jax.reports.study_config import StudyConfig
 from motif_jax.schema import read_section
 
 _CONFIG_AND_FLAGS = "a config file and its flags"
+_PR_SET_PDEATHSIG = 1  # of Linux
 # Follows the name of a folder: nothing that would belong to the name.
 _NAME_END = r"(?![\w.=+-])"
 
@@ -328,6 +330,11 @@ def _refuse_other_history(missing: list[Run]) -> None:
             )
 
 
+def _end_with_the_study() -> None:
+    """A study that is killed passes nothing on: the kernel then sends its command SIGTERM."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
+
+
 def run_step(step: StudyCommand, stop: interruption.Interruption) -> bool:
     """Whether the command has ended well, now or before; False when asked to stop. Raises
     UserError: it failed.
@@ -338,8 +345,7 @@ def run_step(step: StudyCommand, stop: interruption.Interruption) -> bool:
     # The study passes a signal on by itself, once: a second one would end the command while it
     # saves.
     with interruption.deaf_processes():
-        # A study that is killed passes nothing on: the kernel then sends the command SIGTERM.
-        process = subprocess.Popen(step.command, preexec_fn=sigterm_on_parent_death)
+        process = subprocess.Popen(step.command, preexec_fn=_end_with_the_study)
     while process.poll() is None:
         if stop.requested:
             process.terminate()

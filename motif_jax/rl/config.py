@@ -106,7 +106,7 @@ class Actors:
     workers: int = positive(training_workers(), "processes that play, on every host")
     envs_per_worker: int = length_key(20, "environments of each process")
     start_method: str = one_of(
-        ("auto", "fork", "exec"), "'exec': start each process by itself, more slowly"
+        ("auto", "exec"), "'exec': start each process by itself, more slowly"
     )
     cores: str = plain_key(
         "auto", "one a worker: 'auto' (claimed by no other run), '' for any, or '2,3,5'"

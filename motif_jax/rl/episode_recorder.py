@@ -16,8 +16,9 @@ import numpy as np
 
 from motif_jax.core.devices.services import ServiceFailedError
 from motif_jax.core.errors import UserError, first_line
+from motif_jax.rl.actors.processes import MAX_DEATHS
 from motif_jax.rl.actors.rerecording import FOLDER, STEM, Order, Rerecorder
-from motif_jax.rl.actors.worker_process import MAX_DEATHS, WorkerProcess
+from motif_jax.rl.actors.worker_process import WorkerProcess
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 
 # games that wait to be replayed (2 bytes a step, or 4 for each real number); later ones are not

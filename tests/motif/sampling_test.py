@@ -25,7 +25,7 @@ from motif_jax.motif.sampling import (
     SamplingPlan,
     caption_keys,
 )
-from motif_jax.rl.actors.worker_process import MAX_DEATHS
+from motif_jax.rl.actors.processes import MAX_DEATHS
 from tests.toys import Talker
 
 # Nobody asks it to stop.

@@ -24,7 +24,8 @@ from motif_jax.core.progress import Progress
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogues
 from motif_jax.ilql.tasks import registry
-from motif_jax.rl.actors.worker_process import MAX_DEATHS, run_jobs
+from motif_jax.rl.actors.processes import MAX_DEATHS
+from motif_jax.rl.actors.worker_process import run_jobs
 
 DIALOGUES, META, STAGING = "dialogues.parquet", "dialogues.json", ".staging"
 _INPUTS = "inputs.json"  # of the parts beside it

@@ -8,14 +8,16 @@ environments. The order to read:
     rollouts.py         the interface to inference and the batcher, and which group writes into
                         which slot
     slots.py            the shared memory
-    group.py            a group of environments, which writes its rows
-    actor.py            a process: plays its group's rows as the pool commands
-    actor_process.py    the pool's end of a process
-    pool.py             starts, commands, watches and replaces the processes
+    actor.py            a process: plays its group of environments as the pool commands, and writes
+                        its rows
+    pool.py             commands the processes, reads what they report, replaces those that die
     cores.py            which core a worker has
     inline.py           the same in the calling thread, for serial runs
-    rerecording.py      plays an episode again from its seed and actions, for a recording
 
-worker_process.py serves all stages that spread jobs over processes: evaluation, collecting,
-recordings.
+Processes of all kinds:
+
+    processes.py        start, death, kill and end, of actors and of workers
+    worker_process.py   workers that serve requests, and jobs spread over them: evaluation,
+                        collecting, recordings
+    rerecording.py      plays an episode again from its seed and actions, for a recording
 """

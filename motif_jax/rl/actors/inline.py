@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from motif_jax.core.interruption import StoppedError, never
-from motif_jax.rl.actors.group import SlotGroup
+from motif_jax.rl.actors.actor import SlotGroup
 from motif_jax.rl.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts, SlotSink
 
 

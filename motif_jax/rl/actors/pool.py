@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import os
 import resource
 import select
 import sys
+import tempfile
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import util
 from multiprocessing.connection import wait
 from typing import Any
@@ -19,20 +20,41 @@ from motif_jax.core import tempdirs
 from motif_jax.core.errors import UserError, first_line
 from motif_jax.core.interruption import StoppedError, never
 from motif_jax.envs import registry
-from motif_jax.rl.actors.actor import COMMAND, EPISODE, FULL_DISK, RECORD, REFUSAL, UP, Descriptor
-from motif_jax.rl.actors.actor_process import ActorProcess
+from motif_jax.rl.actors.actor import COMMAND, RECORD, UP, ActorOrders, Descriptor, serve
 from motif_jax.rl.actors.cores import ActorCores
+from motif_jax.rl.actors.processes import ChildProcess, Clock, Deaths, Failure, join_all
 from motif_jax.rl.actors.rollouts import HELLO_ROW, ActorsConfig, Ready, Rollouts, SlotSink
 
 _WATCH_SECONDS = 0.1
-CLOSE_SECONDS = 5.0  # after which `close` kills a process
-# Between two rounds of the watching thread the clock advances by so much at most: in a longer time
-# this process was paused.
-MAX_ROUND_SECONDS = 1.0
 _MAX_RECORDS = 2048  # that one `ready` reads
 _WAKE = RECORD.pack(-1, -1, 0, 0)  # makes a `ready` that waits return
 _FILES_OF_PROCESS = 6  # open files for each process
 _OTHER_FILES = 256  # open files for everything else
+# A worker's processes share a core, on which a library's threads would only disturb each other.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_ENVIRONMENT_LOCK = threading.Lock()
+
+
+class ActorProcess(ChildProcess):
+    """A process that plays a group.
+
+    Attributes:
+      started_at: seconds by the pool's clock.
+      is_up: whether it has reported that its environments are made.
+    """
+
+    def __init__(
+        self, orders: ActorOrders, forks: bool, modules: Sequence[str], now: float
+    ) -> None:
+        super().__init__(serve, orders, forks=forks, modules=modules)
+        self.started_at = now
+        self.is_up = False
+
+    def take_reports(self) -> Iterator[Any]:
+        """Yields the reports that have not been read yet."""
+        with contextlib.suppress(EOFError, OSError):  # the process has ended
+            while self.connection.poll():
+                yield self.connection.recv()
 
 
 class ActorPool(Rollouts):
@@ -52,12 +74,10 @@ class ActorPool(Rollouts):
     actions.
 
     A process counts as hanging if the pipe of records is empty and its answer is missing for
-    `timeout_seconds`, by a clock that stops while this process is paused (Ctrl-Z, a debugger, a
-    frozen container).
+    `timeout_seconds`, by a clock that stops while this process is paused (`Clock`).
 
     Attributes:
-      processes: by group.
-      clock: seconds since the start by the watching thread's clock.
+      processes: by group, once they are started.
       all_read_at: when the pipe of records was last empty, by the clock.
       commanded_at: of each group, when the command was sent that has no answer yet, by the clock;
           None: there is none.
@@ -72,11 +92,14 @@ class ActorPool(Rollouts):
     ) -> None:
         super().__init__(config, next_episode, on_finished)
         allow_open_files(config.groups * _FILES_OF_PROCESS)
-        modules = registry.shared_modules(config.env, **config.options)
         # One for all games of a group: rings of processes with 4 games each played 21,100 to 23,900
         # steps/s in place of 26,400 to 26,900 (Zen 4).
-        self.processes = [ActorProcess(config.start_method, modules) for _ in range(config.groups)]
-        self._writes_to = [process.writes_to for process in self.processes]
+        self.processes: list[ActorProcess] = []
+        self._modules = [serve.__module__, *registry.shared_modules(config.env, **config.options)]
+        # The pipe of each group's commands, for all processes of the group.
+        pipes = [os.pipe() for _ in range(config.groups)]
+        self._reads_from = [read_end for read_end, _ in pipes]
+        self._writes_to = [write_end for _, write_end in pipes]
         self.records, self._records_in = os.pipe()
         self._records_poll = select.poll()
         self._records_poll.register(self.records, select.POLLIN)
@@ -86,7 +109,8 @@ class ActorPool(Rollouts):
         # predecessor, and `ready` ignores records of a dead process.
         self._generation = [0] * config.groups
         self._started_generation = [0] * config.groups
-        self.clock = 0.0
+        self._deaths = Deaths(limit=config.max_failures)
+        self._clock = Clock()
         self.all_read_at = 0.0
         self.commanded_at: list[float | None] = [None] * config.groups
         self._slots_finished = [0] * config.groups
@@ -112,12 +136,17 @@ class ActorPool(Rollouts):
             # A thousand processes take minutes to start.
             if group % self.config.groups_per_worker == 0 and stopped():
                 raise StoppedError
-            self._launch(group)
+            self.processes.append(self._launch(group))
         self._watcher.start()
+
+    @property
+    def clock(self) -> float:
+        """Seconds since the start by the watching thread's clock."""
+        return self._clock.seconds
 
     def pids(self) -> list[int]:
         """Process ids of the actors, by group."""
-        return [process.pid for process in self.processes if process.process is not None]
+        return [process.pid for process in self.processes]
 
     def ready(self, timeout: float) -> list[Ready]:
         self.restarted_groups.clear()
@@ -194,69 +223,64 @@ class ActorPool(Rollouts):
         if self._watcher.is_alive():
             self._watcher.join()
         with self._lock:
-            for process in self.processes:
-                process.dismiss()
-            deadline = time.monotonic() + CLOSE_SECONDS
-            in_time = [process.end(deadline) for process in self.processes]
+            # The processes end when they notice that the pipes of commands do.
+            for descriptor in (*self._writes_to, *self._reads_from):
+                os.close(descriptor)
+            join_all(self.processes)
             os.close(self.records)
             os.close(self._records_in)
             self._records_in = -1
-        if not all(in_time):
-            tempdirs.remove_abandoned()  # of the processes that were killed
         if self._cores is not None:
             self._cores.close()
         self.slots.close()
 
-    def _launch(self, group: int) -> None:
-        process = self.processes[group]
-        generation = self._generation[group]
-        process.start(
-            self.clock,
-            config=self.config,
-            layout=self.slots.layout,
-            group=group,
-            generation=generation,
-            memory=Descriptor(self.slots.descriptor),
-            records=Descriptor(self._records_in),
-        )
+    def _launch(self, group: int) -> ActorProcess:
+        with one_thread() as variables:
+            orders = ActorOrders(
+                config=self.config,
+                layout=self.slots.layout,
+                group=group,
+                generation=self._generation[group],
+                variables=variables,
+                temporary=tempfile.gettempdir(),
+                memory=Descriptor(self.slots.descriptor),
+                commands=Descriptor(self._reads_from[group]),
+                records=Descriptor(self._records_in),
+            )
+            forks = self.config.start_method != "exec"
+            return ActorProcess(orders, forks, self._modules, self.clock)
 
     def _command(self, group: int, slot: int, row: int) -> None:
         self.act([Ready(group, slot, row)])
 
     def _watch(self) -> None:
         """The watching thread: reads reports, replaces dead processes, kills those that hang."""
-        before = time.monotonic()
         try:
             while not self._closing.wait(_WATCH_SECONDS):
-                now = time.monotonic()
-                self.clock += min(now - before, MAX_ROUND_SECONDS)
-                before = now
+                self._clock.advance()
                 # First see who is dead, then read reports: so all that a dead process had reported
                 # is read before it is replaced.
                 dead = wait([process.sentinel for process in self.processes], 0)
                 for group, process in enumerate(self.processes):
-                    for kind, content in process.take_reports():
-                        self._take_report(group, kind, content)
+                    for report in process.take_reports():
+                        self._take_report(group, report)
                     if process.sentinel in dead:
                         self._replace(group)
                 self._kill_hanging_processes()
         except Exception as error:
             self._fail(f"the actors cannot continue: {first_line(error)}", error)
 
-    def _take_report(self, group: int, kind: str, content: Any) -> None:
-        if kind == EPISODE:
-            with self._lock:
-                self._episodes.append(content)
-        elif kind == UP:
+    def _take_report(self, group: int, report: Any) -> None:
+        if report == UP:
             self.processes[group].is_up = True
             self._write_record(RECORD.pack(self._generation[group], group, -1, HELLO_ROW))
-        elif kind == REFUSAL:  # another process would meet the same
-            raise UserError(content)
-        elif kind == FULL_DISK:  # another process would have no more room
-            number, file = content
-            raise OSError(number, os.strerror(number), file)
+        elif not isinstance(report, Failure):
+            with self._lock:
+                self._episodes.append(report)
+        elif report.error is not None:  # another process would meet the same
+            raise report.error
         else:
-            self.processes[group].error = content
+            self.processes[group].error = report.trace
 
     def _kill_hanging_processes(self) -> None:
         # `ready` clears commands that are answered, then advances `all_read_at`. This thread reads
@@ -286,19 +310,21 @@ class ActorPool(Rollouts):
         up.
         """
         process = self.processes[group]
+        process.join(0.0)
         reason = process.cause_of_death()
-        process.failures = 0 if self._slots_finished[group] else process.failures + 1
-        if process.failures >= self.config.max_failures:
+        if self._slots_finished[group]:
+            self._deaths.forget(group)
+        elif self._deaths.note(group):
             self._closing.set()
             self._fail(
-                f"actor {group} died {process.failures} times in a row before it finished a rollout: {reason}"
+                f"actor {group} died {self.config.max_failures} times in a row before it finished a rollout: {reason}"
             )
             return
         print(f"actor {group} died ({reason}); it is replaced", file=sys.stderr, flush=True)
         self._generation[group] += 1
         self._slots_finished[group] = 0
         self.commanded_at[group] = None
-        self._launch(group)
+        self.processes[group] = self._launch(group)
         self.restarts += 1
 
     def _write_record(self, record: bytes) -> None:
@@ -311,15 +337,31 @@ class ActorPool(Rollouts):
         self._write_record(_WAKE)
 
 
+@contextlib.contextmanager
+def one_thread() -> Iterator[dict[str, str]]:
+    """A server of processes that starts inside, and its forks, run numeric libraries in one thread.
+
+    Yields the environment variables without these settings. A lock keeps the pools of several
+    devices, which replace their processes in threads, from changing the environment at once.
+    """
+    with _ENVIRONMENT_LOCK:
+        variables = dict(os.environ)
+        os.environ.update(_ONE_THREAD)
+        try:
+            yield variables
+        finally:
+            # A server that has started keeps its copy; this process's own libraries use threads.
+            for name in _ONE_THREAD:
+                del os.environ[name]
+            os.environ.update({name: variables[name] for name in _ONE_THREAD if name in variables})
+
+
 def allow_open_files(count: int) -> None:
-    """Lets this process open `count` more files. Raises UserError: the system does not let it."""
+    """Lets this process open `count` more files, or as many as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = len(os.listdir("/proc/self/fd")) + count + _OTHER_FILES
     if soft == resource.RLIM_INFINITY or needed <= soft:
         return
-    if hard != resource.RLIM_INFINITY and needed > hard:
-        raise UserError(
-            f"the actors' processes need {count} more open files, and the limit is {hard} in all (ulimit -n): lower "
-            "config.actors.workers"
-        )
+    if hard != resource.RLIM_INFINITY:
+        needed = min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

@@ -33,15 +33,15 @@ class ActorsConfig:
       slots_per_group: at least 2.
       rollout: steps of a slot.
       first_env: number of the first environment in the whole run.
-      same_step_autoreset: no rows for final observations, see `group.SlotGroup`.
+      same_step_autoreset: no rows for final observations, see `actor.SlotGroup`.
       warmup_steps: an environment plays up to so many random steps at the start.
       warmup_seconds: a worker sleeps up to so long, a random time, at the start.
       timeout_seconds: a process that does not answer for so long is replaced.
       start_timeout_seconds: a process that is not up after so long is replaced.
       max_failures: the run ends after so many deaths of a process in a row without a finished slot
           of its group.
-      start_method: 'exec' starts each process by itself; 'fork' and 'auto' fork them from one,
-          which is faster.
+      start_method: 'exec' starts each process by itself; 'auto' forks them from one, which is
+          faster, where that can be started.
       cores: core of each worker's processes; None: cores that no other run has claimed; empty: as
           the system chooses.
     """

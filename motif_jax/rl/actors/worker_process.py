@@ -1,33 +1,32 @@
-"""Runs worker processes that serve requests: watches and replaces them, and counts their deaths."""
+"""Worker processes that serve requests, one at a time: evaluation, collecting, recordings."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import multiprocessing
 import time
-import traceback
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from motif_jax.core import tempdirs
-from motif_jax.core.errors import UserError
-from motif_jax.core.files import NO_ROOM
-from motif_jax.core.interruption import deaf_processes
-from motif_jax.core.parent_death import ParentGoneError, end_with_parent, lifeline_of_parent
 from motif_jax.envs.spec import EngineError
+from motif_jax.rl.actors.processes import (
+    CLOSE_SECONDS,
+    ChildProcess,
+    Clock,
+    Deaths,
+    Failure,
+    ParentGoneError,
+    end_with_parent,
+    failure_of,
+    join_all,
+    parent_reads,
+)
 
-# A wait is divided into parts of so many seconds. In a longer part this process was paused (Ctrl-Z,
-# a suspended job), as the workers were.
-_PART_SECONDS = 1.0
+_PART_SECONDS = 1.0  # a wait is divided into parts, so that `Clock` sees a pause
 HANG_SECONDS = 300.0  # a process that is silent for so long is killed, and its job is done again
 PROGRESS_SECONDS = 10.0  # between two signs of life of a process that works on a request
-MAX_DEATHS = 3  # a job that kills so many processes is given up
-_CLOSE_SECONDS = 5.0
 _END = object()  # stands for the end of the requests
 _Job = TypeVar("_Job")
 
@@ -41,16 +40,6 @@ class ProcessWork(Protocol):
         """
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class WorkerFailure:
-    """An exception in a worker that is not a crash of the engine: its traceback, and the text of a
-    UserError ('' for others).
-    """
-
-    trace: str
-    user: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,24 +64,11 @@ def note_progress() -> None:
         _Reporter.sent_at = now
 
 
-class WorkerProcess:
+class WorkerProcess(ChildProcess):
     """One spawned worker, which answers requests as `make(setup)` does, and the pipe to it."""
 
     def __init__(self, make: Callable[[Any], ProcessWork], setup: Mapping[str, Any]) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, child = context.Pipe()
-        self.process = context.Process(target=_serve, args=(make, child, dict(setup)), daemon=True)
-        resource_tracker.ensure_running()  # a start inside the block would unblock SIGINT
-        try:
-            with deaf_processes():
-                self.process.start()
-        except BlockingIOError as error:
-            raise UserError(
-                f"no further worker process can be started: {error.strerror}: choose fewer workers (ulimit -u)"
-            ) from error
-        # Else this process would hold the worker's end open, and a dead worker's pipe would not
-        # read as closed.
-        child.close()
+        super().__init__(_serve, make, dict(setup))
 
     def send(self, request: Any) -> None:
         """Sends a request. That the process is dead shows when its answer is read."""
@@ -114,60 +90,39 @@ class WorkerProcess:
           OSError: the disk was full.
           RuntimeError: the process raised another exception.
         """
-        if self._is_silent():
-            # Its end of the pipe closes, so that the read below raises EOFError.
-            self.process.kill()
+        clock = Clock()
+        while not self.connection.poll(min(HANG_SECONDS, _PART_SECONDS)):
+            clock.advance()
+            if clock.seconds >= HANG_SECONDS:
+                # Its end of the pipe closes, so that the read below raises EOFError.
+                self.kill()
+                break
         try:
             answer = self.connection.recv()
         except OSError as error:  # a reset, or the end in the middle of an answer
             raise EOFError("the process died") from error
-        if isinstance(answer, OSError):
-            raise answer
-        if isinstance(answer, WorkerFailure):
-            if answer.user:
-                raise UserError(answer.user)
-            raise RuntimeError(f"a worker process failed:\n{answer.trace}")
+        if isinstance(answer, Failure):
+            raise answer.error or RuntimeError(f"a worker process failed:\n{answer.trace}")
         return answer
 
-    def _is_silent(self) -> bool:
-        """Whether nothing comes for `HANG_SECONDS`, without the time of a pause."""
-        left = HANG_SECONDS
-        while left > 0:
-            if self.connection.poll(min(left, _PART_SECONDS)):
-                return False
-            left -= _PART_SECONDS
-        return True
-
-    def close(self, timeout: float = _CLOSE_SECONDS) -> bool:
-        """Closes the pipe, which ends the process. Kills it after `timeout` seconds; returns
-        whether that was necessary.
-        """
+    def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Closes the pipe, which ends the process, and kills it after `timeout` seconds."""
         self.connection.close()
-        self.process.join(timeout)
-        is_late = self.process.is_alive()
-        if is_late:
-            self.process.kill()
-            self.process.join()
-        return is_late
+        self.join(time.monotonic() + timeout)
 
 
 def close_all(processes: Sequence[WorkerProcess]) -> None:
-    """Ends processes together, and removes the temporary folders of those that had to be killed."""
+    """Ends processes together."""
     # All pipes first, so that the processes end side by side, within one deadline.
     for process in processes:
         process.connection.close()
-    deadline = time.monotonic() + _CLOSE_SECONDS
-    killed = [
-        process for process in processes if process.close(max(0.0, deadline - time.monotonic()))
-    ]
-    if killed:
-        tempdirs.remove_abandoned()
+    join_all(processes)
 
 
 def _serve(
-    make: Callable[[Any], ProcessWork], connection: Connection, setup: Mapping[str, Any]
+    connection: Connection, make: Callable[[Any], ProcessWork], setup: Mapping[str, Any]
 ) -> None:
-    end_with_parent(lifeline_of_parent())
+    end_with_parent()
     _Reporter.connection = connection
     _Reporter.sent_at = time.monotonic()
     try:
@@ -181,25 +136,12 @@ def _serve(
         return
     except Exception as error:
         with contextlib.suppress(ParentGoneError):
-            _send(connection, _failure_of(error))
-
-
-def _failure_of(error: Exception) -> WorkerFailure | OSError:
-    """What the parent is sent of an error: itself, where the disk is full, else its texts."""
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
-        return error
-    user = str(error) if isinstance(error, UserError) else ""
-    return WorkerFailure("".join(traceback.format_exception(error)), user)
+            _send(connection, failure_of(error))
 
 
 def _send(connection: Connection, message: Any) -> None:
-    """Raises ParentGoneError where nobody reads the pipe: a ConnectionError may also come from what
-    the process works with.
-    """
-    try:
+    with parent_reads():
         connection.send(message)
-    except (BrokenPipeError, ConnectionResetError) as error:
-        raise ParentGoneError from error
 
 
 def _receive(connection: Connection) -> Any:
@@ -210,115 +152,13 @@ def _receive(connection: Connection) -> Any:
         return _END
 
 
-class _Clock:
-    """Seconds of this process, without the time of a pause."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._read_at = time.monotonic()
-
-    def advance(self) -> None:
-        """To be called in every part of a wait."""
-        now = time.monotonic()
-        self.seconds += min(now - self._read_at, 2 * _PART_SECONDS)
-        self._read_at = now
-
-
-class Deaths:
-    """Counts the deaths of workers by job; after each death calls `report` with the number of all
-    deaths so far.
-    """
-
-    def __init__(self, report: Callable[[int], None] | None = None) -> None:
-        self._counts: Counter[int] = Counter()
-        self._report = report
-
-    def note(self, key: int) -> bool:
-        """Counts a death; returns whether `key` has reached `MAX_DEATHS`."""
-        self._counts[key] += 1
-        if self._report is not None:
-            self._report(self._counts.total())
-        return self._counts[key] >= MAX_DEATHS
-
-
 class _Assignment(NamedTuple, Generic[_Job]):
     """A job that a process works on."""
 
     process: WorkerProcess
     number: int
     job: _Job
-    alive_at: float  # the pool's seconds at the last sign of life
-
-
-class _FinishedJob(NamedTuple, Generic[_Job]):
-    """A job that needs no further work, and its answer.
-
-    Attributes:
-      process: the process that has become idle; None where the job has killed `MAX_DEATHS`
-          processes and has no answer.
-    """
-
-    job: _Job
-    answer: Any
-    process: WorkerProcess | None
-
-
-class _JobPool(Generic[_Job]):
-    """The processes of `run_jobs`, and the jobs that they work on.
-
-    Attributes:
-      processes: those that live.
-      busy: connection -> the job of its process.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[Any], ProcessWork],
-        setup: Mapping[str, Any],
-        on_death: Callable[[int], None] | None,
-    ) -> None:
-        self._make = make
-        self._setup = setup
-        self._deaths = Deaths(on_death)
-        self.clock = _Clock()
-        self.processes: list[WorkerProcess] = []
-        self.busy: dict[Any, _Assignment[_Job]] = {}
-
-    def begin(self, number: int, job: _Job, process: WorkerProcess | None = None) -> None:
-        """Gives a job to an idle process; None starts one."""
-        if process is None:
-            process = WorkerProcess(self._make, self._setup)
-            self.processes.append(process)
-        process.send(job)
-        self.busy[process.connection] = _Assignment(process, number, job, self.clock.seconds)
-
-    def read(self, connection: Any) -> _FinishedJob[_Job] | None:
-        """Reads a message of a busy process; None where its job goes on, in this process or, if it
-        died, in a new one.
-
-        Raises as `WorkerProcess.receive_message`, but for EOFError.
-        """
-        assignment = self.busy.pop(connection)
-        process = assignment.process
-        try:
-            answer = process.receive_message()
-        except EOFError:
-            process.close(timeout=0)
-            self.processes.remove(process)
-            if self._deaths.note(assignment.number):
-                return _FinishedJob(assignment.job, None, None)
-            self.begin(assignment.number, assignment.job)
-            return None
-        if isinstance(answer, WorkerProgress):
-            self.busy[connection] = assignment._replace(alive_at=self.clock.seconds)
-            return None
-        return _FinishedJob(assignment.job, answer, process)
-
-    def kill_silent(self) -> None:
-        """Kills the processes that are silent for `HANG_SECONDS`; `read` replaces them."""
-        for assignment in self.busy.values():
-            if self.clock.seconds - assignment.alive_at > HANG_SECONDS:
-                assignment.process.process.kill()
+    alive_at: float  # by the clock, the last sign of life
 
 
 def run_jobs(
@@ -346,31 +186,57 @@ def run_jobs(
           `HANG_SECONDS` without `note_progress`.
       on_death: called at each death of a process with the number of deaths so far.
     """
-    pool = _JobPool[_Job](make, setup, on_death)
-    waiting_jobs = iter(enumerate(jobs))
+    deaths = Deaths(on_death)
+    clock = Clock()
+    numbered_jobs = iter(enumerate(jobs))
+    processes: list[WorkerProcess] = []
+    busy: dict[Any, _Assignment[_Job]] = {}  # by the connection of the process
 
     def is_stopping() -> bool:
         return stop is not None and stop.requested
 
+    def begin(number: int, job: _Job, process: WorkerProcess | None = None) -> None:
+        """Gives a job to an idle process; None starts one."""
+        if process is None:
+            process = WorkerProcess(make, setup)
+            processes.append(process)
+        process.send(job)
+        busy[process.connection] = _Assignment(process, number, job, clock.seconds)
+
     try:
-        for number, job in itertools.islice(waiting_jobs, workers):
+        for number, job in itertools.islice(numbered_jobs, workers):
             if is_stopping():
                 return
-            pool.begin(number, job)
-        while pool.busy and not is_stopping():
-            for connection in wait(list(pool.busy), timeout=_PART_SECONDS):
-                finished = pool.read(connection)
-                if finished is None:
+            begin(number, job)
+        while busy and not is_stopping():
+            for connection in wait(list(busy), timeout=_PART_SECONDS):
+                assignment = busy.pop(connection)
+                idle: WorkerProcess | None = assignment.process
+                try:
+                    answer = assignment.process.receive_message()
+                except EOFError:
+                    assignment.process.close(timeout=0)
+                    processes.remove(assignment.process)
+                    if not deaths.note(assignment.number):
+                        begin(assignment.number, assignment.job)
+                        continue
+                    lost(assignment.job)
+                    idle = None
+                    answer = None
+                if isinstance(answer, WorkerProgress):
+                    busy[connection] = assignment._replace(alive_at=clock.seconds)
                     continue
-                if finished.process is None:
-                    lost(finished.job)
                 # Before the answer is yielded: the process works while the caller reads it.
-                next_job = next(waiting_jobs, None)
+                next_job = next(numbered_jobs, None)
                 if next_job is not None:
-                    pool.begin(*next_job, finished.process)
-                yield finished.job, finished.answer
-            pool.clock.advance()
-            if not patient:
-                pool.kill_silent()
+                    begin(*next_job, idle)
+                yield assignment.job, answer
+            clock.advance()
+            if patient:
+                continue
+            for assignment in busy.values():
+                if clock.seconds - assignment.alive_at > HANG_SECONDS:
+                    # Its connection reads as closed then: the job is done again.
+                    assignment.process.kill()
     finally:
-        close_all(pool.processes)
+        close_all(processes)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
+from motif_jax.core import seeds
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import bot, catalogue
 from motif_jax.envs.babyai_text.catalogue import ACTIONS, KINDS, LEVELS
 from motif_jax.envs.babyai_text.environment import PROMPT_BYTES, decoded, encoded
 from motif_jax.envs.babyai_text.instructions import numbered
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
-from motif_jax.rl.actors.group import place_numbers
 from tests.envs.playing import error_line, started
 from tests.lm import talkers
 
@@ -213,12 +213,12 @@ def test_published_each_environment_of_a_run_keeps_its_kind():
             kinds[column].add(group.episode_info(column)["kind"])
         return kinds
 
-    places = place_numbers(1, 0, 8)
+    places = [seeds.derive(1, "place", env) for env in range(8)]
     kinds = kinds_of(places)
     assert all(len(of) == 1 for of in kinds)
     assert len(set().union(*kinds)) > 1
     assert kinds_of(places[3:5], range(90, 92)) == kinds[3:5]
-    assert kinds_of(place_numbers(2, 0, 8), [0]) != kinds
+    assert kinds_of([seeds.derive(2, "place", env) for env in range(8)], [0]) != kinds
     # Without numbers, as in evaluations, kinds are those of the seeds.
     for seed in range(5):
         plain, switched = (

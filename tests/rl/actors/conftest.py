@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from motif_jax.rl.actors import pool
+from motif_jax.rl.actors import processes
 from tests.rl.actors.pool_time import PoolTime
 
 
@@ -12,6 +12,6 @@ from tests.rl.actors.pool_time import PoolTime
 def pool_time(monkeypatch: pytest.MonkeyPatch) -> PoolTime:
     """The time of pools, whose clocks follow it over any leap."""
     time = PoolTime()
-    monkeypatch.setattr(pool, "time", time)
-    monkeypatch.setattr(pool, "MAX_ROUND_SECONDS", float("inf"))
+    monkeypatch.setattr(processes, "time", time)
+    monkeypatch.setattr(processes, "MAX_ROUND_SECONDS", float("inf"))
     return time

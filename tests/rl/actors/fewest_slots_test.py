@@ -120,6 +120,16 @@ def test_the_limit_of_open_files_rises_as_needed(
     assert new_limits == [(needed, hard)]
 
 
+def test_the_limit_of_open_files_rises_no_higher_than_the_systems(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    new_limits = limit_open_files(monkeypatch, 50, 60)
+
+    pool.allow_open_files(100)
+
+    assert new_limits == [(60, 60)]
+
+
 @pytest.mark.parametrize("is_unlimited", [False, True])
 def test_a_sufficient_limit_of_open_files_stays(
     is_unlimited: bool, monkeypatch: pytest.MonkeyPatch

@@ -20,34 +20,20 @@ import numpy as np
 import psutil
 import pytest
 
-from motif_jax.core import parent_death, tempdirs
-from motif_jax.core.errors import UserError
+from motif_jax.core import tempdirs
 from motif_jax.core.files import system_error
-from motif_jax.core.parent_death import ParentGoneError
 from motif_jax.envs.recall import Recall
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.rl.actors import actor_process
 from motif_jax.rl.actors import pool as pool_module
-from motif_jax.rl.actors.group import SlotGroup
+from motif_jax.rl.actors import processes
+from motif_jax.rl.actors.actor import SlotGroup
 from motif_jax.rl.actors.pool import ActorPool
+from motif_jax.rl.actors.processes import ParentGoneError
 from motif_jax.rl.actors.rollouts import ActorsConfig, Ready
 from motif_jax.rl.actors.slots import Slots
 from tests.processes import still_there, wait_until
 from tests.rl.actors.pool_test import act, config, play, playing
 from tests.rl.actors.pool_time import PoolTime
-
-
-def test_a_process_that_never_started_has_no_reports_and_ends() -> None:
-    process = actor_process.ActorProcess("auto", [])
-
-    assert list(process.take_reports()) == []
-    process.dismiss()
-    assert process.end(time.monotonic())
-
-
-def test_an_actors_function_outside_of_an_actor_says_so() -> None:
-    with pytest.raises(RuntimeError, match="outside of a worker process"):
-        parent_death.lifeline_of_parent()
 
 
 def test_workers_that_nobody_reads_are_not_taken_for_dead(pool_time: PoolTime) -> None:
@@ -190,7 +176,7 @@ def test_pools_that_fork_together_leave_the_environment(monkeypatch: pytest.Monk
 
     def start(delay: float) -> dict[str, str]:
         time.sleep(delay)
-        with actor_process.server_settings() as variables:
+        with pool_module.one_thread() as variables:
             time.sleep(0.2)
         return variables
 
@@ -205,10 +191,10 @@ def test_pools_that_fork_together_leave_the_environment(monkeypatch: pytest.Monk
 def test_actors_that_cannot_be_forked_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with playing(config(workers=1)) as pool:
         monkeypatch.setattr(BaseProcess, "start", Mock(side_effect=EOFError("unexpected EOF")))
-        monkeypatch.setattr(actor_process, "PAUSE_SECONDS", 0.0)
+        monkeypatch.setattr(processes, "PAUSE_SECONDS", 0.0)
 
         os.kill(pool.pids()[0], signal.SIGKILL)
-        with pytest.raises(UserError, match=r"no actor process can be started: EOFError"):
+        with pytest.raises(RuntimeError, match="the actors cannot continue: unexpected EOF"):
             play(pool, lambda: False)
 
 
@@ -293,7 +279,7 @@ def test_a_broken_actor_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start_method", ["fork", "exec"])
+@pytest.mark.parametrize("start_method", ["auto", "exec"])
 def test_an_actors_full_disk_ends_the_run_at_once(
     tmp_path: Path, start_method: str, capfd: Any
 ) -> None:
@@ -316,7 +302,7 @@ def test_files_of_engines_are_removed(tmp_path: Path, monkeypatch: pytest.Monkey
     with tempdirs.own_folders():
         util.get_temp_dir()  # that of this process lies elsewhere
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(pool_module, "CLOSE_SECONDS", 240.0)  # none is killed that only comes late
+    monkeypatch.setattr(processes, "CLOSE_SECONDS", 240.0)  # none is killed that only comes late
     game = {"env": "NetHackScore-v1", "options": {"max_episode_steps": 10}}
     with playing(config(workers=1, groups_per_worker=1, **game)) as pool:
         files = set(tmp_path.glob("*/*/*"))

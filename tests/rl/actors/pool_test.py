@@ -15,7 +15,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import StoppedError
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
-from motif_jax.rl.actors.group import episode_seed
+from motif_jax.rl.actors.actor import episode_seed
 from motif_jax.rl.actors.inline import InlineActors
 from motif_jax.rl.actors.pool import ActorPool
 from motif_jax.rl.actors.rollouts import ActorsConfig, Ready, Rollouts
@@ -106,7 +106,7 @@ WRAPPED = {
 
 @pytest.mark.parametrize(
     ("start_method", "game"),
-    [("fork", {}), pytest.param("exec", {}, marks=pytest.mark.slow), pytest.param("fork", GYM, marks=pytest.mark.slow),
+    [("auto", {}), pytest.param("exec", {}, marks=pytest.mark.slow), pytest.param("auto", GYM, marks=pytest.mark.slow),
      extra("exec", WRAPPED)],
 )  # fmt: skip
 def test_processes_and_the_serial_mode_write_the_same_rows(
