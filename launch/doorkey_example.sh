@@ -23,8 +23,7 @@ cp "$runs/agent/plan.json" "$example"
 rm -rf "$example"/dataset/{annotations,.lock,episodes.jsonl,versions.json}
 .venv/bin/python - "$runs/agent/checkpoints" "$example/checkpoints" <<'EOF'
 import sys
-from motif_jax.core.checkpoint_items import ANY, JSON
-from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.checkpoints import ANY, JSON, Checkpoints
 
 with Checkpoints(sys.argv[1], read_only=True) as trained, Checkpoints(sys.argv[2]) as example:
     step = trained.latest()

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from motif_jax.core.checkpoint_items import JSON
-from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.checkpoints import JSON, Checkpoints
 from motif_jax.core.training.run_files import CHECKPOINTS, RESUME
 from motif_jax.core.training.trainer import FINITE, OfflineTrainer
 from motif_jax.lm.token_data import TokensWriter

@@ -11,7 +11,7 @@ checkpoints and metrics from which the same command resumes. The order to read:
     entry_points.py     `module:Class` of a user; which of them a run may import
     run_folder.py       config, versions and command of a run; refuses another run's config
     interruption.py     stops on request, with the exit code that asks for another start
-    checkpoints.py      saves and restores by item (checkpoint_items.py)
+    checkpoints.py      saves and restores by item
     metrics.py          writes metrics; metric_files.py reads them
     devices/            data parallelism, hosts, split models, threads, precision (services.py,
                         parallel.py, hosts.py)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import json
 import math
 import os
 import secrets
@@ -20,14 +21,19 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
-from motif_jax.core import checkpoint_items
 from motif_jax.core.capacity import available_memory
 from motif_jax.core.errors import UserError, first_line
 from motif_jax.core.files import NO_ROOM, atomic_write_json, read_json, sync
 from motif_jax.core.locks import GONE
 
+# Stands in an abstract tree for an item that was saved as plain JSON-able data.
+JSON = "json"
+# Stands in an abstract tree for an item that is restored as it was saved.
+ANY = "any"
 # The file of a checkpoint with its random id.
 ID = "id.json"
 _STAGING = ".saving"
@@ -129,7 +135,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(dict(items)) if hasattr(leaf, "nbytes"))
         memory = available_memory()
         copies = memory is None or size < _COPY_SHARE * memory
-        packed = {name: checkpoint_items.pack(item, copies) for name, item in items.items()}
+        packed = {name: _pack(item, copies) for name, item in items.items()}
         numbers = {name: float(value) for name, value in (metrics or {}).items()}
 
         try:
@@ -259,7 +265,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 
         Args:
           abstract: for each item a tree of arrays or `jax.ShapeDtypeStruct` with the expected
-            shapes and dtypes, or `checkpoint_items.JSON`, or `.ANY`.
+            shapes and dtypes, or `JSON`, or `ANY`.
 
         Raises:
           UserError: there is no such checkpoint, or it holds other names, shapes or dtypes; they
@@ -268,13 +274,11 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         step = self.require_saved(self.latest() if step is None else step)
         self._refuse_other_shapes(step, abstract)
         templates = {
-            name: None if isinstance(item, str) else checkpoint_items.as_host_arrays(item)
+            name: None if isinstance(item, str) else _as_host_arrays(item)
             for name, item in abstract.items()
         }
         loaded = ocp.load_checkpointables(self._folder / str(step), templates)
-        return {
-            name: checkpoint_items.unpack(loaded[name], item) for name, item in abstract.items()
-        }
+        return {name: _unpack(loaded[name], item) for name, item in abstract.items()}
 
     def _metadata(self, step: int) -> Mapping[str, Any]:
         return ocp.checkpointables_metadata(self._folder / str(step)).metadata
@@ -301,8 +305,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
                 )
             if isinstance(item, str):
                 continue
-            actual = checkpoint_items.describe(saved[name])
-            expected = checkpoint_items.describe(item)
+            actual = _describe(saved[name])
+            expected = _describe(item)
             different = [
                 f"{key}: {actual.get(key, 'absent')} saved, {expected.get(key, 'absent')} wanted"
                 for key in sorted({*actual, *expected})
@@ -389,3 +393,50 @@ def _remove_leftovers(folder: Path, others: Iterable[Path]) -> None:
 def _set_aside_name(checkpoint: Path) -> str:
     # An earlier checkpoint of this number may still lie there.
     return f"{_REMOVED}{checkpoint.name}-{secrets.token_hex(4)}"
+
+
+def _pack(item: Any, copy: bool = True) -> Any:
+    """A tree of arrays as whole numpy arrays on this host; anything else as JSON in an array of
+    bytes.
+
+    Without `copy` an array may share memory with the one of a device.
+    """
+    leaves = jax.tree.leaves(item)
+    if leaves and all(isinstance(leaf, np.ndarray | np.generic | jax.Array) for leaf in leaves):
+        # Gathering is collective: all hosts pack, also those that write nothing.
+        arrays = jax.device_get(jax.tree.map(_gathered, item))
+        return jax.tree.map(np.array if copy else np.asarray, arrays)
+    # Bytes in an array: Orbax stores arrays and rejects a tree of one string.
+    return {JSON: np.frombuffer(json.dumps(item).encode(), np.uint8)}
+
+
+def _gathered(leaf: Any) -> Any:
+    """Gathers an array that is split over hosts; returns any other leaf unchanged."""
+    if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
+        return leaf
+    return multihost_utils.process_allgather(leaf, tiled=True)
+
+
+def _unpack(loaded: Any, item: Any) -> Any:
+    """Reverses `_pack` on an item that Orbax has loaded; `item` is its entry in the abstract
+    tree.
+    """
+    # A tree whose one name is `JSON` was made of plain data.
+    if item is ANY and set(loaded) != {JSON}:
+        return jax.tree.map(np.asarray, loaded)
+    return json.loads(np.asarray(loaded[JSON]).tobytes()) if isinstance(item, str) else loaded
+
+
+def _as_host_arrays(tree: Any) -> Any:
+    """Numpy arrays with a tree's shapes and dtypes, which make Orbax restore numpy arrays."""
+    return jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), tree)
+
+
+def _describe(tree: Any) -> dict[str, str]:
+    """Maps 'a/b/0' to 'float32[3,4]' for every leaf."""
+    described: dict[str, str] = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
+            described[name] = f"{np.dtype(leaf.dtype).name}{list(leaf.shape)}"
+    return described

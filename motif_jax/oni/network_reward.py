@@ -22,7 +22,7 @@ import optax
 
 from motif_jax.core import config as checks
 from motif_jax.core import seeds, text_bytes
-from motif_jax.core.devices.cpu import cpu_device
+from motif_jax.core.devices.parallel import cpu_device
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import StoppedError, never
 from motif_jax.core.training import ensembles

@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.core.checkpoint_items import ANY
-from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.checkpoints import ANY, Checkpoints
 from motif_jax.core.verdicts import NO
 from motif_jax.motif.annotation.captions import decode_message
 from motif_jax.motif.reward.normalisation import Normalisation

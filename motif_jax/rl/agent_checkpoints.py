@@ -14,8 +14,7 @@ from typing import Any
 
 import jax
 
-from motif_jax.core.checkpoint_items import ANY, JSON
-from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.checkpoints import ANY, JSON, Checkpoints
 from motif_jax.core.errors import UserError
 from motif_jax.core.training import run_files
 from motif_jax.nets.policy import PolicyNetwork

@@ -9,9 +9,8 @@ from typing import Any
 
 import jax
 
-from motif_jax.core.devices.flops import product_flops
+from motif_jax.core.devices.flops import peak_flops, product_flops
 from motif_jax.core.devices.meters import Reading
-from motif_jax.core.devices.peaks import peak_flops
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.batcher import Batch

@@ -14,7 +14,7 @@ import jax
 
 from motif_jax.core import capacity, metrics, seeds
 from motif_jax.core import config as checks
-from motif_jax.core.devices import memory, precision
+from motif_jax.core.devices import jax_options, memory
 from motif_jax.core.training import schedules
 from motif_jax.envs import determinism, registry
 from motif_jax.nets.policy import PolicyNetwork
@@ -232,7 +232,7 @@ def configure_jax(config: AgentConfig) -> None:
     """
     if not memory.accelerator_possible(jax.config.values["jax_platforms"]):
         memory.keep_freed_memory()
-    precision.set_matmul_precision(config.matmul_precision)
+    jax_options.set_matmul_precision(config.matmul_precision)
 
 
 def check(config: AgentConfig) -> AgentConfig:

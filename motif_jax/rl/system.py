@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from motif_jax.core import config as checks
-from motif_jax.core.checkpoint_items import ANY
+from motif_jax.core.checkpoints import ANY
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.devices.sharding import Sharded
 from motif_jax.core.interruption import never

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 
 from motif_jax.core import config as checks
-from motif_jax.core.devices.cpu import cpu_device
+from motif_jax.core.devices.parallel import cpu_device
 from motif_jax.rl.config import Devices
 
 

@@ -19,8 +19,7 @@ import numpy as np
 import optax
 import pytest
 
-from motif_jax.core.checkpoint_items import JSON
-from motif_jax.core.checkpoints import Checkpoints, read_id
+from motif_jax.core.checkpoints import JSON, Checkpoints, read_id
 from motif_jax.core.errors import UserError
 from tests.core.saved_checkpoints import PARAMS
 from tests.processes import wait_until

@@ -48,8 +48,7 @@ def params(*patterns: str) -> Compared:
         import numpy as np
 
         from motif_jax.core import digests
-        from motif_jax.core.checkpoint_items import ANY
-        from motif_jax.core.checkpoints import Checkpoints
+        from motif_jax.core.checkpoints import ANY, Checkpoints
 
         with Checkpoints(workdir / "checkpoints", read_only=True) as checkpoints:
             step = checkpoints.latest()

@@ -11,8 +11,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.core import run_folder
-from motif_jax.core.checkpoint_items import ANY, JSON
-from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.checkpoints import ANY, JSON, Checkpoints
 from motif_jax.core.interruption import Interruption
 from motif_jax.rl import agent_checkpoints, settings, train_agent
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch

@@ -39,6 +39,15 @@ def take_defaults() -> None:
             sys.modules["jax"].config.update(name, value)
 
 
+def set_matmul_precision(precision: str) -> None:
+    """Sets for this process how float32 matrix products are computed: 'default' lets recent GPUs
+    round factors to TF32 (10 bits), 'highest' does not.
+    """
+    import jax
+
+    jax.config.update("jax_default_matmul_precision", None if precision == "default" else precision)
+
+
 @contextlib.contextmanager
 def lent() -> Generator[None]:
     """`DEFAULTS` for all threads of this process; at the end jax is as it was, also in what stages

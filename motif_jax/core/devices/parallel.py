@@ -18,6 +18,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 AXIS = "device"
 
 
+def cpu_device() -> jax.Device | None:
+    """This host's CPU as a device, None where JAX_PLATFORMS leaves it out."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
+
+
 class DataParallel:
     """Runs cores on several devices, each with a copy of the state and its share of the batch.
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.core import run_folder
-from motif_jax.core.checkpoint_items import JSON
-from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.checkpoints import JSON, Checkpoints
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, finite, read_json, remove_replaced

@@ -9,9 +9,8 @@ from typing import Any
 
 import jax
 
-from motif_jax.core.devices.flops import gradient_flops
+from motif_jax.core.devices.flops import gradient_flops, peak_flops
 from motif_jax.core.devices.parallel import DataParallel
-from motif_jax.core.devices.peaks import peak_flops
 from motif_jax.core.training.task import Task, shapes_of
 
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core import nan_policy, run_folder
-from motif_jax.core.devices import compiled_programs, memory, precision, sharding
+from motif_jax.core.devices import compiled_programs, jax_options, memory, sharding
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.interruption import EXIT_CODE, Interruption
@@ -67,7 +67,7 @@ def check(config: DatasetConfig, steps: int | None) -> None:
     """
     if steps is not None:
         schedules.check_warmup(config.optimizer, steps)
-    precision.set_matmul_precision(config.matmul_precision)
+    jax_options.set_matmul_precision(config.matmul_precision)
     sharding.check_config(config, jax.local_device_count(), jax.process_count())
     if config.wandb.enabled:
         import_wandb()

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core import checkpoints
-from motif_jax.core.devices.cpu import cpu_device
+from motif_jax.core.devices.parallel import cpu_device
 from motif_jax.core.errors import UserError
 from motif_jax.motif.pairs import threshold
 from motif_jax.motif.reward.normalisation import Normalisation

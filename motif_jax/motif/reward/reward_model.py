@@ -17,9 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core import entry_points, run_folder
-from motif_jax.core.checkpoint_items import JSON
-from motif_jax.core.checkpoints import Checkpoints
-from motif_jax.core.devices.cpu import cpu_device
+from motif_jax.core.checkpoints import JSON, Checkpoints
+from motif_jax.core.devices.parallel import cpu_device
 from motif_jax.core.errors import UserError
 from motif_jax.core.training.run_files import default_step
 from motif_jax.motif.pairs.threshold import AUTO

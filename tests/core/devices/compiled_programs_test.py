@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from motif_jax.core.devices import compiled_programs
-from motif_jax.core.devices.precision import set_matmul_precision
+from motif_jax.core.devices.jax_options import set_matmul_precision
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -6,7 +6,7 @@ import jax
 import pytest
 from jax.sharding import PartitionSpec
 
-from motif_jax.core.devices import parameter_sharding as sharding
+from motif_jax.core.devices import sharding
 from motif_jax.lm import config
 from motif_jax.lm.model import LanguageModel
 from tests.lm.models import NAMES

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from motif_jax.core.devices import memory
-from motif_jax.core.devices.peaks import peak_flops
+from motif_jax.core.devices.flops import peak_flops
 from tests.made_up_devices import MadeUpDevice
 
 

@@ -17,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 
 from motif_jax.core.checkpoints import Checkpoints
-from motif_jax.core.devices import parameter_sharding as sharding
+from motif_jax.core.devices import sharding
 from motif_jax.core.devices.parallel import AXIS, DataParallel
 from motif_jax.core.devices.sharding import Sharded, training_devices
 from motif_jax.core.errors import UserError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from motif_jax.core.checkpoint_items import JSON
+from motif_jax.core.checkpoints import JSON
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.errors import UserError
 from motif_jax.core.training import run_files

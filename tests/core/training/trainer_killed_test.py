@@ -16,8 +16,7 @@ import chex
 import jax
 import pytest
 
-from motif_jax.core.checkpoint_items import JSON
-from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.checkpoints import JSON, Checkpoints
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.metrics import read_metrics
 from motif_jax.core.training.run_files import CHECKPOINTS, RESUME

@@ -13,8 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from motif_jax.core.checkpoint_items import JSON
-from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.checkpoints import JSON, Checkpoints
 from motif_jax.core.errors import UserError
 from motif_jax.core.metrics import read_metrics
 from motif_jax.core.training import trainer
