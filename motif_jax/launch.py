@@ -12,7 +12,12 @@ Spawned worker processes import this module again, so it imports nothing heavy a
 
 from __future__ import annotations
 
-from motif_jax.core.interruption import INTERRUPTED, INTERRUPTED_CODE, leave_at_interrupt
+from motif_jax.core.interruption import (
+    INTERRUPTED,
+    INTERRUPTED_CODE,
+    leave_at_interrupt,
+    outlive_readers,
+)
 
 if __name__ == "__main__":
     leave_at_interrupt()  # before the imports that take time
@@ -29,7 +34,7 @@ from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
 from motif_jax import command_line, running, schema, stages
-from motif_jax.core import entry_points, standard_streams
+from motif_jax.core import entry_points
 from motif_jax.core.config import flat
 from motif_jax.core.devices import jax_options
 from motif_jax.core.errors import UserError, printable
@@ -149,7 +154,7 @@ def main() -> None:
     # compile; failures are exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     jax_options.take_defaults()
-    standard_streams.outlive_readers()
+    outlive_readers()
     app.run(_main, flags_parser=parse_flags)
 
 

@@ -13,11 +13,11 @@ from ml_collections import ConfigDict
 
 from motif_jax import command_line, schema, stages
 from motif_jax.core import entry_points, resources, tempdirs
+from motif_jax.core.cluster import ClusterHosts
 from motif_jax.core.config import dotted, flat
 from motif_jax.core.devices import compiled_programs, jax_options
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json, system_error
-from motif_jax.core.sections import ClusterHosts
 
 
 def run(

@@ -1,26 +1,31 @@
 """Stops on request: finish the step, save, exit with a code that means "start me again".
 
 `Interruption` is for stages that can save. Outside of it, Ctrl-C ends the process at once with one
-line (`leave_at_interrupt`).
+line (`leave_at_interrupt`). What a command prints while it saves may have lost its reader
+(`outlive_readers`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
 import signal
+import stat
+import sys
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import NoReturn
-
-from motif_jax.core.standard_streams import write_line
+from typing import Any, NoReturn, TextIO
 
 # EX_TEMPFAIL of sysexits.h: the work is not finished and the same command continues it.
 EXIT_CODE = 75
 # A shell's exit code for a program that SIGINT ended.
 INTERRUPTED_CODE = 128 + signal.SIGINT
 INTERRUPTED = "error: interrupted before the end; start it again with the same command"
+# Errors of a pipe without a reader, and of a terminal that was closed.
+_NO_READER = (errno.EPIPE, errno.EIO)
 
 
 class StoppedError(Exception):
@@ -127,3 +132,52 @@ def leave_at_interrupt() -> None:
 def _leave(*_: object) -> NoReturn:
     write_line(INTERRUPTED)
     os._exit(INTERRUPTED_CODE)
+
+
+def write_line(line: str) -> None:
+    """Writes a line to standard error, past Python's streams: also in the handler of a signal,
+    which may interrupt a print. Nothing is raised.
+    """
+    with contextlib.suppress(OSError):
+        os.write(2, f"{line}\n".encode(errors="backslashreplace"))
+
+
+class _LastingFile(io.FileIO):
+    """An open descriptor; what nobody can read any more is dropped."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in _NO_READER:
+                raise
+            # As if all had been written: the buffer above would try the rest again.
+            return memoryview(data).nbytes
+
+
+def outlive_readers() -> None:
+    """Makes prints of this process go on, to nowhere, when the reader of its output has ended.
+
+    `command 2>&1 | tee log` and Ctrl-C: tee ends at once, and whatever the command prints while it
+    saves would raise BrokenPipeError. For commands, which leave their results in files. Streams
+    that somebody replaced stay, and so does None, that of a closed descriptor.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
+        sys.stdout = _lasting(sys.stdout)
+    if isinstance(sys.stderr, io.TextIOWrapper) and sys.stderr is sys.__stderr__:
+        sys.stderr = _lasting(sys.stderr)
+
+
+def _lasting(stream: io.TextIOWrapper) -> TextIO:
+    """Another stream to where `stream` goes; a file has no reader, and its errors stay errors."""
+    if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        return stream
+    stream.flush()
+    # The descriptor belongs to the old stream, which stays open.
+    file = _LastingFile(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(file),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering or stream.write_through,
+    )

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from motif_jax.core import cluster
 from motif_jax.schema import (
     DTYPES,
     batch_size_key,
@@ -38,26 +37,6 @@ MATMUL_PRECISION = one_of(
     "precision of float32 matrix products; 'default' rounds their factors to TF32 (10 bits) on recent GPUs",
 )
 SAVE_EVERY_SECONDS = positive(300.0, "seconds between checkpoints, besides those of evaluations")
-
-
-@section_class
-class ClusterHosts:
-    """The hosts of a run of several."""
-
-    coordinator: str | None = plain_key(
-        None, "'HOST:PORT' of the first of several hosts, or 'slurm' under srun"
-    )
-    count: int | None = positive(None, "number of hosts, one process each")
-    index: int | None = non_negative(None, "index of this host")
-    heartbeat_timeout_seconds: float = plain_key(
-        100.0, "the other hosts end when one is silent for this long", minimum=1
-    )
-
-    def position(self) -> cluster.HostPosition:
-        """The position of this process among the hosts. Raises UserError: the values do not fit
-        together.
-        """
-        return cluster.position(self.coordinator, self.count, self.index)
 
 
 NUM_DEVICES = positive(

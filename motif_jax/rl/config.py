@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax import schema
 from motif_jax.core import entry_points, sections
+from motif_jax.core.cluster import ClusterHosts
 from motif_jax.core.compat import Compat
 from motif_jax.core.config import training_workers
 from motif_jax.envs.config import LAST_TEXT, MAX_EPISODE_STEPS, GymOptions
@@ -161,7 +162,7 @@ class AgentConfig:
     reward: AgentReward = subsection(AgentReward)
     actors: Actors = subsection(Actors)
     devices: Devices = subsection(Devices)
-    hosts: sections.ClusterHosts = subsection(sections.ClusterHosts)
+    hosts: ClusterHosts = subsection(ClusterHosts)
     nonfinite: sections.Nonfinite = subsection(sections.Nonfinite)
     save_every_steps: int = positive(10_000_000, "environment steps between checkpoints")
     save_every_seconds: float = sections.SAVE_EVERY_SECONDS

@@ -16,10 +16,10 @@ from tests.processes import REPOSITORY
 
 STOPPED = """
 import sys, time
-from motif_jax.core import interruption, standard_streams
+from motif_jax.core import interruption
 from motif_jax.core.progress import Progress
 
-standard_streams.outlive_readers()
+interruption.outlive_readers()
 with interruption.Interruption() as stop, Progress(2, "steps", "train") as progress:
     print("started", flush=True)
     while not stop.requested:
@@ -52,7 +52,7 @@ def test_a_stop_saves_when_the_reader_has_ended(tmp_path: Path, number: signal.S
 
 def test_a_reader_reads_all_in_order() -> None:
     code = (
-        "import sys; print('one'); from motif_jax.core import standard_streams as streams;"
+        "import sys; print('one'); from motif_jax.core import interruption as streams;"
         "streams.outlive_readers(); print('twö'); print('three', file=sys.stderr)"
     )
     program = start(code, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
@@ -64,7 +64,7 @@ def test_a_reader_reads_all_in_order() -> None:
 
 def test_a_full_disk_is_still_an_error() -> None:
     code = (
-        "from motif_jax.core import standard_streams as streams;"
+        "from motif_jax.core import interruption as streams;"
         "streams.outlive_readers(); print('line', flush=True)"
     )
     with open("/dev/full", "w") as full:

@@ -23,11 +23,11 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from motif_jax.core import cluster, interruption, run_folder
+from motif_jax.core import interruption, run_folder
+from motif_jax.core.cluster import SLURM, ClusterHosts, HostPosition
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text, system_error
 from motif_jax.core.locks import FolderLock
-from motif_jax.core.sections import ClusterHosts
 
 Value = TypeVar("Value")
 # Smallest padded message in bytes; larger ones are padded to its doubles, so that few programs are
@@ -59,11 +59,11 @@ def connected(hosts: ClusterHosts) -> Iterator[None]:
         yield
 
 
-def join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
+def join(here: HostPosition, hosts: ClusterHosts) -> None:
     """Connects this process with the other hosts by `jax.distributed`; ends the process if they do
     not meet in time.
     """
-    slurm = here.coordinator == cluster.SLURM
+    slurm = here.coordinator == SLURM
     seconds = CONNECT_SECONDS
     host, _, port = str(here.coordinator).rpartition(":")
     if here.index == 0 and not slurm:

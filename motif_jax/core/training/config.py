@@ -5,6 +5,7 @@ folder.
 from __future__ import annotations
 
 from motif_jax.core import sections
+from motif_jax.core.cluster import ClusterHosts
 from motif_jax.schema import (
     section_class,
     subsection,
@@ -23,7 +24,7 @@ class DatasetConfig:
     early_stopping: sections.EarlyStopping = subsection(sections.EarlyStopping)
     num_devices: int | None = sections.NUM_DEVICES
     sharding: sections.Sharding | None = None
-    hosts: sections.ClusterHosts | None = None
+    hosts: ClusterHosts | None = None
     matmul_precision: str = sections.MATMUL_PRECISION
     keep_checkpoints: int | None = None
     save_every_seconds: float = sections.SAVE_EVERY_SECONDS
@@ -49,4 +50,4 @@ class TextDatasetConfig(GradientConfig):
     keep_checkpoints: int = sections.KEEP_CHECKPOINTS
     sharding: sections.Sharding = subsection(sections.Sharding)
     chunk_steps: int = sections.CHUNK_STEPS
-    hosts: sections.ClusterHosts = subsection(sections.ClusterHosts)
+    hosts: ClusterHosts = subsection(ClusterHosts)

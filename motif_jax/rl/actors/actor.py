@@ -23,8 +23,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from motif_jax.core import seeds, tempdirs
-from motif_jax.core.interruption import never
-from motif_jax.core.standard_streams import outlive_readers
+from motif_jax.core.interruption import never, outlive_readers
 from motif_jax.envs import registry, spec
 from motif_jax.envs.spec import TERMINATED, TRUNCATED, Action
 from motif_jax.rl.actors.processes import (

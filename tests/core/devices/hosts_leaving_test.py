@@ -10,11 +10,11 @@ from typing import Any
 import jax
 import pytest
 
+from motif_jax.core.cluster import ClusterHosts
 from motif_jax.core.devices import hosts
 from motif_jax.core.devices.hosts import connected
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import INTERRUPTED, INTERRUPTED_CODE
-from motif_jax.core.sections import ClusterHosts
 
 
 def test_an_interrupted_host_leaves_at_once_with_one_line() -> None:

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 from motif_jax.core import cluster
-from motif_jax.core.cluster import HostPosition
+from motif_jax.core.cluster import ClusterHosts, HostPosition
 from motif_jax.core.devices import hosts
 from motif_jax.core.devices.hosts import Hosts, connected
 from motif_jax.core.errors import UserError
 from motif_jax.core.locks import FolderLock
-from motif_jax.core.sections import ClusterHosts
 from motif_jax.rl import settings
 from tests.play.agent_runs import recall_config, recall_training
 
@@ -50,8 +49,11 @@ def test_a_position_comes_from_the_config_or_from_slurm(
     expected: HostPosition,
 ) -> None:
     monkeypatch.setattr(cluster.os, "environ", environment)
+    coordinator, count, index = arguments
 
-    assert cluster.position(*arguments) == expected
+    keys = ClusterHosts(coordinator=coordinator, count=count, index=index)
+
+    assert keys.position() == expected
 
 
 def test_a_batch_divides_over_hosts_and_their_devices() -> None:
