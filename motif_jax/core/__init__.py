@@ -25,8 +25,9 @@ Files:
     hub.py              hf://OWNER/NAME; tokenizer_files.py reads tokenizers
     resources.py        files that come with the package
 
-Processes: cluster.py (which host this is), capacity.py (memory), progress.py, profiling.py. Numbers: seeds.py, nan_policy.py. Texts: text_bytes.py,
-sentences.py, joint_tokens.py, distinct.py, verdicts.py.
+Processes: cluster.py (which host this is), capacity.py (memory), progress.py, profiling.py.
+Numbers: seeds.py, nan_policy.py. Texts: text_bytes.py, sentences.py, joint_tokens.py, distinct.py,
+verdicts.py.
 
 Where a change goes:
 

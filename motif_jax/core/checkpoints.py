@@ -60,8 +60,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     The newest `keep` stay (None: all), and the one with the best metric `keep_best`, by `best_mode`
     'max' or 'min'. Of a run that also saves by the clock, the newest `keep` milestones stay, too:
     the first checkpoint at or after each multiple of `milestone_steps`. With `read_only` nothing is
-    written or removed: the folder may belong to a running training. Raises UserError: `read_only`
-    and there is no such folder.
+    written or removed: the folder may belong to a running training.
     """
 
     def __init__(
@@ -74,10 +73,6 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         milestone_steps: int | None = None,
     ) -> None:
         self._folder = Path(folder).absolute()
-        if read_only and not self._folder.is_dir():
-            raise UserError(
-                f"{folder} does not exist: no checkpoint was saved there; train for longer, or give another folder"
-            )
         self._keep = keep
         self._milestone_steps = milestone_steps
         self._best_metric = keep_best
@@ -299,10 +294,6 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         """
         saved = self._metadata(step)
         for name, item in abstract.items():
-            if name not in saved:
-                raise UserError(
-                    f"{self._folder} checkpoint {step} has no {name}: it has {', '.join(sorted(saved))}"
-                )
             if isinstance(item, str):
                 continue
             actual = _describe(saved[name])

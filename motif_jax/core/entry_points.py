@@ -21,8 +21,6 @@ from motif_jax.core.errors import UserError
 # In a text, 'module:Class' may not be the end of a path with a colon, such as 'runs/a.b:c'.
 _FORM = re.compile(r"(?<![\w./])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _MODULE = re.compile(r"[A-Za-z_][\w.]*")
-# Of a name that is no module's, and of a module that cannot be read or lacks what it imports.
-_IMPORT_ERRORS = (ImportError, SyntaxError, ValueError, AttributeError)
 # The trusted names, with commas between them; in the environment, so that child processes have
 # them.
 _VARIABLE = "MOTIF_JAX_TRUST"
@@ -59,16 +57,9 @@ def named(values: Any, key: str = "") -> set[str]:
 def trust(names: Iterable[str]) -> None:
     """Allows this process and its future children to import each 'module:Class', or 'module' for
     all that is in it; a text may have several with commas between them.
-
-    Raises UserError: a name has neither form.
     """
     texts = [names] if isinstance(names, str) else names
     names = [name.strip() for text in texts for name in text.split(",")]
-    for name in names:
-        if not is_entry_point(name) and not _MODULE.fullmatch(name):
-            raise UserError(
-                f"trust={name}: must be a module, or module:NAME of a class or function; several with commas between them"
-            )
     os.environ[_VARIABLE] = ",".join(sorted(_trusted().union(names)))
 
 
@@ -78,12 +69,12 @@ def note_source(by: str | os.PathLike[str], values: Any) -> None:
 
 
 def load(key: str, name: str) -> Any:
-    """Imports the trusted 'module:Class' that a config's `key` or data give. Raises UserError: not
-    trusted, or not there.
+    """Imports the trusted 'module:Class' that a config's `key` or data give. Raises UserError: it
+    is not trusted; ImportError, AttributeError: it is not there.
     """
     # A trusted module stands for all its classes.
     _require(key, name, not _trusted().isdisjoint((name, name.partition(":")[0])))
-    return load_packaged(key, name)
+    return load_packaged(name)
 
 
 def load_module(key: str, name: str) -> ModuleType:
@@ -92,24 +83,13 @@ def load_module(key: str, name: str) -> ModuleType:
     """
     # To trust a class is to run its whole module, so the module alone may be imported, too.
     _require(key, name, name in {trusted.partition(":")[0] for trusted in _trusted()})
-    try:
-        return importlib.import_module(name)
-    except _IMPORT_ERRORS as error:
-        raise UserError(
-            f"config.{key}={name}: cannot be imported ({error}); must be a module that Python finds, in the folder of the command "
-            "or on PYTHONPATH"
-        ) from error
+    return importlib.import_module(name)
 
 
-def load_packaged(key: str, name: str) -> Any:
-    """Imports a 'module:Class' that the package's code names, which needs no trust; raises as
-    `load`.
-    """
+def load_packaged(name: str) -> Any:
+    """Imports a 'module:Class' that the package's code names, which needs no trust."""
     module, _, attribute = name.partition(":")
-    try:
-        return getattr(_imported(key, name, module), attribute)
-    except AttributeError as error:
-        raise _missing(key, name, error) from error
+    return getattr(importlib.import_module(module), attribute)
 
 
 def _trusted() -> set[str]:
@@ -122,20 +102,6 @@ def _require(key: str, name: str, trusted: bool) -> None:
             f"config.{key}={name}: {_SOURCES.get(name, 'a file of data')} asks for this code from outside the package, and this "
             f"command does not name it: if you trust it, give --config.trust={name} (in Python trust=[{name!r}])"
         )
-
-
-def _imported(key: str, name: str, module: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except _IMPORT_ERRORS as error:
-        raise _missing(key, name, error) from error
-
-
-def _missing(key: str, name: str, error: Exception) -> UserError:
-    return UserError(
-        f"config.{key}={name}: no such class or function ({error}); its module must be one that Python finds, in the folder of "
-        "the command or on PYTHONPATH"
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,16 +133,16 @@ class Registry:
             raise UserError(f"config.{self.key}={name}: must be one of {allowed}")
 
     def load(self, name: str) -> Any:
-        """Imports the part that `name` names. Raises UserError: there is none, it is not trusted,
-        or it does not fit.
+        """Imports the part that `name` names. Raises UserError: it has neither form, is not
+        trusted, or does not fit; else as `load`.
         """
         self.check(name)
         if name in self.parts:
-            return load_packaged(self.key, self.parts[name])
+            return load_packaged(self.parts[name])
         # The user's own: it has to be trusted before it is imported, and to fit after that.
         part = load(self.key, name)
         if self.base:
-            base = load_packaged(self.key, self.base)
+            base = load_packaged(self.base)
             if not (isinstance(part, type) and issubclass(part, base)):
                 raise UserError(
                     f"config.{self.key}={name}: must be a subclass of {self.base.replace(':', '.')}"

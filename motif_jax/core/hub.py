@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from motif_jax.core.errors import UserError, first_line
+from motif_jax.core.errors import UserError
 
 _FORM = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([^/@]+))?(?:/(.+))?")
 MODEL_FILES = ("*.json", "*.safetensors", "chat_template.jinja")
@@ -33,8 +33,8 @@ def local(path: Any, key: str = "", previous: Any = None) -> Any:
 
     A repository with the file of `export:reward` and no checkpoints stands for that file. Without a
     revision in the name, the commit of `previous`, the resumed run's local copy, is kept. Errors
-    name the config's `key`. Raises UserError: the hub has no such repository, revision or path,
-    cannot be reached, or huggingface_hub is not installed.
+    name the config's `key`. Raises UserError: the hub has no such repository or revision, or cannot
+    be reached.
     """
     if not is_named(path):
         return path
@@ -57,40 +57,20 @@ def local(path: Any, key: str = "", previous: Any = None) -> Any:
     is_reward = (
         not subpath and (folder / _REWARD).is_file() and not (folder / "checkpoints").is_dir()
     )
-    copy = folder / (_REWARD if is_reward else subpath or "")
-    if not copy.exists():
-        raise UserError(
-            f"{subject}: the repository has no {subpath or 'file of a reward, an agent or a model'}"
-        )
-    return str(copy)
+    return str(folder / (_REWARD if is_reward else subpath or ""))
 
 
 def snapshot(name: str, revision: str | None, subject: str, files: Sequence[str]) -> Path:
     """The folder of the local copy of a repository's `files` (patterns); errors as of `local` begin
     with `subject`.
     """
-    try:
-        import huggingface_hub
-        from huggingface_hub import errors
-    except ImportError:
-        raise UserError(
-            f"{subject}: the Hugging Face hub needs huggingface_hub: pip install 'motif-jax[hub]'"
-        ) from None
+    import huggingface_hub
+
     try:
         folder = huggingface_hub.snapshot_download(
             name, revision=revision, allow_patterns=list(files), ignore_patterns=list(_CODE)
         )
-        return Path(folder)
-    except errors.RepositoryNotFoundError:
-        problem = (
-            "the hub has no such repository, or shows it only to whom `hf auth login` has named"
-        )
-    except errors.RevisionNotFoundError:
-        problem = f"the repository has no revision {revision}"
-    except errors.LocalEntryNotFoundError as error:
-        problem = (
-            f"the hub cannot be reached, and there is no copy of it here ({first_line(error)})"
-        )
-    except Exception as error:  # the hub's client raises errors of several libraries
-        problem = first_line(error)
-    raise UserError(f"{subject}: {problem}")
+    # Errors of several libraries. A misspelt folder is looked for here, too, as a repository.
+    except Exception as error:
+        raise UserError(f"{subject}: {error}") from error
+    return Path(folder)

@@ -82,11 +82,9 @@ def split(
       texts_tokens: of the prompt with each candidate.
 
     Raises:
-      UserError: there are no candidates, one has no tokens, two have the same, or one shares no
-          token with the prompt.
+      UserError: a candidate has no tokens, two have the same, or one shares no token with the
+          prompt.
     """
-    if not candidates:
-        raise UserError("there are no candidates to choose between")
     common = [common_length(prompt_tokens, tokens) for tokens in texts_tokens]
     # One prompt for all candidates, so that a model runs it once; the rest of it goes before each
     # candidate's own tokens.

@@ -44,18 +44,13 @@ def FolderLock(
     `patience` seconds for another.
 
     Raises UserError: another process holds it (its host and process id are named), it cannot be
-    made or locked, or, at the end of a block without an error, it was removed meanwhile.
+    locked, or, at the end of a block without an error, it was removed meanwhile.
     """
     folder = Path(folder)
     with contextlib.ExitStack() as stack:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context(
-                # Not emptied yet: until the lock is had, the file names its holder.
-                open(folder / name, "a+", encoding="utf-8", opener=regular_file)
-            )
-        except OSError as error:
-            raise UserError(f"{folder} cannot be made or written to: {error.strerror}") from None
+        folder.mkdir(parents=True, exist_ok=True)
+        # Not emptied yet: until the lock is had, the file names its holder.
+        file = stack.enter_context(open(folder / name, "a+", encoding="utf-8", opener=regular_file))
         if patience is None:
             # After Slurm has requeued a job, network file systems keep the locks of a lost node
             # until its lease ends.

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json_lines
 
 # Numbers of an episode's row: whether it reached the task's goal, and a number of that name that
@@ -99,21 +98,11 @@ def episode_rows(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 
 def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The columns of a CSV file of numbers, float64; none without it. Raises UserError: the file is
-    damaged.
-    """
+    """The columns of a CSV file of numbers, float64; none without it."""
     path = Path(path)
     if not path.exists():
         return {}
-    try:
-        with open(path, newline="", encoding="utf-8") as file:
-            header, *rows = csv.reader(file, strict=True)
-        uneven = [number for number, row in enumerate(rows, start=2) if len(row) != len(header)]
-        if uneven:
-            raise ValueError(f"line {uneven[0]} has not the {len(header)} columns of the first")
-        numbers = [[float(cell) if cell else np.nan for cell in row] for row in rows]
-    except (ValueError, csv.Error) as error:
-        raise UserError(
-            f"{path} is damaged ({error}): the same command that made the run writes it again"
-        ) from None
+    with open(path, newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file, strict=True)
+    numbers = [[float(cell) if cell else np.nan for cell in row] for row in rows]
     return dict(zip(header, np.array(numbers).T, strict=True)) if numbers else {}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tensorboardX.proto import event_pb2, summary_pb2, tensor_pb2
 from tensorboardX.record_writer import RecordWriter
 
-from motif_jax.core.errors import UserError, printable
+from motif_jax.core.errors import printable
 from motif_jax.core.files import atomic_write_text, json_line, naming, read_json_lines, regular_file
 
 FILE_NAME = "metrics.jsonl"
@@ -43,8 +43,8 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
     metrics.jsonl and purged from TensorBoard's curves. `wandb` are arguments of `wandb.init`
     (project, name, ...).
 
-    Raises UserError: W&B was asked for and is not installed, or metrics.jsonl is damaged; OSError:
-    a file cannot be written, also in the methods; it is named.
+    Raises UserError: metrics.jsonl is damaged; OSError: a file cannot be written, also in the
+    methods; it is named.
     """
 
     def __init__(
@@ -173,13 +173,8 @@ class _Events:
 
 
 def import_wandb() -> Any:
-    """The wandb package. Raises UserError: it is not installed."""
-    try:
-        return importlib.import_module("wandb")
-    except ImportError:
-        raise UserError(
-            "config.wandb is on and wandb is not installed: pip install 'motif-jax[wandb]'"
-        ) from None
+    """The wandb package, which takes most of a second."""
+    return importlib.import_module("wandb")
 
 
 def _start_wandb(folder: Path, options: Mapping[str, Any]) -> Any:
@@ -188,10 +183,5 @@ def _start_wandb(folder: Path, options: Mapping[str, Any]) -> Any:
     if not id_file.exists():
         atomic_write_text(id_file, secrets.token_hex(4))
     name = id_file.read_text(encoding="utf-8")
-    try:
-        # With the id of the first start W&B continues its curves.
-        return wandb.init(dir=str(folder), id=name, resume="allow", **options)
-    except wandb.Error as error:
-        raise UserError(
-            f"config.wandb: W&B cannot be started ({' '.join(str(error).split())}): run `wandb login`, or set WANDB_MODE=offline"
-        ) from None
+    # With the id of the first start W&B continues its curves.
+    return wandb.init(dir=str(folder), id=name, resume="allow", **options)

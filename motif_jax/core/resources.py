@@ -10,8 +10,6 @@ import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from motif_jax.core.errors import UserError
-
 if TYPE_CHECKING:
     from ml_collections import ConfigDict
 
@@ -29,17 +27,10 @@ def path(name: str) -> Path:
 def cache_folder(name: str) -> Path:
     """The folder for what can be made again, in the user's cache folder; it need not exist.
 
-    Raises UserError: the user has none.
+    Raises RuntimeError: neither XDG_CACHE_HOME nor a home names one.
     """
     caches = os.environ.get("XDG_CACHE_HOME")
-    if caches:
-        return Path(caches) / "motif_jax" / name
-    try:
-        return Path.home() / ".cache" / "motif_jax" / name
-    except RuntimeError:
-        raise UserError(
-            "this user has no home folder for caches: set XDG_CACHE_HOME to a folder"
-        ) from None
+    return (Path(caches) if caches else Path.home() / ".cache") / "motif_jax" / name
 
 
 def config_file(stage: str) -> dict[str, Any]:

@@ -225,10 +225,7 @@ def prepare(
     folder = Path(workdir)
     # Before anything is written: another run in this folder stays as it is.
     check_identity(folder, config, identity, free)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--workdir={workdir} cannot be made: {error}") from None
+    folder.mkdir(parents=True, exist_ok=True)
     # What a killed start has left half written, here and in the folders that fill while a run
     # continues.
     remove_temporaries(folder)

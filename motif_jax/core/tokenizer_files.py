@@ -10,7 +10,6 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 
-from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json
 
 # Files beside a tokenizer.json, which transformers reads with it.
@@ -39,22 +38,14 @@ def read(path: str | os.PathLike[str]) -> Tokenizer:
     """Opens a tokenizer.json, without the padding and truncation that it may ask for, and with the
     tokens and the blank before a text that files beside it ask for, as transformers' AutoTokenizer
     does.
-
-    Raises UserError: it or a file beside it cannot be read.
     """
-    try:
-        backend = Tokenizer.from_file(str(path))
-    except Exception as error:  # a plain Exception, which names no file
-        raise UserError(f"{path} cannot be read: {error}") from None
+    backend = Tokenizer.from_file(str(path))
     backend.no_padding()
     backend.no_truncation()
     folder = Path(path).parent
     described = entries(folder / CONFIG_FILE)
     _set_prefix_space(backend, described, entries(folder / "config.json").get("model_type"))
-    try:
-        backend.add_tokens(_missing_tokens(backend, described, folder))
-    except (TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{folder}: its added tokens are damaged ({error}): {_REMEDY}") from None
+    backend.add_tokens(_missing_tokens(backend, described, folder))
     return backend
 
 

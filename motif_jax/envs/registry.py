@@ -168,9 +168,7 @@ def _load(name: str) -> Any:
     if entry_points.is_entry_point(name):
         return entry_points.load(_KEY, name)
     check(name)
-    return entry_points.load_packaged(
-        _KEY, _BABYAI_TEXT if _is_level(name) else _ENTRY_POINTS[name]
-    )
+    return entry_points.load_packaged(_BABYAI_TEXT if _is_level(name) else _ENTRY_POINTS[name])
 
 
 def require_text(name: str, text_field: str | None) -> str:
@@ -205,7 +203,7 @@ def make_group(
     environment_spec = spec(name, **options)
     if environment_spec.group is not None:
         options.pop(LAST_TEXT, None)  # a group is stepped without a look at its texts
-        return entry_points.load_packaged(_KEY, environment_spec.group)(name, count, **options)
+        return entry_points.load_packaged(environment_spec.group)(name, count, **options)
     if environment_spec.keeps_place and places is not None:
         return SingleEnvironments([make(name, **options, place=place) for place in places])
     return SingleEnvironments([make(name, **options) for _ in range(count)])
@@ -243,4 +241,4 @@ def shared_modules(name: str, **options: Any) -> list[str]:
 def renderer(environment_spec: EnvironmentSpec) -> Renderer | None:
     """The renderer of an environment with this spec, or None."""
     name = environment_spec.renderer
-    return None if name is None else entry_points.load_packaged(_KEY, name)(environment_spec)
+    return None if name is None else entry_points.load_packaged(name)(environment_spec)

@@ -220,11 +220,11 @@ def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
     for name, section in choices.LABEL_SECTIONS.items():
         if name in config or kind in choices.LEARNED_REWARDS or entry_points.is_entry_point(kind):
             sections[name] = _read(
-                entry_points.load_packaged(name, section), config.get(name, {}), "kind"
+                entry_points.load_packaged(section), config.get(name, {}), "kind"
             )
     if config.get("probes") is not None:
         sections["probes"] = schema.read_section(
-            entry_points.load_packaged("probes", choices.PROBES_SECTION), config["probes"]
+            entry_points.load_packaged(choices.PROBES_SECTION), config["probes"]
         )
     return schema.read_section(AgentConfig, config, **sections)
 

@@ -141,9 +141,6 @@ ABSENT = f"a/kernel: absent saved, {KERNEL} wanted; b: absent saved, bfloat16[3]
             f"checkpoint 7 does not fit this config: params {ABSENT} and 2 more",
             id="names",
         ),
-        pytest.param(
-            7, {"optimizer": PARAMS}, "checkpoint 7 has no optimizer: it has params", id="item"
-        ),
         pytest.param(8, {"params": PARAMS}, "has no checkpoint 8: it has [7]", id="step"),
     ],
 )
@@ -206,11 +203,13 @@ def test_a_folder_that_was_removed_while_in_use_is_named(step_seven: Checkpoints
         step_seven.save(9, {"params": PARAMS})
 
 
-def test_a_folder_that_is_only_read_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=f"^{tmp_path}/none does not exist: no checkpoint was saved there; "
+def test_a_folder_without_checkpoints_has_none_to_restore(tmp_path: Path) -> None:
+    with (
+        Checkpoints(tmp_path / "none", read_only=True) as checkpoints,
+        pytest.raises(UserError, match=f"^{tmp_path}/none has no checkpoint None: it has none"),
     ):
-        Checkpoints(tmp_path / "none", read_only=True)
+        checkpoints.restore(None, {})
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_reader_sees_new_checkpoints_and_removes_none(tmp_path: Path) -> None:

@@ -19,10 +19,6 @@ def test_a_class_of_any_module_is_found() -> None:
     assert entry_points.is_entry_point("a:B")
     others = ("NetHackScore-v1", None, "/data/runs/12:30", "runs/a:b")
     assert not any(map(entry_points.is_entry_point, others))
-    with pytest.raises(
-        UserError, match="trust=/a/b: must be a module, or module:NAME of a class or function"
-    ):
-        entry_points.trust(["json", "/a/b"])
 
 
 def test_a_registry_imports_a_part_when_it_is_loaded() -> None:
@@ -30,7 +26,5 @@ def test_a_registry_imports_a_part_when_it_is_loaded() -> None:
         "policy", {"error": "motif_jax.core.errors:UserError", "lost": "no_such_module:A"}
     )
     assert registry.load("error") is UserError
-    with pytest.raises(
-        UserError, match=r"config\.policy=no_such_module:A: no such class or function"
-    ):
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         registry.load("lost")

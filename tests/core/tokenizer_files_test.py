@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from motif_jax.core import tokenizer_files
-from motif_jax.core.errors import UserError
 from tests.core import make_tokenizer_folders
 
 # What transformers makes of texts (`make_tokenizer_folders`).
@@ -34,12 +33,3 @@ def test_what_was_read_has_the_same_tokens_without_the_files_beside_it(tmp_path:
     again = tokenizer_files.read(tmp_path / "tokenizer.json")
 
     assert again.to_str() == backend.to_str()
-
-
-def test_damaged_added_tokens_are_refused(tmp_path: Path) -> None:
-    config = {"added_tokens_decoder": {"300": "<think>"}}
-    case = make_tokenizer_folders.Case(config=config)
-    file = make_tokenizer_folders.write(tmp_path / "model", case)
-
-    with pytest.raises(UserError, match=r"model: its added tokens are damaged"):
-        tokenizer_files.read(file)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.core import resources
-from motif_jax.core.errors import UserError
 
 FOLDER_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 _SECONDS_VARIABLE = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
@@ -38,7 +37,7 @@ def programs_folder() -> Path | None:
         return Path(named)
     try:
         return resources.cache_folder("compiled")
-    except UserError as error:
+    except RuntimeError as error:
         print(f"compiled programs are not kept: {error}", file=sys.stderr, flush=True)
         return None
 

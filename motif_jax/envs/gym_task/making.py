@@ -130,7 +130,7 @@ def _load_wrapper(name: str) -> Callable[[gymnasium.Env], Any]:
     checks.require(entry_points.is_entry_point(name), _WRAPPERS, name, allowed)
     if name.partition(":")[0] == _GYMNASIUM_WRAPPERS:
         # They are part of a package that this one needs, so data may name them as well.
-        wrapper = entry_points.load_packaged(_WRAPPERS, name)
+        wrapper = entry_points.load_packaged(name)
     else:
         wrapper = entry_points.load(_WRAPPERS, name)
     checks.require(callable(wrapper), _WRAPPERS, name, "a class or a function")

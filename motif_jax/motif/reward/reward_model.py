@@ -246,7 +246,7 @@ def pad_messages(messages: np.ndarray) -> np.ndarray:
 
 def online_reader() -> Any:
     """The class that reads such runs (`oni/online_model.py:OnlineRuns`)."""
-    return entry_points.load_packaged("reward.dir", _ONLINE_READER)
+    return entry_points.load_packaged(_ONLINE_READER)
 
 
 def online_reader_of(config: Mapping[str, Any]) -> Any | None:

@@ -152,10 +152,7 @@ class Slots:
 
     @classmethod
     def create(cls, layout: SlotLayout) -> Slots:
-        """Makes the block and fills it with `MAGIC`. Raises UserError: there is not enough
-        memory.
-        """
-        require_memory([layout])
+        """Makes the block and fills it with `MAGIC`."""
         descriptor = os.memfd_create("trajectory_slots")
         os.ftruncate(descriptor, layout.size)
         slots = cls(layout, descriptor)

@@ -45,9 +45,7 @@ class Toxicity:
 
     def __init__(self, section: str, options: Mapping[str, Any]) -> None:
         """Asks nobody. `options` are those of the task, whose config section is `section`."""
-        self._judge: Judge = entry_points.load_packaged(f"{section}.annotator", _JUDGE)(
-            section, options
-        )
+        self._judge: Judge = entry_points.load_packaged(_JUDGE)(section, options)
 
     @property
     def loads_model(self) -> bool:
