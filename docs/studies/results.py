@@ -12,8 +12,8 @@ Variants:
   (none)  2 million steps a run, a small network, games of 1,000 steps: docs/studies/results.md.
   gpu     the published network and games of 5,000 steps, 1e8 and 2e9 steps a run.
   laptop  the task's reward alone with train_agent.py:laptop, beside random play:
-          docs/studies/nethack_laptop.md. The claims were written down before the first of the seeds 11 to
-          13 was run; the settings were chosen on seed 1.
+          docs/studies/nethack_laptop.md. The claims were written down before the first of the
+          seeds 11 to 13 was run; the settings were chosen on seed 1.
   diagnosis  the staircase, one setting changed at a time, one seed of 500,000 steps:
              docs/studies/nethack_diagnosis.md.
 """
@@ -71,8 +71,8 @@ def _laptop() -> dict[str, Any]:
     }
 
 
-# What is changed in the settings of docs/studies/results.md, which are the published ones but for the rate
-# and the batch.
+# What is changed in the settings of docs/studies/results.md, which are the published
+# ones but for the rate and the batch.
 _CHANGES = {
     "none": "",
     "rate": "--config.optimizer.learning_rate=1e-4",
