@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.core.devices import platforms
 from motif_jax.lm.config import Rotary
 from motif_jax.nets import products
 
@@ -103,7 +102,7 @@ def query_blocks(length: int) -> list[tuple[int, int]]:
     tokens. More blocks gain nothing and make programs longer. On a GPU all scores are computed at
     once.
     """
-    if platforms.traced() != platforms.CPU:
+    if jax.default_backend() != "cpu":
         return [(0, length)]
     count = min(_BLOCKS, max(1, length // _QUERIES_OF_BLOCK))
     return [(length * number // count, length * (number + 1) // count) for number in range(count)]
@@ -117,9 +116,9 @@ def attends_in_one_pass(length: int) -> bool:
     one segment, and the scores have the axes of their product. Otherwise it writes, copies and
     reads all scores between them: attention of 360 tokens took twice as long. For few queries the
     copy of the keys costs more than that. On a GPU groups stay an axis of their own, over which
-    heads may be split (`core.devices.parameter_sharding`).
+    heads may be split (`core.devices.sharding`).
     """
-    return platforms.traced() == platforms.CPU and length >= _MIN_QUERIES_OF_PASS
+    return jax.default_backend() == "cpu" and length >= _MIN_QUERIES_OF_PASS
 
 
 def _joined(segments: Sequence[Keys], branches: int) -> Keys:
@@ -289,7 +288,7 @@ def rotation(positions: jax.Array, rotary: Rotary, width: int) -> Rotation:
 
     batch, branches, length = positions.shape
     rows = positions.reshape(batch * branches, length)
-    if platforms.traced() == platforms.CPU and length > 1:
+    if jax.default_backend() == "cpu" and length > 1:
         # XLA's CPU compiler would compute sines again for every head of every layer; what a loop
         # has made it takes as it is.
         turns = jax.lax.map(of_row, rows)

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.core.devices import platforms
 from motif_jax.core.errors import UserError
 from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import MASKED, EnvironmentSpec
@@ -313,8 +312,8 @@ def _make_trunk(
     """A new encoder and core; modules are cheap, parameters are made by `init`."""
     dtype = jnp.dtype(config.dtype)
     # A CPU keeps the plain forms, and with them its bits.
-    backend = platforms.traced()
-    unroll = _GPU_UNROLL if backend == platforms.GPU else 1
+    backend = jax.default_backend()
+    unroll = _GPU_UNROLL if backend == "gpu" else 1
     core = Core(config.core, config.hidden_size, config.core_layers, dtype, unroll, name="core")
 
     if kind == FILM:
@@ -351,7 +350,7 @@ def _make_trunk(
 
     first_convolution = config.first_convolution
     if first_convolution == "auto":
-        first_convolution = "table" if backend == platforms.CPU else "picture"
+        first_convolution = "table" if backend == "cpu" else "picture"
     image = ImageEncoder(
         TileSet(load_tiles()),
         config.image_encoder,
@@ -359,7 +358,7 @@ def _make_trunk(
         config.obs_scale,
         config.nonlinearity,
         look_up=first_convolution == "table",
-        blocks=backend == platforms.GPU,
+        blocks=backend == "gpu",
         dtype=dtype,
     )
     nethack = NetHackEncoder(

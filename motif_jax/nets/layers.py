@@ -9,7 +9,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.core.devices import platforms
 from motif_jax.nets import products
 from motif_jax.nets.convolution import convolution
 
@@ -166,7 +165,7 @@ def convolve(x: Array, weights: tuple[Array, Array], stride: int = 1, padding: i
     kernel, bias = weights
     spatial_axes = x.ndim - 2
     # Its gradients are quick inside of loops, too.
-    if spatial_axes == 2 and platforms.traced() == platforms.CPU:
+    if spatial_axes == 2 and jax.default_backend() == "cpu":
         return add_bias(convolution(x, kernel.astype(x.dtype), stride, padding), bias)
     y = jax.lax.conv_general_dilated(
         x,

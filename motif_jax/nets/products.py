@@ -12,8 +12,6 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from motif_jax.core.devices import platforms
-
 CPU_INFO = Path("/proc/cpuinfo")
 # What Linux calls the instructions that multiply bfloat16.
 _BFLOAT16_FLAGS = frozenset({"amx_bf16", "avx512_bf16"})
@@ -59,9 +57,9 @@ def sums_in_float32(dtype: jnp.dtype) -> bool:
     XLA uses a CPU's instructions for products of bfloat16 (`has_bfloat16_products`) only where the
     result is float32: at two to four times the rate of products asked for in bfloat16, whose inputs
     it first converts to float32. Cooper Lake was not measured. A GPU sums in float32 in any case:
-    there products stay as they are asked for. Only this function decides it, by `platforms.traced`.
+    there products stay as they are asked for. Only this function decides it.
     """
-    return dtype == jnp.bfloat16 and platforms.traced() == platforms.CPU and has_bfloat16_products()
+    return dtype == jnp.bfloat16 and jax.default_backend() == "cpu" and has_bfloat16_products()
 
 
 def prefers_output_major() -> bool:
@@ -71,7 +69,7 @@ def prefers_output_major() -> bool:
     On a CPU bfloat16 products of 512 to 2,048 rows have 1.0 to 1.6 times the rate (1.2 as a
     rule), float32 products 1.0 to 1.1 times. GPUs were not measured.
     """
-    return platforms.traced() == platforms.CPU
+    return jax.default_backend() == "cpu"
 
 
 @functools.cache

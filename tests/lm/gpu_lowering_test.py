@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,6 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import language_update
-from motif_jax.core.devices import platforms
 from motif_jax.glam.agent import TOKENS
 from motif_jax.ilql.agent.stacked_trunks import StackedModels
 from motif_jax.lm import config as configs
@@ -35,7 +35,7 @@ UPDATE = {
 
 @pytest.fixture(autouse=True)
 def gpu() -> Iterator[None]:
-    with platforms.planned(platforms.GPU):
+    with mock.patch.object(jax, "default_backend", return_value="gpu"):
         yield
 
 
@@ -150,5 +150,5 @@ def test_a_game_network_planned_for_a_gpu_convolves_pictures() -> None:
         return jax.tree.leaves(jax.eval_shape(network.prepare, params).tables)
 
     assert not acting_tables()
-    with platforms.planned(platforms.CPU):
+    with mock.patch.object(jax, "default_backend", return_value="cpu"):
         assert acting_tables()

@@ -22,8 +22,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from motif_jax.core.devices import platforms
-
 _BLOCK = re.compile(r"block_(\d+)")
 _STACK = re.compile(r"blocks_(\d+)_(\d+)")
 
@@ -34,9 +32,9 @@ def looped(chosen: bool | None = None) -> bool:
 
     A GPU's compiler takes minutes for the blocks of a large model one by one (Flan-T5-large: over
     100 s), and a loop costs little there. On a CPU compilation is quick, and a loop's slices of
-    parameters cost time: there blocks stay apart. It is the platform of `platforms.traced`.
+    parameters cost time: there blocks stay apart.
     """
-    return platforms.traced() != platforms.CPU if chosen is None else chosen
+    return jax.default_backend() != "cpu" if chosen is None else chosen
 
 
 def stacked_for_loop(tree: Any) -> Any:

@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from motif_jax.core.devices import platforms
 from motif_jax.core.training import block_stack
 from motif_jax.lm.model import Cache, EncodedPrompt, LanguageModel
 from motif_jax.lm.network import States
@@ -63,7 +62,7 @@ class StackedModels:
         """The parameters of all trunks, in the form that the other methods receive."""
         together = self.together
         if together is None:
-            together = platforms.traced() != platforms.CPU
+            together = jax.default_backend() != "cpu"
         # Here, inside the program: optimisers and checkpoints keep float32 trunks by name.
         prepared = [self.model.prepared(tree) for tree in trees]
         if not together:
