@@ -15,7 +15,7 @@ BAD = [
     ("train_reward.py:smoke", "dataset_dir=AT annotator=test", "AT"),
     ("explain_reward.py", "reward.dir=AT", "AT"),
     ("train_agent.py:recall", "batch_size=100", "config.batch_size"),
-    ("oni.py", "annotator.goal=fame", "config.annotator.goal"),
+    ("oni.py", "annotator.goal=fame", "fame"),
     ("check_reward.py", "reward.dir=AT", "AT"),
     ("collect_trajectories.py:smoke", "policy=nobody", "nobody"),
     ("clone_behaviour.py:smoke", "network.model=AT", "config.trajectories"),

@@ -29,12 +29,16 @@ def config_of(config: str, *arguments: str) -> ConfigDict:
 
 
 def refusal_line(config: ConfigDict, workdir: Path) -> str | None:
-    """The launcher's refusal of a config before any work; None where it would begin."""
+    """The launcher's refusal of a config before any work; None where it would begin. Files that are
+    not there are named by Python itself.
+    """
     try:
         schema.validate(config)
         stages.module(config.stage).check(config, workdir)
     except UserError as error:
         return str(error)
+    except (OSError, LookupError) as error:
+        return f"{type(error).__name__}: {error}"
     finally:
         assert not workdir.exists(), "something was written before the check"
     return None

@@ -18,9 +18,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
 
 # Variants that want more than a small machine has, and what their refusal names.
 WANTED = {
-    ("annotate", "faithful"): "vLLM is not installed",
-    # The user chooses the model, and what a study of his own trains.
-    ("annotate", "laptop"): "config.vllm.model",
+    # The user chooses what a study of his own trains.
     ("study", ""): "config.training=''",
     ("collect_text", "visdial"): "config.visdial.reward_cache",
     # Their agent speaks about Wordle.

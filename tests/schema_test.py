@@ -13,7 +13,7 @@ from motif_jax import launch, running, schema
 from motif_jax.core import resources
 from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Profile
-from motif_jax.oni import label_config as online
+from motif_jax.oni import label_service as online
 from motif_jax.rl.config import AgentConfig, AgentReward, AnyAlgorithm, agent_config
 from motif_jax.schema import Key
 from tests.stage_inputs import CONFIGS, variants

@@ -23,7 +23,6 @@ from motif_jax.motif.annotation import answers_page, judge_figures, judge_probes
 from motif_jax.motif.annotation.annotator import (
     Annotator,
     Question,
-    annotator_class,
     check_annotator,
     check_keys_of_others,
     make_annotator,
@@ -43,7 +42,7 @@ from motif_jax.motif.annotation.questions import (
     pair_questions,
 )
 from motif_jax.motif.annotation.session import AnnotationSession
-from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, check_store, is_settled
+from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, is_settled
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.outcomes import count_outcomes, describe
 from motif_jax.schema import read_open_section
@@ -62,14 +61,10 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     checks.require_key(
         config, "shard_index", in_range, f"from 0 to num_shards - 1 = {config.num_shards - 1}"
     )
-    shows_something = config.captions.messages or config.captions.status
-    checks.require(shows_something, "captions.messages", False, "True unless captions.status is")
     if config.name:
         shards.check_name(config.name)
-    check_store(config.store_dir)
     # Probes are texts of their own.
     if not config.probe:
-        checks.existing_folder(config, "dataset_dir")
         _open_dataset(config)
     check_annotator(config)
     check_keys_of_others(config)
@@ -85,11 +80,6 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
             return _probe(config, workdir, annotator)
     dataset = _open_dataset(config)
     annotator = make_annotator(config, dataset=dataset)
-    # `restart` discards the labels of this name, so that nothing would be left to compare with. Not
-    # in `check`, since the name may be that of a model, which a check does not fetch.
-    name = config.name or annotator.short_name
-    allowed = f"other labels than those of this run, {name}"
-    checks.require_key(config, "agreement_with", config.agreement_with != name, allowed)
     questions = _list_questions(config, dataset, annotator)
     print(_game_warning(dataset, annotator), end="", flush=True)
     # Before the run folder is opened, so that a dry run leaves none.
@@ -116,26 +106,9 @@ def _game_warning(dataset: PairsDataset, annotator: Annotator) -> str:
 def _check_measures(config: AnnotationConfig) -> None:
     """Raises UserError where a measure of the annotator is wanted that this config cannot give."""
     if config.probe:
-        reads_items = annotator_class(config.annotator).reads_items
-        allowed = f"False: the annotator {config.annotator} reads no messages"
-        checks.require_key(config, "probe", reads_items, allowed)
-        allowed = "False with config.probe=True, which asks its pairs"
-        checks.require_key(config, "dry_run", not config.dry_run, allowed)
-        allowed = "None with config.probe=True, which asks all of its pairs"
-        checks.require_key(config, "limit", config.limit is None, allowed)
-        allowed = "'' with config.probe=True, which labels no dataset"
-        checks.require_key(config, "agreement_with", not config.agreement_with, allowed)
-        allowed = "False with config.probe=True, which counts the answers as they are"
-        is_off = not config.correct_position_bias
-        checks.require_key(config, "correct_position_bias", is_off, allowed)
-        # configs/annotate.py:faithful has 'given'.
-        allowed = "auto or both with config.probe=True, which asks each pair in both orders"
-        checks.require_key(config, "orders", config.orders != "once", allowed)
         judge_probes.read(config.probe_pairs)
-
     if config.agreement_with:
         PairsDataset.open(config.dataset_dir).preference(config.agreement_with)
-
     if config.correct_position_bias:
         used = with_annotator_defaults(config)
         can_correct = used.answer.mode == "soft" and used.orders != "given"

@@ -162,7 +162,6 @@ def _check_players(config: CollectConfig, spec: EnvironmentSpec) -> None:
     environment.
     """
     weights = player_weights(config, spec)
-    checks.require(bool(weights), "mixture", "all 0", "at least one weight above 0")
     for key in (AGENTS, SCRIPTED):
         allowed = f"left empty, or given with config.policy={key} or config.mixture.{key} above 0"
         checks.require_key(config, key, key in weights or not getattr(config, key), allowed)
@@ -176,11 +175,8 @@ def _check_players(config: CollectConfig, spec: EnvironmentSpec) -> None:
     _check_habits(config, spec)
     can_read_screen = not errands or "tty_chars" in recorded_fields(config, spec)
     checks.require(can_read_screen, "screens", False, f"True: {', '.join(errands)} read the screen")
-
-    can_play = SCRIPTED not in weights or bool(_scripted(config, spec))
-    checks.require_key(
-        config, "scripted", can_play, "module:Class of scripted players, with commas between"
-    )
+    if SCRIPTED in weights:
+        _scripted(config, spec)
 
 
 def _check_habits(config: CollectConfig, spec: EnvironmentSpec) -> None:
@@ -337,12 +333,7 @@ def _agents(config: CollectConfig, checkpoints: Path) -> dict[str, Any]:
     # Started: the checkpoints that played first, if they are still the same.
     remedy = f"remove {checkpoints.parent} and collect again"
     entries = read_json(checkpoints, remedy, kind=list)
-    try:
-        stored = [
-            agents.CollectingAgent(str(entry["folder"]), int(entry["step"])) for entry in entries
-        ]
-    except (KeyError, TypeError, ValueError):
-        raise UserError(f"{checkpoints} is damaged: {remedy}") from None
+    stored = [agents.CollectingAgent(str(entry["folder"]), int(entry["step"])) for entry in entries]
     for entry, agent in zip(entries, stored, strict=True):
         if entry.get("identity") != agent.identity():
             raise UserError(

@@ -176,7 +176,7 @@ class Collection:
         while (index <= last or self._drawn < rows) and (end is None or index < end):
             if index not in self._counts:
                 is_agent = self._players.name(index) in self._agents
-                actions = chunks.load_actions(self._actions_file(index)) if is_agent else None
+                actions = np.load(self._actions_file(index)) if is_agent else None
                 yield self._players.job(index, actions)
             index += 1
 

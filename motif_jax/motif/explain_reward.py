@@ -17,12 +17,12 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, atomic_write_text
 from motif_jax.display.text_tables import csv_cell
 from motif_jax.motif import explanation_page
-from motif_jax.motif.compositions import find_compositions
 from motif_jax.motif.config import ExplainRewardConfig
 from motif_jax.motif.explanation import (
     Composition,
     ExplainedReward,
     Explanation,
+    find_compositions,
     occurrences_text,
     rank_correlation,
 )
@@ -49,17 +49,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     """Raises UserError where a reward, the dataset or a text of the config cannot be used."""
     run_folder.check_identity(workdir, config_tree)
     config = read_section(ExplainRewardConfig, config_tree)
-    is_named = bool(config.reward.dir)
-    checks.require_key(
-        config, "reward.dir", is_named, "a reward: give it with --config.reward.dir=DIR"
-    )
-    for key, path in {"reward.dir": config.reward.dir, "other.dir": config.other.dir}.items():
-        exists = not path or Path(path).exists()
-        checks.require(exists, key, path, "a run folder or a .safetensors file")
-    if config.dataset_dir:
-        checks.existing_folders(config, "dataset_dir")
-
-    # The rest depends on what the rewards read, so that they are opened here.
+    # What can be rated depends on what the rewards read, so that they are opened here.
     models = _open_models(config)
     folders = _dataset_folders(config, models[0])
     for model in models:
@@ -85,7 +75,7 @@ def _open_models(config: ExplainRewardConfig) -> list[Any]:
 def _dataset_folders(config: ExplainRewardConfig, reward: Any) -> list[Path]:
     """The datasets whose messages are rated; []: the messages of the reward's own online run."""
     if config.dataset_dir:
-        return checks.existing_folders(config, "dataset_dir")
+        return [Path(folder) for folder in checks.listed(config.dataset_dir)]
     # A reward that was learned online knows what its run met.
     if getattr(reward, "step_counts", None):
         return []
@@ -112,10 +102,7 @@ def _rows_of_texts(config: ExplainRewardConfig, models: list[Any]) -> np.ndarray
             architecture = model.network.architecture
             allowed = f"empty: {model.folder} reads {', '.join(architecture.fields)}, not the message alone, so it has no reward for a text"
             checks.require_key(config, "text", architecture.message_only, allowed)
-    try:
-        return as_rows(texts)[0]
-    except UserError as error:
-        raise UserError(f"config.text: {error}") from None
+    return as_rows(texts)[0]
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> None:

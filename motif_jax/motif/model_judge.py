@@ -24,7 +24,7 @@ from motif_jax.lm import chat_template, next_token, text, weights
 from motif_jax.lm.chat_template import Turn
 from motif_jax.lm.gguf import folder as gguf_folder
 from motif_jax.lm.next_token import NextToken
-from motif_jax.lm.tokens import TOKENS_OF_BATCH, Tokenizer
+from motif_jax.lm.tokens import Tokenizer
 from motif_jax.motif.annotation import chat, model_files
 from motif_jax.motif.annotation.annotator import Answer, Preview, Question
 from motif_jax.motif.annotation.chat import Conversation
@@ -81,7 +81,7 @@ class ModelAnnotator(chat.ChatAnnotator):
             "dtype": self._dtype,
         }
         super().__init__(config, form, identity)
-        self._prompts = _read_prompts(self._path, self.prompt, settings.model)
+        self._prompts = _read_prompts(self._path, self.prompt)
         # Answers depend on the tokens that count as verdicts, and these on `find_prefill`.
         reading = {**self.identity["reading"], **self._prompts.identity()}
         self.identity = {**self.identity, "reading": reading}
@@ -95,17 +95,11 @@ class ModelAnnotator(chat.ChatAnnotator):
         checks.require(
             mode in cls.modes, "answer.mode", mode, "soft, or auto, with annotator=model"
         )
-        batch = config.model.batch
-        allowed = f"at most {_LARGEST_BATCH}: a batch holds {TOKENS_OF_BATCH:,} tokens at most, 32 for each question"
-        checks.require(batch is None or batch <= _LARGEST_BATCH, "model.batch", batch, allowed)
         model = config.model.model
-        if hub.is_named(model):
-            return
-        model_files.check_model(_file_or_name(model), "model.model")
         # A model that the hub names is fetched and read by the constructor: a check downloads
         # nothing.
-        if model_files.is_path(model):
-            _read_prompts(text.fetch(model, "model.model"), texts, model)
+        if model_files.is_path(model) and not hub.is_named(model):
+            _read_prompts(text.fetch(model, "model.model"), texts)
 
     def start(self) -> None:
         print(self._prompts.in_words, flush=True)
@@ -175,24 +169,21 @@ class ModelAnnotator(chat.ChatAnnotator):
         self._scorer = None
 
 
-def _read_prompts(folder: Path, texts: PromptTexts, model: str) -> JudgePrompts:
+def _read_prompts(folder: Path, texts: PromptTexts) -> JudgePrompts:
     """The prompts of a model that can judge, of which no tensor is read.
 
     Raises:
       UserError: its config, weights, tokenizer or chat template cannot be used, it is no decoder,
-        or none of its tokens distinguishes the verdicts; the message names config.model.model.
+        or none of its tokens distinguishes the verdicts.
     """
-    try:
-        settings = weights.read_config(folder)
-        if not settings.has_decoder or settings.encoder_layers:
-            raise UserError(
-                "a judge must be a decoder (Llama, Qwen, Gemma, GPT-2), "
-                f"this is a {settings.architecture} model"
-            )
-        weights.check(folder, settings)
-        return JudgePrompts(folder, texts, settings.vocab_size)
-    except UserError as error:
-        raise UserError(f"config.model.model={model}: {error}") from None
+    settings = weights.read_config(folder)
+    if not settings.has_decoder or settings.encoder_layers:
+        raise UserError(
+            "a judge must be a decoder (Llama, Qwen, Gemma, GPT-2), "
+            f"this is a {settings.architecture} model"
+        )
+    weights.check(folder, settings)
+    return JudgePrompts(folder, texts, settings.vocab_size)
 
 
 # Prompts: turns as text, the beginning of the answer, and the tokens that say each verdict. They
@@ -259,17 +250,15 @@ class JudgePrompts:
         """The text of a conversation with `beginning` as that of its answer.
 
         Raises:
-          UserError: the chat template refuses the turns.
+          UserError: the chat template refuses the turns, as some do those of the system.
         """
-        try:
-            return self._written(turns, beginning)
-        except UserError as error:
-            # The remedy is named only where the template takes the turns without the system's.
-            if turns[0]["role"] != "system" or not self._can_write(turns[1:], beginning):
-                raise
-            raise UserError(
-                f"{error}; give a prompt file without `system` (config.prompt.file)"
-            ) from None
+        if self._template is None:
+            return "\n\n".join([*(turn["content"] for turn in turns), beginning])
+        if not beginning.strip():
+            return self._template.prompt(turns)
+        continued = self._template.continued([*turns, {"role": "assistant", "content": beginning}])
+        # `continued` ends at the last letter; the blank behind it decides the verdict's tokens.
+        return continued + beginning[len(beginning.rstrip()) :]
 
     def tokens(self, prompt: str) -> list[int]:
         """Tokens of a prompt, with special tokens in front of it and none after it: the answer goes
@@ -279,22 +268,6 @@ class JudgePrompts:
         has_special = self._template is None
         (row,) = self.tokenizer.encode([prompt], special=has_special, closed=False)
         return row
-
-    def _written(self, turns: Sequence[Turn], beginning: str) -> str:
-        if self._template is None:
-            return "\n\n".join([*(turn["content"] for turn in turns), beginning])
-        if not beginning.strip():
-            return self._template.prompt(turns)
-        continued = self._template.continued([*turns, {"role": "assistant", "content": beginning}])
-        # `continued` ends at the last letter; the blank behind it decides the verdict's tokens.
-        return continued + beginning[len(beginning.rstrip()) :]
-
-    def _can_write(self, turns: Sequence[Turn], beginning: str) -> bool:
-        try:
-            self._written(turns, beginning)
-        except UserError:
-            return False
-        return True
 
 
 def find_prefill(prompts: JudgePrompts) -> Prefill:

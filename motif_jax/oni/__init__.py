@@ -15,9 +15,9 @@ order to read:
 
 Labels:
 
-    label_service.py        queues questions, asks the judge in the background, hands labels over at
-                            the start of a batch
-    label_config.py         its sections of the config, and what may stand in them
+    label_service.py        queues questions, asks the judge in the background, keeps its answers in
+                            the answer store (motif/annotation/store.py), hands labels over at the
+                            start of a batch
     question_queue.py       which question is next
     label_queue.py          what is queued, in flight and answered, and what it costs
     label_log.py            each label with the number of the batch that it first counted in: a

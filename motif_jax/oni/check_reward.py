@@ -19,7 +19,7 @@ from motif_jax.core.files import atomic_write_json
 from motif_jax.core.verdicts import SINGLE, YES
 from motif_jax.display.statistics import Estimate, wilson
 from motif_jax.motif.reward.reward_function import open_reward
-from motif_jax.oni import label_config
+from motif_jax.oni import label_service
 from motif_jax.oni.config import Budget, CheckRewardConfig
 from motif_jax.oni.label_service import LabelService
 from motif_jax.oni.network_reward import WIDTH
@@ -171,7 +171,7 @@ def _ask(folder: Path, texts: Sequence[str]) -> dict[str, int]:
     # So that answers of the store count, which the published system has none of.
     compat = dataclasses.replace(run.compat, oni_requeue=False)
     run = dataclasses.replace(run, queue=queue, compat=compat)
-    service = LabelService(label_config.in_run(run, folder), SINGLE)
+    service = LabelService(label_service.in_run(run, folder), SINGLE)
     answers: dict[str, int] = {}
     try:
         service.start()

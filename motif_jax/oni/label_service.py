@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import math
+import os
 import queue
 import random
 import sys
@@ -34,16 +36,21 @@ from motif_jax.motif.annotation.annotator import (
     Answer,
     Question,
     ServerError,
+    check_annotator,
     check_answer,
+    check_keys_of_others,
     make_annotator,
 )
 from motif_jax.motif.annotation.both_orders import in_default_orders
+from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.store import AnswerStore, is_settled
-from motif_jax.oni.label_config import annotator_config, naming_section
 from motif_jax.oni.label_queue import Label, LabelBookkeeper
 from motif_jax.oni.question_queue import Items, Pending
 from motif_jax.rl.config import AgentConfig
+from motif_jax.schema import read_open_section
 
+# Folder of a run's own answer store, in the run folder.
+STORE = "answers"
 # How often a waiting thread checks whether to end, and whether delayed questions may be sent.
 WAKE_SECONDS = 0.25
 # Pause between two attempts to reach a server that is still starting.
@@ -57,6 +64,25 @@ _FIRST_QUESTION = {"single": ("",), "pair": ("", "You kill the newt!")}
 _Event = concurrent.futures.Future[Answer] | StoppedError | None
 
 
+def check(config: AgentConfig, form: Form) -> None:
+    """Raises UserError for a bad value of the sections; asks no server and loads no model."""
+    check_annotator(annotator_config(config), form)
+    check_keys_of_others(annotator_config(config))
+
+
+def annotator_config(config: AgentConfig) -> AnnotatorConfig:
+    """The section `annotator` in the form that annotators read."""
+    values = {**vars(config.annotator), "annotator": config.annotator.kind, "compat": config.compat}
+    return read_open_section(AnnotatorConfig, values)
+
+
+def in_run(config: AgentConfig, folder: str | os.PathLike[str]) -> AgentConfig:
+    """`config` with the default of the answer store in a run's folder."""
+    section = config.annotator
+    store = section.store_dir or os.path.join(folder, STORE)
+    return dataclasses.replace(config, annotator=dataclasses.replace(section, store_dir=store))
+
+
 class LabelService(LabelBookkeeper):
     """Labels texts; one thread may call `enqueue` while another calls `poll`.
 
@@ -66,10 +92,9 @@ class LabelService(LabelBookkeeper):
 
     def __init__(self, config: AgentConfig, form: Form) -> None:
         section = config.annotator
-        with naming_section():
-            # An `OpenAIAnnotator` where there is a server.
-            annotator = make_annotator(annotator_config(config), form)
-            self._annotator: Any = in_default_orders(annotator, form)
+        # An `OpenAIAnnotator` where there is a server.
+        annotator = make_annotator(annotator_config(config), form)
+        self._annotator: Any = in_default_orders(annotator, form)
         super().__init__(
             config.queue,
             section.attempts,
@@ -102,10 +127,9 @@ class LabelService(LabelBookkeeper):
         server cannot be used.
         """
         try:
-            with naming_section():
-                self._annotator.start()
-                if self._is_server:
-                    self._reach(stopped)
+            self._annotator.start()
+            if self._is_server:
+                self._reach(stopped)
         except BaseException:
             self.close()
             raise
@@ -191,8 +215,7 @@ class LabelService(LabelBookkeeper):
         if not to_ask:
             return
         start = time.monotonic()
-        with naming_section():
-            answers = list(self._annotator.annotate([question for _, question in to_ask]))
+        answers = list(self._annotator.annotate([question for _, question in to_ask]))
         seconds = time.monotonic() - start
         answered = []
         for position_and_answer in answers:
@@ -246,10 +269,9 @@ class LabelService(LabelBookkeeper):
         there is room for.
         """
         try:
-            with naming_section():
-                while True:
-                    self._handle(self._new_events())
-                    self._send()
+            while True:
+                self._handle(self._new_events())
+                self._send()
         except StoppedError:
             return
         except BaseException as error:  # raised in the training's thread, by `_check`

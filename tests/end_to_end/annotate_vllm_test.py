@@ -18,7 +18,7 @@ import pytest
 
 from motif_jax import schema
 from motif_jax.core.verdicts import SINGLE
-from motif_jax.oni import label_config as online
+from motif_jax.oni import label_service as online
 from motif_jax.oni.config import OnlineAnnotator, Queue
 from motif_jax.oni.label_service import LabelService
 from motif_jax.rl.config import agent_config

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from motif_jax.core.verdicts import PAIR, SINGLE
-from motif_jax.oni import label_config as online
+from motif_jax.oni import label_service as online
 from motif_jax.oni.label_service import LabelService
 from motif_jax.rl.config import agent_config
 from tests.processes import Program, ended, free_port, wait_until

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from motif_jax.core import text_bytes
-from motif_jax.motif.compositions import find_compositions
-from motif_jax.motif.explanation import ExplainedReward
+from motif_jax.motif.explanation import ExplainedReward, find_compositions
 
 FAINT = "You faint from lack of food.  You regain consciousness."
 KILL = "You kill the newt!  You see here a newt corpse."

@@ -20,7 +20,7 @@ from motif_jax.motif.annotation.annotator import (
     ServerError,
     make_annotator,
 )
-from motif_jax.oni import label_config, label_service
+from motif_jax.oni import label_service
 from motif_jax.oni.config import OnlineAnnotator, Queue
 from motif_jax.oni.label_queue import Label
 from motif_jax.oni.label_service import LabelService
@@ -84,7 +84,7 @@ def make(tmp_path):
 
     def make(form=SINGLE, kind=f"{__name__}:Counting", **values):
         config = make_config(tmp_path, annotator__kind=kind, **values)
-        label_config.check(config, form)
+        label_service.check(config, form)
         source = LabelService(config, form)
         source.start()
         services.append(source)
@@ -123,12 +123,12 @@ def test_another_run_takes_answers_from_the_store_without_cost(make):
 
 def test_a_run_without_a_store_writes_one_in_its_folder(tmp_path):
     config = make_config(tmp_path, annotator__store_dir="")
-    label_config.check(config, SINGLE)
-    source = LabelService(label_config.in_run(config, tmp_path / "run"), SINGLE)
+    label_service.check(config, SINGLE)
+    source = LabelService(label_service.in_run(config, tmp_path / "run"), SINGLE)
     source.start()
     assert len(ask(source, KILL, WALL)) == 2
     source.close()
-    answers = stored(tmp_path / "run" / label_config.STORE)
+    answers = stored(tmp_path / "run" / label_service.STORE)
     assert {tuple(line["items"]): line["label"] for line in answers} == {KILL: YES, WALL: NO}
     assert config.annotator.store_dir == "", "what a user gave stays"
 

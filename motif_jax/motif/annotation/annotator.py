@@ -44,9 +44,6 @@ _KEYS_OF_ONE = {
     "openai.model": ("openai", ("", "Meta-Llama-3.1-8B-Instruct")),
     "vllm.model": ("vllm", ("", "meta-llama/Llama-2-70b-chat-hf")),
 }
-# Values of `orders` for an annotator that is asked about each pair of a dataset once.
-# configs/annotate.py:faithful has 'given'.
-_ORDERS_OF_DATASET = (AUTO, "once", "given")
 Config = TypeVar("Config", bound=AnnotatorConfig)
 # How far probabilities that an annotator has rounded may be from the sum 1.
 _SUM_TOLERANCE = 1e-3
@@ -174,7 +171,6 @@ class Annotator(abc.ABC):
         again later, and the training goes on; only at its start one without a `kind`, or after
         `annotator.wait_seconds`, ends it. Any other error always does. Where `default_orders` is
         'both' a training waits for the answers.
-      beside_training: class attribute, whether a training can ask it.
       loads_model: class attribute, whether it loads a language model into its process. Of a
         training on several hosts, one process then asks for all.
       questions_at_once: class attribute, most questions that a training which waits for it asks in
@@ -198,7 +194,6 @@ class Annotator(abc.ABC):
     default_prompt: str = "default"
     default_orders: str = "once"
     in_background: bool = False
-    beside_training: bool = True
     loads_model: bool = False
     questions_at_once: int = 256
     identity: Mapping[str, Any]
@@ -277,9 +272,7 @@ def check_answer(annotator: Annotator, question: Question, answer: Answer) -> No
 
 
 def own_options(config: AnnotatorConfig) -> dict[str, Any]:
-    """The values of `config.options`, for an annotator from outside the package. Raises UserError:
-    they are not a JSON object.
-    """
+    """The values of `config.options`, for an annotator from outside the package."""
     return json_option(config, "options")
 
 
@@ -320,24 +313,6 @@ def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
         for key, neutral in _PROMPT_KEYS.items():
             allowed = f"left at '{neutral[0]}': the annotator {config.annotator} reads no prompt"
             checks.require_key(config, key, checks.dotted(config, key) in neutral, allowed)
-
-    if not annotator.reads_items:
-        # `orders` is a key of `annotate` alone.
-        orders = getattr(config, "orders", AUTO)
-        allowed = (
-            f"left at '{AUTO}': the annotator {config.annotator} is asked about each pair once"
-        )
-        checks.require(orders in _ORDERS_OF_DATASET, "orders", orders, allowed)
-        # An annotator from outside the package may read the goal and the captions.
-        if config.annotator in ANNOTATORS.parts:
-            goal = AnnotatorConfig().goal
-            allowed = f"left at '{goal}': the annotator {config.annotator} reads no goal"
-            checks.require_key(config, "goal", config.goal == goal, allowed)
-            for key in ("captions.messages", "captions.status"):
-                default = checks.dotted(AnnotatorConfig(), key)
-                is_default = checks.dotted(config, key) == default
-                allowed = f"left at {default}: the annotator {config.annotator} reads no captions"
-                checks.require_key(config, key, is_default, allowed)
 
     if own_options(config) and config.annotator in ANNOTATORS.parts:
         allowed = f"left at '{{}}': the annotator {config.annotator} has keys of its own"

@@ -43,12 +43,8 @@ class _NumberAnnotator(Annotator):
 
     @classmethod
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
-        try:
-            # The number of pairs and their length come from `message`: an array of info/ has no
-            # length.
-            dataset = PairsDataset.open(config.dataset_dir, need=("message", cls.need))
-        except UserError as error:
-            raise UserError(f"config.annotator={cls.name} needs {cls.need}: {error}") from None
+        # The number of pairs and their length come from `message`: an array of info/ has no length.
+        dataset = PairsDataset.open(config.dataset_dir, need=("message", cls.need))
         pair = layout.first_not_finite(_array(dataset, cls.need))
         if pair is not None:
             file = cls.need if "/" in cls.need else f"data/{cls.need}"

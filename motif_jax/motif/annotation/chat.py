@@ -41,13 +41,9 @@ IMPROBABLE = "the verdicts have little probability"
 
 
 def check_chat(config: AnnotatorConfig, form: Form = PAIR) -> PromptTexts:
-    """The prompt for questions of `form`. Raises UserError: a bad value, or a prompt file that
-    cannot be used.
+    """The prompt for questions of `form`. Raises UserError: nothing would read a part of its
+    file.
     """
-    top_k = config.sampling.top_k
-    checks.require(
-        top_k == -1 or top_k >= 1, "sampling.top_k", top_k, "at least 1, or -1 for no limit"
-    )
     path = prompt_path(config.prompt.version, config.prompt.file, form)
     return load_prompt(path, config.goal, config.answer.mode, form)
 

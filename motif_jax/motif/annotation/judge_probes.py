@@ -4,6 +4,7 @@ for.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,8 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core import resources
-from motif_jax.core.errors import UserError
-from motif_jax.core.files import read_json, require_whole_characters
 from motif_jax.core.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN, UNKNOWN_NAME
 from motif_jax.motif.annotation import judge_figures, labels
 from motif_jax.motif.annotation.annotator import Question
@@ -38,23 +37,11 @@ def built_in() -> list[str]:
 
 
 def read(name: str) -> list[ProbePair]:
-    """The pairs of a built-in file or of one's own. Raises UserError: there is no such file, or it
-    has another form.
+    """The pairs of a built-in file or of one's own, a JSON list of {"better": TEXT, "worse":
+    TEXT}.
     """
     path = FOLDER / f"judge_{name}.json" if name in built_in() else Path(name)
-    if not path.is_file():
-        raise UserError(
-            f"config.probe_pairs={name}: must be one of {', '.join(built_in())}, or a JSON file"
-        )
-    values = read_json(path, "restore it from a copy", kind=list)
-    pairs = [
-        entry for entry in values if isinstance(entry, dict) and set(entry) == {"better", "worse"}
-    ]
-    texts = [text for entry in pairs for text in entry.values()]
-    if not pairs or len(pairs) != len(values) or not all(isinstance(text, str) for text in texts):
-        raise UserError(f'{path}: must be a list of {{"better": TEXT, "worse": TEXT}}')
-    require_whole_characters("".join(texts), str(path))
-    return [ProbePair(entry["better"], entry["worse"]) for entry in pairs]
+    return [ProbePair(**entry) for entry in json.loads(path.read_bytes())]
 
 
 def ask(session: AnnotationSession, pairs: Sequence[ProbePair]) -> dict[str, Any]:
@@ -67,8 +54,6 @@ def ask(session: AnnotationSession, pairs: Sequence[ProbePair]) -> dict[str, Any
     ]
     questions = [Question(hasher.id_of_texts(items), items) for items in orders]
     answers = session.ask(questions, session.recall(questions, {}))
-    if any(question.id not in answers for question in questions):
-        raise UserError("stopped before all probes were answered: start the command again")
     return probe_figures(pairs, [answers[question.id] for question in questions])
 
 

@@ -152,23 +152,17 @@ def _without_status(line: str) -> str:
 
 
 def load_lexicon(path: str | Path = "") -> Lexicon:
-    """Reads a lexicon: a file, or one of the folder lexicons/ by its name. Raises UserError that
-    names the fault of a bad one.
+    """Reads a lexicon: a file, or one of the folder lexicons/ by its name. Raises UserError where
+    it would be read as another than it is meant.
 
     A file of the user comes before a built-in lexicon of the same name.
     """
     name = str(path) or BUILT_IN
     built_in = Path(__file__).parent / "lexicons" / name
-    try:
-        is_file_of_user = path and (Path(name).exists() or not built_in.is_file())
-        file = Path(name) if is_file_of_user else built_in
-        # utf-8-sig drops the byte order mark with which Windows begins files.
-        text = file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UserError(f"lexicon {name} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise UserError(f"lexicon {name} is not YAML: {error}") from None
-    return _parsed(name, text)
+    is_file_of_user = path and (Path(name).exists() or not built_in.is_file())
+    file = Path(name) if is_file_of_user else built_in
+    # utf-8-sig drops the byte order mark with which Windows begins files.
+    return _parsed(name, file.read_text(encoding="utf-8-sig"))
 
 
 # By the text and not by the path: a file that was changed is read anew.
@@ -179,26 +173,20 @@ def _parsed(name: str, text: str) -> Lexicon:
         return _read(yaml.safe_load(text))
     except UserError as error:
         raise UserError(f"lexicon {name}: {error}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"lexicon {name} is not YAML: {error}") from None
 
 
 def _read(tree: Any) -> Lexicon:
-    """Checks a lexicon's tree field by field and compiles its patterns."""
+    """A lexicon's tree with its patterns compiled."""
     keys = {"name", "goals", "margin", "scale", "unmatched", "blank", "events"}
-    if not isinstance(tree, dict) or set(tree) - {"threshold"} != keys:
+    if set(tree) - {"threshold"} != keys:
         raise UserError(
             f"the top must have the keys {', '.join(sorted(keys))}, and may have threshold"
         )
     goals = tree["goals"]
-    if not isinstance(goals, list) or not goals or not all(isinstance(goal, str) for goal in goals):
-        raise UserError("goals must be a list of names")
     margin = _number("margin", tree["margin"])
     scale = _number("scale", tree["scale"])
     if margin < 0 or scale <= 0:
         raise UserError("margin must be at least 0 and scale above 0")
-    if not isinstance(tree["events"], list) or not tree["events"]:
-        raise UserError("events must be a list")
     events = tuple(
         _event(number, event, goals) for number, event in enumerate(tree["events"], start=1)
     )
@@ -224,34 +212,20 @@ def _read(tree: Any) -> Lexicon:
 
 def _event(number: int, event: Any, goals: Sequence[str]) -> LexiconEvent:
     """The event of entry `number`, counted from 1."""
-    if not isinstance(event, dict) or set(event) != {"event", "weights", "patterns"}:
+    if set(event) != {"event", "weights", "patterns"}:
         raise UserError(f"entry {number} of events must have the keys event, weights, patterns")
     name = str(event["event"])
     patterns = event["patterns"]
-    if (
-        not isinstance(patterns, list)
-        or not patterns
-        or not all(isinstance(p, str) for p in patterns)
-    ):
+    # The letters of a single text would be patterns that every sentence matches.
+    if not isinstance(patterns, list):
         raise UserError(f"event {name}: patterns must be a list of texts")
-    compiled = []
-    for pattern in patterns:
-        try:
-            compiled.append(re.compile(pattern))
-        except re.error as error:
-            raise UserError(
-                f"event {name}: {pattern!r} is not a regular expression: {error}"
-            ) from None
-    return LexiconEvent(
-        name, tuple(compiled), _weights(f"event {name}: weights", event["weights"], goals)
-    )
+    weights = _weights(f"event {name}: weights", event["weights"], goals)
+    return LexiconEvent(name, tuple(map(re.compile, patterns)), weights)
 
 
 def _weights(where: str, weights: Any, goals: Sequence[str]) -> dict[str, float]:
     """Goal -> worth; `where` names the field in errors."""
-    if not isinstance(weights, dict) or set(weights) != set(goals):
-        raise UserError(f"{where} must name each goal once: {', '.join(goals)}")
-    return {goal: _number(f"{where}: {goal}", value) for goal, value in weights.items()}
+    return {goal: _number(f"{where}: {goal}", weights[goal]) for goal in goals}
 
 
 def _number(where: str, value: Any) -> float:
@@ -268,7 +242,7 @@ class LexiconAnnotator(Annotator):
     forms = (PAIR, SINGLE)
 
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
-        lexicon = _load(config)
+        lexicon = load_lexicon(config.lexicon.file)
         self.identity = {
             "annotator": "lexicon",
             "goal": config.goal,
@@ -289,7 +263,8 @@ class LexiconAnnotator(Annotator):
 
     @classmethod
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
-        _load(config)
+        # A goal that the lexicon does not have is a KeyError here.
+        LexiconJudge(load_lexicon(config.lexicon.file), config.goal)
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         for position, question in enumerate(questions):
@@ -300,15 +275,3 @@ class LexiconAnnotator(Annotator):
             f"[worth {self._judge.worth(caption):g}]\n{caption}" for caption in question.items
         ]
         return Preview("\n----\n".join(captions))
-
-
-def _load(config: AnnotatorConfig) -> Lexicon:
-    """The lexicon of a config. Raises UserError: it has not the goal, or captions hold no
-    messages.
-    """
-    lexicon = load_lexicon(config.lexicon.file)
-    if config.goal not in lexicon.goals:
-        raise UserError(f"config.goal={config.goal}: must be one of {', '.join(lexicon.goals)}")
-    if not config.captions.messages:
-        raise UserError("config.captions.messages=False: must be True, the lexicon reads messages")
-    return lexicon

@@ -7,10 +7,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import safetensors
-
-from motif_jax.core.errors import UserError, first_line
-
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 # Small files besides the weights that answers depend on.
 _SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")
@@ -21,7 +17,7 @@ _BLOCKS = 64
 # What this package reads of a model. Other programs may put more into the same folder of the hub's
 # cache at any time.
 READ_HERE = ("*.safetensors", "*.gguf", "*.json", "*.jinja")
-_GGUF, _GGUF_MAGIC = ".gguf", b"GGUF"
+_GGUF = ".gguf"
 
 
 def is_path(model: str) -> bool:
@@ -31,46 +27,6 @@ def is_path(model: str) -> bool:
         model.startswith((".", "/", "~")) or model.endswith(_GGUF) or model.count("/") > 1
     )
     return looks_like_path or Path(model).exists()
-
-
-def check_model(model: str, key: str) -> None:
-    """Raises UserError unless `model` is a name, a GGUF file, or a folder with a config, weights
-    and a tokenizer.
-    """
-    if not model:
-        raise UserError(f"config.{key}: give the name of a chat model, or its folder")
-    fault = _fault(Path(model)) if is_path(model) else None
-    if fault:
-        raise UserError(f"config.{key}={model}: {fault}")
-
-
-def _fault(folder: Path) -> str | None:
-    """Why a path is not a complete model, None if it is one."""
-    if folder.suffix == _GGUF and not folder.is_dir():
-        return _fault_of_file(folder)
-    if not folder.is_dir():
-        return "there is no such folder; give a model's folder, or its name on the hub"
-    if not (folder / "config.json").is_file():
-        return "not a model folder, it has no config.json"
-    if not _weights(folder):
-        return f"the folder has no weights ({', '.join(_WEIGHTS)})"
-    for path in folder.glob("*.safetensors"):
-        try:
-            # To open it compares the size of the file with that in its header, which finds a
-            # download that broke off.
-            with safetensors.safe_open(path, "numpy"):
-                pass
-        except (OSError, safetensors.SafetensorError):
-            return f"{path.name} is cut off or damaged"
-    return None if any(folder.glob("tokenizer*")) else "the folder has no tokenizer"
-
-
-def _fault_of_file(path: Path) -> str | None:
-    if not path.is_file():
-        return "there is no such file; give a GGUF file that exists"
-    with open(path, "rb") as file:
-        begins_well = file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC
-    return None if begins_well else "is not a GGUF file, or is damaged"
 
 
 def is_gguf(path: Path) -> bool:
@@ -91,19 +47,17 @@ def _weights(folder: Path, patterns: Sequence[str] = _WEIGHTS) -> list[Path]:
     return sorted(path for path in paths if path.stat().st_size)
 
 
-def revision(
-    model: str, requested: str | None, download_dir: str | None = None, key: str = "vllm.model"
-) -> str:
+def revision(model: str, requested: str | None, download_dir: str | None = None) -> str:
     """The version of a model or tokenizer, which becomes part of what an answer depends on.
 
     A folder's version is its fingerprint, a name's the commit of `requested` (a branch, a tag or a
-    commit; None: main). `key` is the config key that an error names.
+    commit; None: main).
     """
     if is_path(model):
         return fingerprint(Path(model))
     if requested and re.fullmatch(r"[0-9a-f]{40}", requested):
         return requested
-    return _commit(model, requested or "main", download_dir, key)
+    return _commit(model, requested or "main", download_dir)
 
 
 def fingerprint(folder: Path, patterns: Sequence[str] = (*_WEIGHTS, *_SETTINGS)) -> str:
@@ -143,7 +97,7 @@ def _add_weights(state: hashlib.blake2b, path: Path) -> None:
             state.update(file.read(_BLOCK))
 
 
-def _commit(model: str, requested: str, download_dir: str | None, key: str) -> str:
+def _commit(model: str, requested: str, download_dir: str | None) -> str:
     """The commit that a branch or tag means on the hub now, or in the local cache if the hub cannot
     be reached.
     """
@@ -152,20 +106,10 @@ def _commit(model: str, requested: str, download_dir: str | None, key: str) -> s
 
     try:
         commit = huggingface_hub.HfApi().model_info(model, revision=requested, timeout=20).sha
-    except Exception as error:  # the hub's client raises errors of several libraries
+    except Exception:  # the hub's client raises errors of several libraries
         cache = Path(download_dir or constants.HF_HUB_CACHE)
         reference = cache / f"models--{model.replace('/', '--')}" / "refs" / requested
-        try:
-            return reference.read_text(encoding="utf-8").strip()
-        except OSError:
-            # The tokenizer's revision has no key of its own.
-            is_model = key == "vllm.model"
-            revision_key = (
-                "config.vllm.revision" if is_model else "tokenizer_revision in config.vllm.engine"
-            )
-            raise UserError(
-                f"config.{key}={model}: neither the hub nor the local cache knows it at revision {requested} "
-                f"({first_line(error)}); give the folder of a downloaded {key.rpartition('.')[2]}, "
-                f"or the 40 digits of a commit as {revision_key}"
-            ) from None
+        if not reference.exists():
+            raise
+        return reference.read_text(encoding="utf-8").strip()
     return str(commit)

@@ -32,7 +32,6 @@ import aiohttp
 from yarl import URL
 
 from motif_jax.core import config as checks
-from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json
 from motif_jax.core.progress import format_seconds
 from motif_jax.core.verdicts import UNKNOWN, Form
@@ -152,7 +151,8 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         self._refused = 0
         self._in_flight = 0
 
-        self._key = _key(settings.key_variable)
+        # Files of secrets end with a line end.
+        self._key = os.environ.get(settings.key_variable, "").strip()
         self._key_pattern = _key_pattern(self._key) if self._key else None
 
     @classmethod
@@ -163,15 +163,11 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         checks.require(
             _is_address(settings.base_url), "openai.base_url", settings.base_url, allowed
         )
-        checks.require(
-            bool(settings.model), "openai.model", settings.model, "the model's name on the server"
-        )
         reserved = json_option(config, "openai.extra_body").keys() & _RESERVED
         allowed = (
             "without model, messages, n and stream: a question is one request of one whole answer"
         )
         checks.require(not reserved, "openai.extra_body", settings.extra_body, allowed)
-        _key(settings.key_variable)
 
     def live(self) -> dict[str, float | int | str]:
         figures: dict[str, Any] = {
@@ -541,18 +537,6 @@ def _key_pattern(key: str) -> re.Pattern[str]:
     """Matches a key whose characters are plain or escaped for JSON (\\/, \\u002f) or URLs (%2f)."""
     characters = [rf"(?:\\?{re.escape(c)}|(?i:\\u{ord(c):04x}|%{ord(c):02x}))" for c in key]
     return re.compile("".join(characters))
-
-
-def _key(variable: str) -> str:
-    """The key in an environment variable, without the line end of secret files; UserError if it
-    cannot be sent.
-    """
-    key = os.environ.get(variable, "").strip()
-    if not key.isprintable():
-        raise UserError(
-            f"the environment variable {variable} holds characters that no key can have, such as a line's end"
-        )
-    return key
 
 
 # What a server replies

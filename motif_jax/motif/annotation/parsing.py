@@ -92,10 +92,6 @@ def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerF
     """The answer form with these words for the verdicts of `form`; UserError: they make none."""
     if template.count(_SLOT) != 1:
         raise UserError(f"the answer form {template!r} must hold {_SLOT} exactly once")
-    if not re.search(r"[A-Za-z]", template.partition(_SLOT)[0]):
-        raise UserError(
-            f"the answer form {template!r} must have a word before {_SLOT}, such as best_description"
-        )
     count = len(form.verdicts)
     are_words = all(re.fullmatch(r"[A-Za-z0-9]+", word) for word in words)
     are_different = len({word.lower() for word in words}) == count

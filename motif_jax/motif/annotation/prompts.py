@@ -4,12 +4,11 @@ scheme.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,52 +122,25 @@ def prompt_path(version: str, file: str, form: Form = PAIR) -> Path:
     """
     if file:
         return Path(file)
-    versions = {path.stem: path for path in prompt_files(form)}
-    if version not in versions:
-        raise UserError(
-            f"config.prompt.version={version}: must be one of {', '.join(versions)}, or give prompt.file"
-        )
-    return versions[version]
-
-
-def prompt_files(form: Form = PAIR) -> list[Path]:
-    """The project's prompt files for questions of `form`; their names are their versions."""
-    folder = FOLDER if form is PAIR else FOLDER / form.name
-    return sorted(folder.glob("*.yaml"))
-
-
-def goals_of(path: Path) -> list[str]:
-    """The goals of a prompt file; [] without any, which `load_prompt` reports."""
-    goals = _read(path).get("goals")
-    return list(goals) if isinstance(goals, Mapping) else []
+    return (FOLDER if form is PAIR else FOLDER / form.name) / f"{version}.yaml"
 
 
 def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTexts:
-    """Reads a prompt file for questions of `form`. Raises UserError: a field, a placeholder or the
-    goal is missing, or nothing would read one that the file has.
+    """Reads a prompt file for questions of `form`. Raises UserError: nothing would read a field or
+    a placeholder of it.
     """
-    tree = _read(path)
-    goals = goals_of(path)
-    if goals and goal not in goals:
-        others = [
-            file.stem for file in prompt_files(form) if file != path and goal in goals_of(file)
-        ]
-        remedy = f"; prompt.version={' or '.join(others)} has it" if others else ""
-        raise UserError(
-            f"config.goal={goal}: must be one of {', '.join(goals)}, the goals of {path}{remedy}"
-        )
-    with _naming(path):
-        unknown = [str(name) for name in tree if name not in _FIELDS]
+    tree = _parsed(path.read_text(encoding="utf-8-sig"))
+    # Mode soft asks as mode verdict does.
+    question = tree["question"]["analysis" if mode == "analysis" else "verdict"]
+    # The goal zeroknowledge has no sentence.
+    sentence = tree["goals"][goal].strip()
+    try:
+        unknown = [name for name in tree if name not in _FIELDS]
         if unknown:
             raise UserError(
                 f"nothing reads the field {unknown[0]}: the fields must be of {', '.join(_FIELDS)}"
             )
-        # Mode soft asks as mode verdict does.
-        question = _text(tree, "question", "analysis" if mode == "analysis" else "verdict")
-        # The goal zeroknowledge has no sentence.
-        sentence = _text(tree, "goals", goal, empty=True).strip()
-        verdicts = [_text(tree, "verdicts", name) for name in form.verdicts]
-        answer = make_form(_text(tree, "answer"), verdicts, form)
+        answer = make_form(tree["answer"], [tree["verdicts"][name] for name in form.verdicts], form)
         examples = _examples(tree, goal, answer, form)
 
         # A goal or examples that the question leaves out would be read by nobody.
@@ -181,13 +153,13 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTe
             if f"{{{name}}}" not in question:
                 raise UserError(f"the question for answer.mode={mode} lacks {{{name}}}")
 
-        system = _text(tree, "system", empty=True)
-        retry = _text(tree, "retry")
         known = (*form.items, "goal", "examples", *(f"answer_{name}" for name in form.verdicts))
         _check_placeholders(f"the question for answer.mode={mode}", question, known)
-        _check_placeholders("retry", retry, known)
-        _check_placeholders("system", system, ())
-    return PromptTexts(system, question, retry, sentence, answer, form, examples)
+        _check_placeholders("retry", tree["retry"], known)
+        _check_placeholders("system", tree["system"], ())
+    except UserError as error:
+        raise UserError(f"prompt file {path}: {error}") from None
+    return PromptTexts(tree["system"], question, tree["retry"], sentence, answer, form, examples)
 
 
 def _check_placeholders(field: str, text: str, known: Sequence[str]) -> None:
@@ -200,43 +172,14 @@ def _check_placeholders(field: str, text: str, known: Sequence[str]) -> None:
 
 def _examples(tree: Mapping[str, Any], goal: str, answer: AnswerForm, form: Form) -> str:
     """The examples that have a verdict for `goal`, one a line; '' without any."""
-    names = {*form.items, "verdicts"}
     lines = []
     for example in tree.get("examples", []):
-        verdicts = example.get("verdicts") if isinstance(example, Mapping) else None
-        if not isinstance(verdicts, Mapping) or set(example) != names:
-            raise UserError(f"each of examples must hold {', '.join(sorted(names))}")
-        if goal not in verdicts:
+        if goal not in example["verdicts"]:
             continue
-        if verdicts[goal] not in form.verdicts:
-            allowed = " or ".join(form.verdicts)
-            raise UserError(f"the verdicts of examples must be {allowed}, not {verdicts[goal]}")
         items = " ".join(_quote(example[name]) for name in form.items)
-        label = form.verdicts.index(verdicts[goal])
+        label = form.verdicts.index(example["verdicts"][goal])
         lines.append(f"{items} {answer.answers[label]}")
     return "\n".join(lines)
-
-
-@contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Puts the path of the prompt file before an error of its content."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"prompt file {path}: {error}") from None
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    with _naming(path):
-        try:
-            tree = _parsed(path.read_text(encoding="utf-8-sig"))
-        except OSError as error:
-            raise UserError(f"cannot be read: {error.strerror}; give a file that exists") from None
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise UserError(f"must be YAML in UTF-8: {error}") from None
-        if not isinstance(tree, Mapping):
-            raise UserError("must hold the fields system, question, retry, answer, verdicts, goals")
-    return tree
 
 
 @functools.lru_cache(maxsize=16)
@@ -244,19 +187,6 @@ def _parsed(text: str) -> Any:
     """Cached for all goals and modes of a file; do not change the result."""
     # This loader reads every scalar as text: `no` is the word, not False, and 1 is a verdict.
     return yaml.load(text, Loader=yaml.BaseLoader)
-
-
-def _text(tree: Any, *field: str, empty: bool = False) -> str:
-    """The text at a path of keys. Raises UserError: there is none, or it is blank and may not be
-    (`empty`).
-    """
-    for depth, key in enumerate(field, start=1):
-        if not isinstance(tree, Mapping) or key not in tree:
-            raise UserError(f"lacks the field {'.'.join(field[:depth])}, which it must have")
-        tree = tree[key]
-    if not isinstance(tree, str) or not (empty or tree.strip()):
-        raise UserError(f"the field {'.'.join(field)} must be a text")
-    return tree
 
 
 def model_tag(model: str) -> str:

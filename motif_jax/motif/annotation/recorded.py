@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,18 +80,13 @@ class RecordedAnnotator(Annotator):
 
 def _answers_files(config: AnnotatorConfig) -> tuple[Path, list[Path]]:
     """The path that the config names, and the files there."""
-    path = Path(str(own_options(config).get("file", "")))
-    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
-    if not files or not files[0].is_file():
-        raise UserError(
-            f"config.options={config.options}: file must be an answer store, a file of one, or FILE.jsonl.gz of kept conversations"
-        )
-    return path, files
+    path = Path(own_options(config)["file"])
+    return path, sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
 
 
 def read_recorded_answers(paths: Sequence[Path], form: Form) -> dict[tuple[str, ...], Answer]:
-    """The recorded answers of files by the texts that were asked. Raises UserError: one has none,
-    or of another form, or they are of several judges.
+    """The recorded answers of files by the texts that were asked. Raises UserError: they are of
+    several judges.
 
     Of several answers to a question the first known label counts, as in `store.better`.
     """
@@ -126,15 +120,12 @@ def _of_conversations(path: Path, form: Form) -> Iterator[tuple[tuple[str, ...],
     """The texts and the answer of each conversation that an earlier version has kept."""
     # Conversations name their labels.
     labels = {name: label for label, name in form.labels.items()}
-    try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-            for line in file:
-                value = json.loads(line)
-                shares = value["probabilities"]
-                probabilities = None if shares is None else tuple(map(float, shares))
-                answer = Answer(labels[value["label"]], probabilities, mass=value["mass"])
-                yield tuple(value["items"]), answer
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{path}: must be conversations that annotate has kept ({error!r})"
-        ) from None
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        for line in file:
+            value = json.loads(line)
+            shares = value["probabilities"]
+            probabilities = None if shares is None else tuple(map(float, shares))
+            yield (
+                tuple(value["items"]),
+                Answer(labels[value["label"]], probabilities, mass=value["mass"]),
+            )

@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from motif_jax.core.checked_lines import LineWriter, decode_line, read_lines
-from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FORMS, UNKNOWN
 from motif_jax.motif.annotation.annotator import Answer, Question
 
@@ -236,12 +235,3 @@ def _free_writer(folder: Path) -> LineWriter:
         with contextlib.suppress(BlockingIOError):
             return LineWriter(path)
     return LineWriter(folder / f"{host}-{folder_digest}-{secrets.token_hex(6)}.jsonl")
-
-
-def check_store(folder: str | Path) -> None:
-    """Raises UserError unless the path is a folder, or one can be made there."""
-    path = Path(folder)
-    if not str(folder) or (path.exists() and not path.is_dir()):
-        raise UserError(
-            f"config.store_dir={folder}: must be a folder, or a path where one can be made"
-        )

@@ -4,11 +4,9 @@ store.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,19 +33,6 @@ from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, is_settl
 # Times that a text without a clear answer is asked about, also after a stop: an agent may write
 # anything.
 ATTEMPTS = 3
-# Key of an annotator -> the option that gives its value.
-_OPTIONS = {
-    "annotator": "annotator",
-    "answer.mode": "answer_mode",
-    "lexicon.file": "lexicon",
-    "model.model": "model",
-    "openai.base_url": "server",
-    "openai.model": "model",
-    "prompt.file": "prompt",
-    "vllm.model": "model",
-}
-# A key as errors name it. With a dot behind it, it would be another key or a file.
-_KEY = re.compile(rf"\bconfig\.({'|'.join(map(re.escape, _OPTIONS))})\b(?!\.)")
 
 
 def annotator_config(options: Mapping[str, Any], goal: str) -> AnnotatorConfig:
@@ -104,8 +89,7 @@ class TextJudge:
         """Raises UserError where the annotator cannot be used, as far as that is known without
         asking it.
         """
-        with self._naming_options():
-            annotators.check_annotator(annotator_config(self._options, goal), SINGLE)
+        annotators.check_annotator(annotator_config(self._options, goal), SINGLE)
 
     def probabilities(
         self,
@@ -123,26 +107,12 @@ class TextJudge:
         """
         new = [text for text in texts if (goal, text) not in self._probabilities]
         if new:
-            with self._naming_options():
-                answers = self._answers(goal, new, report, stopped)
+            answers = self._answers(goal, new, report, stopped)
             self._probabilities |= {
                 (goal, text): self._probability(goal, text, answer)
                 for text, answer in answers.items()
             }
         return {text: self._probabilities[goal, text] for text in texts}
-
-    @contextlib.contextmanager
-    def _naming_options(self) -> Iterator[None]:
-        """Names the options in errors, from which the keys of the annotator come:
-        config.reddit.model for config.vllm.model.
-        """
-        try:
-            yield
-        except UserError as error:
-            text = _KEY.sub(
-                lambda match: f"config.{self._section}.{_OPTIONS[match[1]]}", str(error)
-            )
-            raise UserError(text) from error
 
     # One store for all calls: with a store of its own, each reply would read all files again.
     @functools.cached_property

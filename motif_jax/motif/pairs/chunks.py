@@ -5,16 +5,14 @@ A file's name has the episode's index and the number of sub-sequences (`00000012
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from motif_jax.core.errors import UserError
-from motif_jax.core.files import NO_ARRAY, atomic_write_bytes, load_array
+from motif_jax.core.files import atomic_write_bytes
 
 _NAME = re.compile(r"(\d{8})-(\d{6,})\.npz")
 
@@ -87,31 +85,14 @@ def scan(folder: str | Path) -> dict[int, int]:
 
 
 def load(folder: str | Path, episode: int, count: int) -> dict[str, np.ndarray]:
-    """Reads the arrays of a chunk; UserError if the file is damaged."""
+    """Reads the arrays of a chunk."""
     path = Path(folder) / f"{episode:08d}-{count:06d}.npz"
-    with _naming_damage(path), np.load(path, allow_pickle=False) as file:
+    with np.load(path, allow_pickle=False) as file:
         return dict(file)
 
 
 def load_array_of(folder: str | Path, episode: int, count: int, name: str) -> np.ndarray:
-    """Reads one array of a chunk, and not the others; UserError if the file is damaged."""
+    """Reads one array of a chunk, and not the others."""
     path = Path(folder) / f"{episode:08d}-{count:06d}.npz"
-    with _naming_damage(path), np.load(path, allow_pickle=False) as file:
+    with np.load(path, allow_pickle=False) as file:
         return file[name]
-
-
-def load_actions(path: Path) -> np.ndarray:
-    """Reads the actions [T] of an episode; UserError if the file is damaged."""
-    with _naming_damage(path):
-        return load_array(path)
-
-
-@contextlib.contextmanager
-def _naming_damage(path: Path) -> Iterator[None]:
-    """Makes the errors of a damaged file a UserError that names it."""
-    try:
-        yield
-    except NO_ARRAY as error:
-        raise UserError(
-            f"{path} is damaged ({error}): remove it and give the same command, which plays that episode again"
-        ) from None

@@ -11,6 +11,7 @@ reads several datasets as one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 
 from motif_jax.core import digests
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import load_array, read_json
+from motif_jax.core.files import load_array
 from motif_jax.core.verdicts import PAIR
 from motif_jax.motif.pairs import layout
 
@@ -42,18 +43,15 @@ class PairsDataset:
     def open(cls, folder: str | Path, need: Sequence[str] = ("message",)) -> PairsDataset:
         """Opens `folder` and checks the arrays in `need` ('NAME' of data/, 'info/NAME' of info/).
 
-        Raises UserError: the folder is not a complete dataset, or a needed array is missing,
-        damaged or of another shape.
+        Raises UserError: a needed array does not have the pairs of the others, or steps as its name
+        says. A folder whose collection was stopped has no data/ yet.
         """
         folder = Path(folder)
-        _check_folder(folder)
         # The number of pairs and their length are read off one array; the others must agree with
         # it.
         data_names = [name for name in need if not name.startswith("info/")]
         path = folder / "data" / f"{data_names[0] if data_names else 'message'}.npy"
-        array = map_array(path)
-        if array.ndim < 3 or array.shape[1] != 2:
-            raise UserError(f"{path}: shape {array.shape}, expected [pairs, 2, length, ...]")
+        array = load_array(path, mapped=True)
         dataset = cls(folder, _read_meta(folder), array.shape[0], array.shape[2])
         # Opened and checked now; other arrays when they are first read.
         for name in need:
@@ -85,16 +83,10 @@ class PairsDataset:
 
     def preference(self, name: str) -> np.ndarray:
         """Labels of annotation `name`: int8 [pairs] of 0 first, 1 second, 2 tie, 3 unknown;
-        UserError for a wrong file.
+        UserError for those of other pairs, or of another meaning.
         """
         path = self.folder / "preference" / f"{name}.npy"
-        if not path.exists():
-            names = ", ".join(self.preference_names()) or "none"
-            raise UserError(f"{path} does not exist: this dataset has the annotations {names}")
-
-        labels = map_array(path)
-        if labels.dtype.kind not in "iu":
-            raise UserError(f"{path}: dtype {labels.dtype}, expected int8")
+        labels = load_array(path, mapped=True)
         if labels.shape != (self.num_pairs,):
             raise UserError(
                 f"{path}: shape {labels.shape}, expected {(self.num_pairs,)}, one label for each pair"
@@ -109,19 +101,12 @@ class PairsDataset:
 
     def probabilities(self, name: str) -> np.ndarray:
         """Probabilities float32 [pairs, 3] (first, second, tie) of annotation `name`, NaN where
-        unknown; UserError for a missing or wrong file.
+        unknown; UserError for those of other pairs, or of another meaning.
         """
         path = self.folder / "annotations" / name / "probabilities.npy"
-        if not path.exists():
-            raise UserError(
-                f"{path} is missing: annotation {name} has labels only, and soft labels need probabilities"
-            )
-        probabilities = map_array(path)
-        if probabilities.dtype.kind != "f" or probabilities.shape != (self.num_pairs, 3):
-            raise UserError(
-                f"{path}: {probabilities.dtype}, shape {probabilities.shape}, expected ({self.num_pairs}, 3) of floating "
-                "numbers"
-            )
+        probabilities = load_array(path, mapped=True)
+        if probabilities.shape != (self.num_pairs, 3):
+            raise UserError(f"{path}: shape {probabilities.shape}, expected ({self.num_pairs}, 3)")
         finite = probabilities[np.isfinite(probabilities).all(axis=1)]
         # Judges round their probabilities.
         if finite.size and (finite.min() < -1e-3 or np.abs(finite.sum(axis=1) - 1).max() > 1e-2):
@@ -167,7 +152,7 @@ class _Arrays(Mapping[str, np.ndarray]):
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._open:
             path = self._folder / f"{name}.npy"
-            array = map_array(path)
+            array = load_array(path, mapped=True)
             self._check(name, path, array)
             self._open[name] = array
         return self._open[name]
@@ -194,9 +179,8 @@ class JoinedDataset(PairsDataset):
         folder = Path(",".join(str(part.folder) for part in parts))
         super().__init__(folder, {}, sum(part.num_pairs for part in parts), parts[0].length)
         self._parts = parts
-        folders = [part.folder for part in parts]
-        self.data = _JoinedArrays(folders, [part.data for part in parts])
-        self.info = _JoinedArrays(folders, [part.info for part in parts])
+        self.data = _JoinedArrays([part.data for part in parts])
+        self.info = _JoinedArrays([part.info for part in parts])
 
     def preference_names(self) -> tuple[str, ...]:
         shared = set.intersection(*(set(part.preference_names()) for part in self._parts))
@@ -216,22 +200,13 @@ class JoinedDataset(PairsDataset):
 class _JoinedArrays(Mapping[str, np.ndarray]):
     """The arrays that all parts have, each joined when it is first read."""
 
-    def __init__(self, folders: Sequence[Path], parts: Sequence[Mapping[str, np.ndarray]]) -> None:
-        self._folders = folders
+    def __init__(self, parts: Sequence[Mapping[str, np.ndarray]]) -> None:
         self._parts = parts
         self._joined: dict[str, np.ndarray] = {}
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._joined:
-            arrays = [part[name] for part in self._parts]
-            first = arrays[0].shape[1:]
-            for folder, array in zip(self._folders, arrays, strict=True):
-                if array.shape[1:] != first:
-                    raise UserError(
-                        f"{name} of a pair has the shape {list(first)} in {self._folders[0]}, {list(array.shape[1:])} in {folder}: "
-                        "datasets of one shape can be read together"
-                    )
-            self._joined[name] = np.concatenate(arrays)
+            self._joined[name] = np.concatenate([part[name] for part in self._parts])
         return self._joined[name]
 
     def __contains__(self, name: object) -> bool:
@@ -249,7 +224,8 @@ def open_datasets(
 ) -> PairsDataset:
     """Opens one dataset, or several as one; see `PairsDataset.open` and `JoinedDataset`.
 
-    Raises UserError as `PairsDataset.open`, or where arrays in `need` do not fit each other.
+    Raises UserError as `PairsDataset.open`, or ValueError where arrays in `need` do not fit each
+    other.
     """
     parts = [PairsDataset.open(folder, need) for folder in folders]
     if len(parts) == 1:
@@ -260,55 +236,10 @@ def open_datasets(
     return dataset
 
 
-def _check_folder(folder: Path) -> None:
-    """Raises UserError, with a hint where the cause can be guessed, unless the folder holds a
-    complete dataset.
-    """
-    if not folder.is_dir():
-        raise UserError(
-            f"{folder} is not a pairs dataset: no such folder; give one that collect has written"
-        )
-    if (folder / layout.STAGING).exists() and not (folder / layout.META).exists():
-        raise UserError(
-            f"{folder} is incomplete: collect was interrupted, run the same command again"
-        )
-    if not (folder / "data").is_dir():
-        nested = [child.name for child in sorted(folder.iterdir()) if (child / "data").is_dir()]
-        hint = "; give one that collect has written"
-        if nested:
-            hint = f"; did you mean {folder / nested[0]}?"
-        if any(folder.glob("*_part_*")):
-            hint = "; join the split archive first: cat *_part_* > all.zip && unzip all.zip"
-        raise UserError(f"{folder} is not a pairs dataset: it has no folder data/{hint}")
-
-
 def _read_meta(folder: Path) -> dict[str, Any]:
     """The content of dataset.json, {} without one."""
     path = folder / layout.META
-    remedy = (
-        "restore it from a copy, or remove it: a dataset without it is read as the published one"
-    )
     if not path.exists():
         return {}
-    meta = read_json(path, remedy)
-    if not isinstance(meta.get("digests", {}), dict):
-        raise UserError(f"{path} is damaged (digests is not an object): {remedy}")
+    meta: dict[str, Any] = json.loads(path.read_bytes())
     return meta
-
-
-def map_array(path: Path) -> np.ndarray:
-    """Memory-maps a .npy file. Raises UserError: it is missing, damaged, empty or not numeric."""
-    if not path.exists():
-        names = ", ".join(sorted(array.stem for array in path.parent.glob("*.npy"))) or "none"
-        raise UserError(
-            f"{path} is missing: the arrays in {path.parent.name}/ are {names}; give a dataset that has it"
-        )
-    try:
-        array = load_array(path, mapped=True)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} is damaged, cut off or no .npy array of numbers: {error}"
-        ) from None
-    if array.size == 0:
-        raise UserError(f"{path} holds no pairs")
-    return array

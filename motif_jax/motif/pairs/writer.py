@@ -130,32 +130,20 @@ def write_pairs(
     """Writes arrays `data` [pairs, 2, length, ...] and `info` [pairs, 2] as a dataset, and returns
     its content hash.
 
-    Raises UserError: an array has another shape or dtype than its name and the others ask for;
-    `folder` holds a dataset already.
+    Raises UserError: `folder` holds a dataset already, or arrays are of other pairs than the first
+    one. Shapes and dtypes of a step are checked when the dataset is opened.
     """
-    _check_shapes(data, info)
+    first, array = next(iter(data.items()))
+    expected = dict.fromkeys(data, array.shape[:3]) | dict.fromkeys(info, array.shape[:2])
+    for name, other in {**data, **info}.items():
+        # An array of one pair would be repeated for all.
+        if other.shape[: len(expected[name])] != expected[name]:
+            raise UserError(
+                f"{name}: shape {other.shape} does not begin with {expected[name]} as {first}"
+            )
     groups = {f"data/{name}": array for name, array in data.items()}
     groups |= {f"info/{name}": array for name, array in info.items()}
     with PairsWriter(folder, len(next(iter(groups.values())))) as writer:
         for name, array in groups.items():
             writer.create(name, array.shape[2:], array.dtype)[:] = array
         return writer.commit(meta)
-
-
-def _check_shapes(data: Mapping[str, np.ndarray], info: Mapping[str, np.ndarray]) -> None:
-    if not data:
-        raise UserError("data: at least one array, [pairs, 2, length, ...]")
-    first, array = next(iter(data.items()))
-    if array.ndim < 3 or array.shape[1] != 2:
-        raise UserError(f"data/{first}: shape {array.shape}, expected [pairs, 2, length, ...]")
-    for name, other in data.items():
-        if other.shape[:3] != array.shape[:3]:
-            raise UserError(
-                f"data/{name}: shape {other.shape} does not begin with {array.shape[:3]} as data/{first}: pairs, 2, length"
-            )
-        layout.check_steps(name, f"data/{name}", other)
-    for name, other in info.items():
-        if other.shape != array.shape[:2]:
-            raise UserError(
-                f"info/{name}: shape {other.shape}, expected {array.shape[:2]}: pairs, 2"
-            )

@@ -11,7 +11,6 @@ from motif_jax.motif.annotation.annotator import (
     Annotator,
     Answer,
     Question,
-    check_annotator,
     check_keys_of_others,
     make_annotator,
     own_options,
@@ -21,7 +20,6 @@ from motif_jax.schema import read_section
 from tests.reward_fixtures import annotation_config, load_config
 
 OWN = f"{__name__}:Favourite"
-NUMBERED = f"{__name__}:Numbered"
 
 
 class Favourite(Annotator):
@@ -55,20 +53,6 @@ def test_options_reach_an_annotator_of_ones_own():
 def test_answers_under_other_options_are_others():
     identities = [made(f'{{"text": "{text}"}}').identity for text in "aab"]
     assert identities[0] == identities[1] != identities[2]
-
-
-class Numbered(Favourite):
-    """Reads the numbers of a dataset, by a goal of its own."""
-
-    reads_items = False
-
-
-def test_a_users_annotator_may_read_the_goal_but_no_order():
-    entry_points.trust([NUMBERED])
-    values = {"annotator": NUMBERED, "options": '{"text": "b"}', "goal": "gold"}
-    check_annotator(annotation_config(values))
-    with pytest.raises(UserError, match=r"config\.orders='both': must be left at 'auto'"):
-        check_annotator(annotation_config({**values, "orders": "both"}))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Fingerprints of model folders, and what is checked of them before they are read."""
+"""Fingerprints of model folders."""
 
 from __future__ import annotations
 
@@ -44,18 +44,3 @@ def test_a_change_in_the_middle_of_weights_is_another_model(folder):
     content[5 << 20 : 10 << 20] = b"\1" * (5 << 20)
     weights.write_bytes(content)
     assert model_files.fingerprint(folder) != before
-
-
-def check(model):
-    model_files.check_model(str(model), key="vllm.model")
-
-
-def test_a_gguf_file_is_a_model(tmp_path):
-    file = tmp_path / "model.gguf"
-    file.write_bytes(b"GGUF and so on")
-    check(file)
-
-
-def test_a_name_or_a_whole_folder_is_a_model(folder):
-    check(folder)
-    check("some/model")

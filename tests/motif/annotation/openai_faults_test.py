@@ -230,7 +230,6 @@ def test_a_request_without_a_key_is_refused_as_such(server, monkeypatch):
             {"openai.base_url": "judge:8000/v1"},
             r"config\.openai\.base_url=.*: must be a URL such as",
         ),
-        ({"openai.model": ""}, r"config\.openai\.model='': must be the model's name on the server"),
         (
             {"openai.extra_body": '{"model": "other"}'},
             r"config\.openai\.extra_body=.*without model, messages, n and stream",
@@ -240,19 +239,9 @@ def test_a_request_without_a_key_is_refused_as_such(server, monkeypatch):
             {"openai.extra_body": '{"stream": true}'},
             r"config\.openai\.extra_body=.*one whole answer",
         ),
-        (
-            {"openai.extra_body": "[1]"},
-            r"config\.openai\.extra_body='\[1\]': must be a JSON object",
-        ),
-        (
-            {"openai.key_variable": "TWO_LINES"},
-            r"variable TWO_LINES holds characters that no key can have",
-        ),
-        ({"sampling.top_k": 0}, r"config\.sampling\.top_k=0: must be at least 1, or -1"),
     ],
 )
-def test_values_that_no_server_takes_are_refused(monkeypatch, values, words):
-    monkeypatch.setenv("TWO_LINES", "a\nb")
+def test_values_that_no_server_takes_are_refused(values, words):
     with pytest.raises(UserError, match=words):
         check_annotator(config(**values), SINGLE)
 

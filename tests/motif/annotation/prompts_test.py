@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from motif_jax.core.verdicts import FORMS, NO, PAIR, SINGLE, YES
-from motif_jax.motif.annotation import prompts
 from motif_jax.motif.annotation.config import Captions
 from motif_jax.motif.annotation.parsing import AnswerParser
 from motif_jax.motif.annotation.prompts import (
@@ -103,16 +102,6 @@ def test_a_file_of_ones_own_goes_before_the_version():
     assert (
         prompt_path("reworded", "", SINGLE) == REPOSITORY / "configs/prompts/single/reworded.yaml"
     )
-
-
-def test_a_file_tells_its_goals(tmp_path):
-    path = own_file(tmp_path, lambda tree: tree.update(goals={"gold": "x", "fame": "y"}))
-    assert prompts.goals_of(path) == ["fame", "gold"]
-
-
-@pytest.mark.parametrize("goals", [["gold"], None])
-def test_a_file_without_goals_has_none(tmp_path, goals):
-    assert prompts.goals_of(own_file(tmp_path, lambda tree: tree.update(goals=goals))) == []
 
 
 def test_without_a_system_text_the_question_comes_first(tmp_path):

@@ -7,7 +7,6 @@ import json
 import huggingface_hub
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation import model_files
 from motif_jax.motif.annotation.annotator import make_annotator
 from tests.motif.annotation.vllm_stand_in import make_config, write_model
@@ -81,16 +80,8 @@ def offline(monkeypatch):
 
 
 @pytest.mark.usefixtures("offline")
-def test_a_tokenizer_of_unknown_revision_is_refused(tmp_path):
-    message = r"config.vllm.tokenizer=some/words: .*\(offline\).*as tokenizer_revision in config.vllm.engine"
-
-    with pytest.raises(UserError, match=message):
-        model_files.revision("some/words", None, str(tmp_path), "vllm.tokenizer")
-
-
-@pytest.mark.usefixtures("offline")
 def test_the_revision_of_a_cached_tokenizer_is_read(tmp_path):
     (tmp_path / "models--some--words/refs").mkdir(parents=True)
     (tmp_path / "models--some--words/refs/main").write_text(COMMIT)
 
-    assert model_files.revision("some/words", None, str(tmp_path), "vllm.tokenizer") == COMMIT
+    assert model_files.revision("some/words", None, str(tmp_path)) == COMMIT

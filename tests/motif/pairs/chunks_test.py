@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.motif.pairs import assemble, chunks
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.writer import PairsWriter
@@ -120,5 +119,3 @@ def test_progress_is_even_where_half_the_pairs_are_dropped():
 def test_one_array_of_a_chunk_is_read_alone(tmp_path):
     chunks.save(tmp_path, 3, 2, {"data/x": np.arange(2), "keys": np.array([5, 6])})
     assert chunks.load_array_of(tmp_path, 3, 2, "keys").tolist() == [5, 6]
-    with pytest.raises(UserError, match="is damaged"):
-        chunks.load_array_of(tmp_path, 3, 2, "none")
