@@ -52,7 +52,7 @@ MARGIN = 30
 
 
 def folder_of(module: str) -> str:
-    """The folder of a module of the package: 'rl' of 'motif_jax.rl.training'."""
+    """The folder of a module of the package: 'rl' of 'motif_jax.rl.learner'."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else ""
 

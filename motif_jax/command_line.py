@@ -194,11 +194,11 @@ def check_read(command: Command, config: ConfigDict) -> None:
         section, _, inner = name.partition(".")
         if not inner or section not in choices.SECTIONS:
             continue
-        choice, sections = choices.SECTIONS[section]
+        choice, known = choices.SECTIONS[section]
         part = config[section].get(choice)
         # Parts from outside the package may read any key.
-        is_ours = part in sections.parts
-        if is_ours and inner.partition(".")[0] not in schema.section_keys(sections.load(part)):
+        is_ours = part in known.parts
+        if is_ours and inner.partition(".")[0] not in schema.section_keys(known.section(part)):
             raise UserError(
                 f"{assignment}: has no effect with {section}.{choice}={part}, which has no such key"
             )

@@ -12,9 +12,17 @@ from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation
 from motif_jax.motif.reward.reward_function import RewardFunction, load
 from motif_jax.oni.online_model import KINDS as LEARNED
 from motif_jax.rl.choices import MOTIF
-from motif_jax.rl.intrinsic import BatchMessages, RewardKind, RewardSetup, RunSetup
+from motif_jax.rl.intrinsic import (
+    BatchMessages,
+    RewardKind,
+    RewardSetup,
+    RunSetup,
+    check,
+    digest,
+    kind_of,
+    load_intrinsic,
+)
 from motif_jax.rl.message_table import MessageTable, Values
-from motif_jax.rl.reward_kinds import check, digest, kind_of, load_intrinsic
 
 __all__ = [
     "LEARNED",

@@ -16,8 +16,7 @@ from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.nets.agent import AgentNetwork, make_agent_network
 from motif_jax.nets.config import GameNetwork
-from motif_jax.rl.algorithms import value_normalisation
-from motif_jax.rl.algorithms.appo import AppoTrainState
+from motif_jax.rl.algorithms.appo import AppoTrainState, first_statistics
 from motif_jax.rl.algorithms.config import Appo
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.config import AgentConfig, AgentReward
@@ -78,7 +77,7 @@ def train_state(
 ) -> AppoTrainState:
     """The state of a training with these parameters."""
     counts = jnp.int32(step), schedules.no_steps()
-    statistics = value_normalisation.initial()
+    statistics = first_statistics()
     return AppoTrainState(params, optimizer.init(params), *counts, jax.random.key(0), statistics)
 
 

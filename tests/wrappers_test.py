@@ -16,7 +16,6 @@ from motif_jax import wrappers
 from motif_jax.core.errors import UserError
 from motif_jax.envs.gym_task import text_readers
 from motif_jax.rl.algorithms import total_reward
-from motif_jax.rl.algorithms.total_reward import RewardTerms
 
 MESSAGES = ("You see here a key.", "It's a wall.", "It's a wall.", "", "You die...")
 
@@ -348,7 +347,7 @@ def test_terms_pay_the_task_whole_as_train_agent_outside_nethack() -> None:
     """Its defaults there: a tenth, clipped at 10, times 10."""
     task = np.array([-1000, -3, 0, 0.5, 1, 99, 101], np.float32)
     paid = np.array([0, 1, 2, 0, 0, -1, 1], np.float32)
-    trained = RewardTerms(extrinsic_coefficient=10.0)
+    trained = wrappers.Terms.nethack(extrinsic_coefficient=10.0)
     scaled = total_reward.scale_reward(task, trained.extrinsic_scale, trained.extrinsic_clip)
     expected = total_reward.total_reward(
         scaled, paid, trained.extrinsic_coefficient, trained.intrinsic_coefficient

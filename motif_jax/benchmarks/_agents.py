@@ -16,7 +16,7 @@ from motif_jax.core.config import training_workers
 from motif_jax.envs import registry
 from motif_jax.nets.agent import make_agent_network
 from motif_jax.nets.config import GameNetwork
-from motif_jax.rl import game_network, model_flops, settings
+from motif_jax.rl import agent_networks, model_flops, settings
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.config import AgentConfig, agent_config
 from motif_jax.rl.system import System
@@ -96,7 +96,7 @@ def network_flops(config: AgentConfig) -> tuple[float, float]:
     assert isinstance(config.network, GameNetwork)
     spec = registry.spec(config.environment.name, **settings.training_options(config))
     network = make_agent_network(config.network, spec)
-    return model_flops.row_flops(*game_network.published_form(config.network, network))
+    return model_flops.row_flops(*agent_networks.published_form(config.network, network))
 
 
 def matrix_product_rate(dtype: str, seconds: float = 0.5) -> float:

@@ -15,8 +15,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, result
 from motif_jax.rl import settings
-from motif_jax.rl.acting_program import choose
-from motif_jax.rl.call_packing import bucket_sizes
+from motif_jax.rl.acting_program import bucket_sizes, choose
 from motif_jax.rl.system import System
 
 GPU_SIZE = _agents.GPU_SIZE

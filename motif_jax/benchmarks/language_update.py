@@ -31,10 +31,9 @@ from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.scoring import LOG_PROBABILITY
 from motif_jax.lm.tokens import TokenRows
-from motif_jax.rl.algorithms import ppo_update
+from motif_jax.rl.algorithms.ppo import PpoAlgorithm
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.config import AgentConfig, agent_config
-from motif_jax.rl.update_plan import plan_of
 
 GPU_SIZE = {
     "model": "flan_t5_large", "prompt_tokens": 400, "rollout": 16, "batch_size": 256, "minibatch": 64, "microbatch": 16,
@@ -148,33 +147,32 @@ def batch(chosen: ConfigDict, vocab_size: int, seed: int) -> TrajectoryBatch:
     )
 
 
-def update_of(config: ConfigDict, network: LanguageAgent) -> tuple[Any, Any]:
-    """The update of an agent, and the function (key) -> its initial state."""
+def algorithm_of(config: ConfigDict, network: LanguageAgent) -> PpoAlgorithm:
+    """The algorithm that trains an agent."""
     training = training_config(config.options)
-    optimizer = schedules.make_optimizer(training.optimizer)
-    update = ppo_update.make_update(network, optimizer, plan_of(training))
-    return update, functools.partial(ppo_update.make_state, network, optimizer)
+    return PpoAlgorithm(training, network, schedules.make_optimizer(training.optimizer))
 
 
 def update_flops(config: ConfigDict, state: Any, data: TrajectoryBatch) -> float:
     """Model FLOPs of an update in matrix products; what `remat` computes again does not count."""
     chosen = ConfigDict({**config.options.to_dict(), "remat": False})
-    update, _ = update_of(config, agent(chosen, config.seed))
-    return _language.product_flops(update, state, data)
+    algorithm = algorithm_of(config, agent(chosen, config.seed))
+    return _language.product_flops(algorithm.update, state, data)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
     # Both sides have the same actions, by the seed, and start from the same state below.
     network = agent(chosen, config.seed)
-    update, make_state = update_of(config, network)
-    updates = {"shared": update}
+    algorithm = algorithm_of(config, network)
+    updates = {"shared": algorithm.update}
     if chosen.baseline:
-        updates["rows"], _ = update_of(config, agent(chosen, config.seed, RowForEachAction))
+        rows = agent(chosen, config.seed, RowForEachAction)
+        updates["rows"] = algorithm_of(config, rows).update
     _language.print_phase("devices")
     jax.local_devices()
     _language.print_phase("parameters")
-    state = make_state(jax.random.key(config.seed))
+    state = algorithm.init(jax.random.key(config.seed))
     data = jax.device_put(batch(chosen, network.model.config.vocab_size, config.seed))
     programs = {
         name: _language.compiled(function, state, data) for name, function in updates.items()

@@ -8,8 +8,7 @@ The model reads a prompt, scores the words of each action, and their softmax is 
     agent.py                            the policy and the value: a prompt is run once, the actions
                                         are scored after it
     motif_jax/lm/scoring.py             the scores, in three published forms
-    motif_jax/rl/algorithms/ppo.py      PPO's losses; ppo_update.py has epochs, minibatches and
-                                        micro-batches
+    motif_jax/rl/algorithms/ppo.py      PPO: targets, epochs, minibatches, micro-batches, losses
     network_kinds.py                    how a training of agents makes and checks it: tokens of
                                         prompts and actions, turns, digests
     motif_jax/rl/train_agent.py         the command, with configs/train_language_agent.py
@@ -32,8 +31,8 @@ Where a change goes:
 
     another way to score actions       motif_jax/lm/scoring.py has the formula,
                                        LanguagePolicy.score in config.py its name
-    another term of PPO's loss         motif_jax/rl/algorithms/ppo.py has the terms, `_gradient` in
-                                       ppo_update.py gives them their arrays
+    another term of PPO's loss         motif_jax/rl/algorithms/ppo.py: `step_losses` has the terms,
+                                       `PpoAlgorithm.loss` gives them their arrays
     another prompt                     motif_jax/envs/babyai_text/prompts.py
     another head of values             motif_jax/lm/heads.py
     another test                       generalisation.py

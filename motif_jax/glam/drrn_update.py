@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import chex
@@ -23,11 +22,12 @@ from motif_jax.core.training import reductions
 from motif_jax.glam import replay_memory
 from motif_jax.glam.config import QLearning
 from motif_jax.glam.replay_memory import ReplayMemory, ReplaySteps
-from motif_jax.nets import categorical
-from motif_jax.rl.algorithms import trajectory, update
-from motif_jax.rl.algorithms.algorithm import Algorithm, Update, UpdatePlan
+from motif_jax.nets import distributions
+from motif_jax.rl import agent_networks
+from motif_jax.rl.algorithms import trajectory
+from motif_jax.rl.algorithms.algorithm import Algorithm, joined
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
-from motif_jax.rl.algorithms.update import Apply
+from motif_jax.rl.config import AgentConfig
 
 Array = jax.Array
 Metrics = dict[str, Array]
@@ -37,7 +37,7 @@ _SHORTEST = 64
 
 
 class DrrnTrainState(NamedTuple):
-    """See `update.initial`; `memory` is a `replay_memory.ReplayMemory`, () before `with_memory`."""
+    """The fields of `Algorithm.first_fields`, and a `replay_memory.ReplayMemory`."""
 
     params: Any
     opt_state: Any
@@ -48,41 +48,79 @@ class DrrnTrainState(NamedTuple):
     reward_params: Any = ()
 
 
-def check(plan: UpdatePlan) -> None:
-    """Raises UserError for values of `config.algorithm` that do not fit together, or another
-    network.
+class DrrnAlgorithm(Algorithm):
+    """DRRN's Q-learning of a training, see `Algorithm`. Its network has `stored`, `shown` and
+    `values` besides what a `PolicyNetwork` has.
     """
-    kind = plan.network
-    checks.require(kind == "drrn", "network.kind", kind, "'drrn' for config.algorithm.name=drrn")
-    size = plan.batch_size
-    settings = plan.algorithm
-    allowed = f"at least config.batch_size={size}"
-    checks.require(
-        settings.replay_steps >= size, "algorithm.replay_steps", settings.replay_steps, allowed
-    )
-    allowed = f"at most config.batch_size={size}, so that there are as many from the start"
-    checks.require(
-        settings.replay_draw <= size, "algorithm.replay_draw", settings.replay_draw, allowed
-    )
 
+    network: Any
 
-def make_state(network: Any, optimizer: optax.GradientTransformation, key: Array) -> DrrnTrainState:
-    """A new training state without a memory, see `with_memory`; the same key gives the same
-    state.
-    """
-    return DrrnTrainState(**update.initial(network, optimizer, key), memory=())
+    @classmethod
+    def check(cls, config: AgentConfig, network: Any) -> None:
+        kind = agent_networks.kind_of(config)
+        allowed = "'drrn' for config.algorithm.name=drrn"
+        checks.require(kind == "drrn", "network.kind", kind, allowed)
+        size = config.batch_size
+        settings: QLearning = config.algorithm
+        allowed = f"at least config.batch_size={size}"
+        is_enough = settings.replay_steps >= size
+        checks.require(is_enough, "algorithm.replay_steps", settings.replay_steps, allowed)
+        allowed = f"at most config.batch_size={size}, so that there are as many from the start"
+        are_there = settings.replay_draw <= size
+        checks.require(are_there, "algorithm.replay_draw", settings.replay_draw, allowed)
 
+    @classmethod
+    def minibatches(cls, config: AgentConfig) -> int:
+        """1: an update learns from steps of the memory."""
+        return 1
 
-def with_memory(state: DrrnTrainState, network: Any, plan: UpdatePlan) -> DrrnTrainState:
-    """The state with an empty memory of the size in `plan`."""
-    spec = network.spec.observation
-    fields = {
-        name: jax.ShapeDtypeStruct(spec[name].shape, spec[name].dtype) for name in network.fields
-    }
-    row = jax.eval_shape(network.stored, fields)
-    # A segment is what one environment plays in a batch; a rest of the steps is not remembered.
-    segments = plan.algorithm.replay_steps // plan.rollout
-    return state._replace(memory=replay_memory.empty(segments, plan.rollout, row))
+    def init(self, key: Array) -> DrrnTrainState:
+        network = self.network
+        spec = network.spec.observation
+        fields = {
+            name: jax.ShapeDtypeStruct(spec[name].shape, spec[name].dtype)
+            for name in network.fields
+        }
+        row = jax.eval_shape(network.stored, fields)
+        # A segment is what one environment plays in a batch; a rest of the steps is not remembered.
+        rollout = self.config.rollout
+        segments = self.config.algorithm.replay_steps // rollout
+        memory = replay_memory.empty(segments, rollout, row)
+        return DrrnTrainState(**self.first_fields(key), memory=memory)
+
+    def update(
+        self, state: DrrnTrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
+    ) -> tuple[DrrnTrainState, Metrics]:
+        settings: QLearning = self.config.algorithm
+        rewards = self.rewards(state, batch, positive=settings.positive_reward)
+        share = self.share_done(state)
+        # Before learning, so that from the first batch on there are as many steps as a draw takes.
+        segments = _segments(self.network, batch, rewards.total, axis_name)
+        memory = replay_memory.add(state.memory, segments)
+        key, *draws = jax.random.split(state.key, settings.epochs + 1)
+        filled = replay_memory.steps_in(memory).astype(jnp.float32)
+        # The loop carries only what is learned: a carried memory would be copied.
+        step = functools.partial(self.step, memory, share, axis_name)
+        small, metrics = jax.lax.scan(step, state._replace(memory=()), jnp.stack(draws))
+        learned = small._replace(memory=memory, key=key)
+        metrics = {**joined(metrics), "replay/steps": filled}
+        return self.counted(state, learned, batch, rewards, metrics, axis_name)
+
+    def step(
+        self,
+        memory: ReplayMemory,
+        share: Array,
+        axis_name: str | None,
+        state: DrrnTrainState,
+        draw: Array,
+    ) -> tuple[DrrnTrainState, Metrics]:
+        """One step of the optimiser on steps drawn from the memory with the key `draw`."""
+        settings: QLearning = self.config.algorithm
+        # All devices draw the same steps from equal memories, and each takes its part.
+        steps = _device_part(replay_memory.draw(draw, memory, settings.replay_draw), axis_name)
+        gradients, metrics = _gradient(self.network, settings.gamma, state.params, steps, axis_name)
+        state, norms = self.apply(state, gradients, share)
+        return state, {**metrics, **norms}
 
 
 def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tuple[Array, Array]:
@@ -108,53 +146,6 @@ def prompt_lengths(longest: int) -> list[int]:
     while lengths[0] > _SHORTEST:
         lengths.insert(0, math.ceil(lengths[0] / 2))
     return lengths
-
-
-def make_update(
-    network: Any,
-    optimizer: optax.GradientTransformationExtraArgs,
-    plan: UpdatePlan,
-    *,
-    reward_fn: update.RewardFunction | None = None,
-) -> Callable[..., tuple[DrrnTrainState, Metrics]]:
-    """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
-
-    Args:
-      network: with `stored`, `shown` and `values` besides what a `PolicyNetwork` has.
-    """
-    settings: QLearning = plan.algorithm
-
-    def learn(
-        state: DrrnTrainState,
-        batch: TrajectoryBatch,
-        reward: Array,
-        apply: Apply,
-        axis_name: str | None,
-    ) -> tuple[DrrnTrainState, Metrics]:
-        # Before learning, so that from the first batch on there are as many steps as a draw takes.
-        memory = replay_memory.add(state.memory, _segments(network, batch, reward, axis_name))
-        key, *draws = jax.random.split(state.key, settings.epochs + 1)
-
-        def step(current: DrrnTrainState, draw: Array) -> tuple[DrrnTrainState, Metrics]:
-            # All devices draw the same steps from equal memories, and each takes its part.
-            steps = _device_part(replay_memory.draw(draw, memory, settings.replay_draw), axis_name)
-            gradients, metrics = _gradient(
-                network, settings.gamma, current.params, steps, axis_name
-            )
-            current, norms = apply(current, gradients)
-            return current, {**metrics, **norms}
-
-        filled = replay_memory.steps_in(memory).astype(jnp.float32)
-        # The loop carries only what is learned: a carried memory would be copied.
-        small, metrics = jax.lax.scan(step, state._replace(memory=()), jnp.stack(draws))
-        return small._replace(memory=memory, key=key), {
-            **update.joined(metrics),
-            "replay/steps": filled,
-        }
-
-    return update.make(
-        network, optimizer, plan, learn, reward_fn, positive_reward=settings.positive_reward
-    )
 
 
 def _segments(
@@ -219,38 +210,9 @@ def _gradient(
     return gradients, {
         "loss/total": total,
         "loss/value": total,
-        "policy/entropy": reductions.mean(categorical.entropy(values), steps.valid, axis_name),
+        "policy/entropy": reductions.mean(
+            distributions.categorical_entropy(values), steps.valid, axis_name
+        ),
         "value/mean": reductions.mean(jnp.max(values, axis=1), steps.valid, axis_name),
         "value/target_mean": reductions.mean(target, steps.valid, axis_name),
     }
-
-
-class DrrnAlgorithm(Algorithm):
-    """DRRN's Q-learning, as a training sees it."""
-
-    def check(self, plan: UpdatePlan) -> None:
-        check(plan)
-
-    def make_state(
-        self, network: Any, optimizer: optax.GradientTransformation, key: Array
-    ) -> DrrnTrainState:
-        return make_state(network, optimizer, key)
-
-    def make_update(
-        self,
-        network: Any,
-        optimizer: optax.GradientTransformationExtraArgs,
-        plan: UpdatePlan,
-        *,
-        reward_fn: update.RewardFunction | None = None,
-    ) -> Update:
-        return make_update(network, optimizer, plan, reward_fn=reward_fn)
-
-    def with_training_parts(
-        self, state: DrrnTrainState, network: Any, plan: UpdatePlan
-    ) -> DrrnTrainState:
-        return with_memory(state, network, plan)
-
-    def minibatches(self, plan: UpdatePlan) -> int:
-        """1: an update learns from steps of the memory."""
-        return 1

@@ -20,7 +20,7 @@ from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rl.clock import Clock
 from motif_jax.rl.config import AgentConfig
-from motif_jax.rl.training_hook import TrainingHook
+from motif_jax.rl.run_writer import TrainingHook
 
 # The published tool's log, and its columns.
 FILE = "log.csv"

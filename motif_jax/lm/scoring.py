@@ -18,7 +18,7 @@ from jax import Array
 from motif_jax.envs.spec import MASKED
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.network import States
-from motif_jax.nets import categorical
+from motif_jax.nets import distributions
 
 # The paper's: the sum of the tokens' log-probabilities.
 LOG_PROBABILITY = "log_probability"
@@ -249,7 +249,7 @@ def token_log_probs(
         logits = model.logits(params, row_states)
         log_probs = jax.nn.log_softmax(logits)
         chosen = jnp.take_along_axis(log_probs, row_tokens[:, None], axis=-1)[:, 0]
-        return chosen, categorical.entropy(logits)
+        return chosen, distributions.categorical_entropy(logits)
 
     rows = (after.reshape(-1, after.shape[-1]), text.reshape(-1))
     log_probs, entropies = in_chunks(measure, rows, chunk)

@@ -37,8 +37,8 @@ paid, and the batcher waits for them.
 online_model.py freezes what a run has learned. bag_of_words.py is the paper's baseline without
 a judge.
 
-The training is `motif_jax/rl/training.py` with `configs/oni.py`; `check_reward.py` asks the judge
-again afterwards. A fourth form is a subclass of `online.OnlineReward`, named as
+The training is `motif_jax/rl/train_agent.py` with `configs/oni.py`; `check_reward.py` asks the
+judge again afterwards. A fourth form is a subclass of `online.OnlineReward`, named as
 `config.reward.kind=module:Class`. A reward that needs no judge, such as one for rare texts
 (docs/examples/rare_texts.py), is a subclass of `rl/intrinsic.py:RewardKind` with `observe`, `state`
 and `restore`.

@@ -27,7 +27,6 @@ from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
 from motif_jax.rl.algorithms import appo
 from motif_jax.rl.algorithms.config import Appo
-from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
 from motif_jax.rl.config import AgentConfig, agent_config
 
 _CLONE = "clone_behaviour"  # its runs are agents too
@@ -273,7 +272,7 @@ def _in_units_of_reward(
     if not isinstance(algorithm, Appo) or algorithm.value_normalisation == "none":
         return params
     learner = agent_checkpoints.restore_learner(checkpoints, step)
-    return appo.in_units_of_reward(params, ValueStatistics(**learner["value_statistics"]))
+    return appo.in_units_of_reward(params, appo.ValueStatistics(**learner["value_statistics"]))
 
 
 def _refuse_other_start(checkpoints: Checkpoints, folder: str | Path) -> None:

@@ -267,7 +267,7 @@ def _without_agent(config: PlayedPolicy) -> _Agent:
 
 def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersions) -> _Agent:
     from motif_jax.play import agent_policy
-    from motif_jax.rl import reward_kinds
+    from motif_jax.rl import intrinsic
 
     trained = agent_policy.read_config(folder)
     trained_on, trained_options = agent_policy.environment_of(trained)
@@ -278,7 +278,7 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
     # A class that is not trusted is refused before the checkpoint is read.
     reward = trained.reward
     agent_reward = None
-    if reward.intrinsic_coefficient and reward_kinds.kind_of(reward).rates(reward):
+    if reward.intrinsic_coefficient and intrinsic.kind_of(reward).rates(reward):
         agent_reward = _moved(reward, Path(folder))
 
     policy = None
@@ -329,12 +329,12 @@ def of_folder(
 def digests_of(folder: str | None, step: int | None, reward: RatingReward | None) -> dict[str, str]:
     """`EvalSetup.digests` of the agent's checkpoint and of the reward."""
     from motif_jax.play import agent_policy
-    from motif_jax.rl import reward_kinds
+    from motif_jax.rl import intrinsic
 
     agent = None if folder is None or step is None else agent_policy.identity(folder, step)
     digests = {
         "agent": agent,
-        "reward": None if reward is None else reward_kinds.digest(reward.section),
+        "reward": None if reward is None else intrinsic.digest(reward.section),
     }
     return {name: digest for name, digest in digests.items() if digest is not None}
 

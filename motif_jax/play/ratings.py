@@ -19,8 +19,8 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.rl import count_discount
 from motif_jax.rl.config import AgentReward
+from motif_jax.rl.count_discount import Visits, pay_sentences, rate_sentences
 from motif_jax.rl.reward_keys import CAUSED, MESSAGE, READ, SENTENCE, Scoring
-from motif_jax.rl.sentence_rewards import Visits, pay_sentences, rate_sentences
 from motif_jax.schema import read_section
 
 # Observations that a reward of more than the text reads at a time.
@@ -60,9 +60,9 @@ class RatingReward:
 
     def load(self, spec: EnvironmentSpec) -> Any:
         """The reward of the setup. Raises UserError where it reads what `spec` does not show."""
-        from motif_jax.rl import reward_kinds
+        from motif_jax.rl import intrinsic
 
-        return reward_kinds.load_intrinsic(self.section, spec, self.two_decimals)
+        return intrinsic.load_intrinsic(self.section, spec, self.two_decimals)
 
     def rater(self, spec: EnvironmentSpec) -> EpisodeRater:
         """Loads it for whole episodes; UserError as `load`."""
@@ -121,11 +121,11 @@ def choose_reward(
             f"config.reward.dir=None: {owner} used the reward in {path}, which does not exist: give "
             "--config.reward.dir=DIR, or --config.reward.dir= to go without"
         )
-    from motif_jax.rl import reward_kinds
+    from motif_jax.rl import intrinsic
 
     # A number in place of "the newest": the plan names it, and a resumed run pins it.
     section = chosen.section if pinned is None else replace(chosen.section, step=pinned)
-    step = reward_kinds.kind_of(section).step_to_pin(section)
+    step = intrinsic.kind_of(section).step_to_pin(section)
     return replace(chosen, section=replace(section, step=step))
 
 
@@ -265,13 +265,11 @@ class LiveRater:
     """
 
     def __init__(self, rating: RatingReward, spec: EnvironmentSpec) -> None:
-        from motif_jax.rl import reward_kinds
+        from motif_jax.rl import intrinsic
 
         self.count_exponent = rating.count_exponent(spec)
         self._rewards: dict[bytes, TextReward] = {}
-        self._stages = reward_kinds.kind_of(rating.section).stages(
-            rating.section, rating.two_decimals
-        )
+        self._stages = intrinsic.kind_of(rating.section).stages(rating.section, rating.two_decimals)
         # People see the model's output, too.
         reward = replace(rating, section=self._stages.config).load(spec)
         self._of_text = reward.lookup

@@ -78,9 +78,9 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     for game in games:
         overlay.check_game(game)
     if overlay.reward is not None:
-        from motif_jax.rl import reward_kinds
+        from motif_jax.rl import intrinsic
 
-        reward_kinds.check(overlay.reward.section)
+        intrinsic.check(overlay.reward.section)
 
 
 def _plan(config: ReplayConfig) -> dict[str, Any]:

@@ -6,27 +6,24 @@ and the rows of each rollout go into a slot of shared memory. The batcher copies
 batch and pays its texts. The learner updates the parameters with the batch and publishes them to
 inference. The order to read:
 
-    train_agent.py          the command: checks a config, then trains in a run folder
-    training.py             the run: what it resumes from, and the loop over batches
-                            (`AgentTraining._learn`)
-    system.py               makes actors, inference, batcher and learner, new or from a checkpoint
+    train_agent.py          the command: checks a config, makes what the run needs, new or from its
+                            checkpoint, and loops over batches (`AgentTraining._learn`)
+    system.py               `build` makes the network, the algorithm and the reward that a config
+                            names; `System` the actors, inference, batcher and learner
     batch_stream.py         who works when: inference and batcher in threads, or in turns with the
                             learner (serial, on policy)
     actors/                 the processes and their slots
-    inference.py            runs the network for groups that wait; acting_program.py is the program
-                            of a call (call_packing.py, slot_rows.py)
+    inference.py            runs the network for groups that wait, with the parameters that the
+                            learner published; acting_program.py is the program of a call
     batcher.py              full slots become a batch
-    learner.py              runs updates and skips one that is not finite; publishing.py hands its
-                            parameters to inference
-    algorithms/             algorithm.py is what a training asks of an algorithm, update.py what all
-                            updates do; appo.py and ppo_update.py take the optimiser steps
+    learner.py              runs updates, publishes their parameters, skips one that is not finite
+    algorithms/             an algorithm is `init` and `update`: appo.py, ppo.py
 
 What is paid:
 
-    intrinsic.py            `RewardKind`, the interface of rewards; reward_kinds.py makes the one
-                            that a config names
-    reward_lookup.py        pays the texts of a batch, or their sentences (sentence_lookup.py,
-                            sentence_rewards.py)
+    intrinsic.py            `RewardKind`, the interface of rewards, and the one that a config names
+    reward_lookup.py        pays the texts of a batch, or their sentences; count_discount.py divides
+                            by their counts
     message_table.py        keeps the values of texts, for kinds whose reward is frozen or has
                             versions
     reward_choice.py        keeps the evaluation of a reward's run that a training uses to its end
@@ -35,27 +32,28 @@ What is paid:
 
 Around the loop:
 
-    config.py, settings.py      the keys; what follows from them, and their checks
-    training_devices.py         which devices learn, act and pay texts
+    config.py, settings.py      the keys; what follows from them, which devices learn, act and pay
+                                texts, and the checks
     choices.py                  names networks, algorithms, rewards and additions of all methods,
                                 imported when they are chosen
+    agent_networks.py           the kinds of networks
+    start_messages.py           what is printed before the first update
     run_writer.py               the run's folder: checkpoints (agent_checkpoints.py), metrics,
                                 episodes (episode_log.py), what was paid (paid_texts.py)
     episode_recorder.py         records every Nth game
     clock.py                    when to save and to log
-    guard.py                    what follows an update that is not finite
     model_flops.py              the share of the devices' peak
 
 Where a change goes:
 
-    another algorithm           a subclass of algorithms.algorithm.Algorithm, or
+    another algorithm           a subclass of algorithms.algorithm.Algorithm,
                                 `config.algorithm.name=module:Class`
     another reward              a subclass of intrinsic.RewardKind,
                                 `config.reward.kind=module:Class`
     another network             motif_jax/nets; another kind of network is a subclass of
                                 agent_networks.NetworkKind
     another addition            what a method checks and writes beside a training: a
-                                training_hook.TrainingHook
+                                run_writer.TrainingHook
     another key                 config.py, of an algorithm algorithms/config.py
     another metric              the metrics of an update in algorithms/, else run_writer.py;
                                 docs/metrics.md lists them

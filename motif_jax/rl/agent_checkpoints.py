@@ -8,7 +8,7 @@ none: a resumed run begins new ones.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from motif_jax.core.checkpoints import ANY, JSON, Checkpoints
 from motif_jax.core.errors import UserError
 from motif_jax.core.training import run_files
 from motif_jax.nets.policy import PolicyNetwork
+from motif_jax.rl.algorithms.algorithm import CONSTANT
 
 FOLDER = "checkpoints"
 BEST_METRIC = "episode/return"
@@ -82,26 +83,23 @@ class Snapshot:
             )
 
 
-def items_of_learner(state: Any, constant: Collection[str]) -> dict[str, Any]:
-    """The checkpoint's items of a training state.
-
-    Args:
-      constant: names of the fields that no checkpoint holds (`StateFields.constant`): every start
-          reads or computes them again.
+def items_of_learner(state: Any) -> dict[str, Any]:
+    """The checkpoint's items of a training state; every start reads or computes its `CONSTANT`
+    fields again.
     """
     learner = {}
     for name, value in state._asdict().items():
         # Orbax saves no empty trees.
-        if name not in ("params", *constant) and jax.tree.leaves(value):
+        if name not in ("params", *CONSTANT) and jax.tree.leaves(value):
             learner[name] = value
     return {_PARAMS: state.params, _LEARNER: learner}
 
 
-def take_learner(snapshot: Snapshot, shapes: Any, constant: Collection[str]) -> Any:
-    """The training state in `snapshot`, as numpy arrays; its `constant` fields are those of
+def take_learner(snapshot: Snapshot, shapes: Any) -> Any:
+    """The training state in `snapshot`, as numpy arrays; its `CONSTANT` fields are those of
     `shapes`, a state of shapes.
     """
-    items = snapshot.take(items_of_learner(shapes, constant))
+    items = snapshot.take(items_of_learner(shapes))
     return shapes._replace(params=items[_PARAMS], **items[_LEARNER])
 
 

@@ -211,8 +211,10 @@ def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
     The section of a part from outside the package (module:Class) keeps all values that the config
     gives it.
     """
+    network = config.get("network", {})
+    network_class = choices.NETWORKS.section(network.get("kind", choices.GAME))
     sections = {
-        "network": _network(config.get("network", {})),
+        "network": schema.read_section(network_class, network),
         "algorithm": _algorithm(config.get("algorithm", {})),
         "reward": _reward(config.get("reward", {})),
     }
@@ -234,23 +236,18 @@ def agent_reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
     return _read(AgentReward, section, "kind")
 
 
-def _network(section: ConfigDict | Mapping[str, Any]) -> Any:
-    kind = section.get("kind", choices.GAME)
-    return schema.read_section(choices.NETWORK_SECTIONS.load(kind), section)
-
-
 def _algorithm(section: ConfigDict | Mapping[str, Any]) -> Any:
     name = section.get("name", choices.APPO)
     if entry_points.is_entry_point(name):
         return schema.read_open_section(AnyAlgorithm, section)
-    return schema.read_section(choices.ALGORITHM_SECTIONS.load(name), section)
+    return schema.read_section(choices.ALGORITHMS.section(name), section)
 
 
 def _reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
     kind = section.get("kind")
     if kind not in choices.LEARNED_REWARDS:
         return agent_reward(section)
-    return _read(choices.REWARD_SECTIONS.load(kind), section, "kind")
+    return _read(choices.REWARDS.section(kind), section, "kind")
 
 
 def _read(cls: Any, section: ConfigDict | Mapping[str, Any], choice: str) -> Any:

@@ -15,21 +15,18 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.core.sentences import split_bytes
 from motif_jax.rl.algorithms import total_reward
-from motif_jax.rl.algorithms.total_reward import RewardTerms
+from motif_jax.rl.count_discount import pay_sentences
 from motif_jax.rl.reward_keys import CAUSED, MESSAGE, READ, SENTENCE
-from motif_jax.rl.sentence_rewards import pay_sentences
 
 # Texts -> g of each, before the count.
 Pay = Callable[[Sequence[bytes]], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
-class Terms(RewardTerms):
+class Terms:
     """How the two rewards are combined. By default the task's reward is paid whole, as
     `train_agent` pays it outside NetHack; `Terms.nethack()` has the published numbers of a score
     task.
-
-    All but `quantile`, `normalise`, `two_decimals` and `by` are fields of `RewardTerms`.
 
     Attributes:
       quantile: normalised rewards at or below this quantile of the training messages become 0;
@@ -47,10 +44,13 @@ class Terms(RewardTerms):
           on which its action was chosen.
     """
 
+    count_exponent: float = 3.0
+    intrinsic_coefficient: float = 0.1
     extrinsic_coefficient: float = 1.0
     extrinsic_scale: float = 1.0
     # `train_agent` clips a tenth of the reward at 10, and multiplies by 10 afterwards.
     extrinsic_clip: float = 100.0
+    pay: str = READ
     quantile: float | str | None = 0.5
     normalise: bool = True
     two_decimals: bool | None = None
@@ -61,7 +61,8 @@ class Terms(RewardTerms):
         """The published terms of NetHack's score tasks, with some fields changed: a tenth of the
         score, clipped at 10, has the weight 0.1.
         """
-        return cls(**{**dataclasses.asdict(RewardTerms()), **changes})
+        published = {"extrinsic_coefficient": 0.1, "extrinsic_scale": 0.1, "extrinsic_clip": 10.0}
+        return cls(**{**published, **changes})
 
     def __post_init__(self) -> None:
         """Raises UserError for a value that the configs of trainings refuse, too; weights may be

@@ -1,15 +1,16 @@
 """Batched inference: reads observations of waiting groups from their slots and writes actions back.
 
-Recurrent states stay on the device: one table by environment, and one with the states before row 0
-of every slot.
+It acts with the newest parameters that the learner has published (`Publisher`). Recurrent states
+stay on the device: one table by environment, and one with the states before row 0 of every slot.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -22,15 +23,120 @@ from motif_jax.rl.acting_program import (
     MAX_COUNTER,
     ActingState,
     CallInput,
+    CallLayout,
     CallProgram,
+    bucket_sizes,
     gather_rows,
+    unpack_choice,
 )
 from motif_jax.rl.actors.rollouts import Ready, Rollouts
-from motif_jax.rl.call_packing import CallLayout, bucket_sizes, unpack_choice
-from motif_jax.rl.publishing import Placement, Publisher
-from motif_jax.rl.slot_rows import SlotRows
+from motif_jax.rl.actors.slots import Slots
 
 READY_SECONDS = 0.2  # that a call waits for groups
+# a device, or several that hold an array together
+Placement: TypeAlias = jax.Device | jax.sharding.Sharding
+
+
+class Published(NamedTuple):
+    """Parameters, prepared for acting, and the number of updates before them."""
+
+    version: int
+    params: Any
+
+
+class Publisher:
+    """Holds for every acting device its own copy of the newest parameters, made by the learner
+    between two updates.
+
+    A reader gets one complete version, never the learner's own arrays, whose memory the next update
+    takes over.
+
+    Args:
+      devices: those that act; for a split model its sharding alone.
+      prepare: turns parameters into acting parameters (`PolicyNetwork.prepare`).
+      frozen: parameters that never change; they are copied once.
+
+    Attributes:
+      copy_program: the compiled copy of the learner's parameters, prepared for acting.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[Placement],
+        prepare: Callable[[Any], Any],
+        frozen: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self._devices = devices
+        self._frozen = {device: jax.device_put(dict(frozen), device) for device in devices}
+        self.copy_program = jax.jit(lambda params: prepare(jax.tree.map(jnp.copy, params)))
+        self._published: dict[Placement, Published] = {}
+
+    def publish(
+        self, version: int, params: Any, frozen: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """Starts copying `params` to all acting devices. `frozen` is not copied: nobody may act
+        while updates run.
+        """
+        copy = self.copy_program(params)
+        for device in self._devices:
+            # An array that is split over devices stays split.
+            acting = jax.device_put(copy, device) if isinstance(device, jax.Device) else copy
+            frozen_here = self._frozen[device] or frozen
+            if frozen_here:
+                acting = {**acting, **frozen_here}
+            # One assignment, which readers in other threads see whole or not at all: no lock.
+            self._published[device] = Published(version, acting)
+
+    def newest(self, device: Placement) -> Published:
+        """The newest parameters on an acting device."""
+        return self._published[device]
+
+
+class SlotRows(NamedTuple):
+    """The arrays of `Slots` by row: [slots * (T + 1), envs]; observations and actions
+    [slots * (T + 1), numbers].
+    """
+
+    observation: dict[str, np.ndarray]
+    first: np.ndarray
+    action: np.ndarray
+    log_prob: np.ndarray
+    value: np.ndarray
+    version: np.ndarray
+
+    @classmethod
+    def of(cls, slots: Slots, fields: Sequence[str]) -> SlotRows:
+        count = slots.layout.num_slots * (slots.layout.rollout + 1)
+        observation = {name: slots.observation[name].reshape(count, -1) for name in fields}
+        names = ("first", "action", "behaviour_log_prob", "behaviour_value", "parameter_version")
+        return cls(observation, *(slots.arrays[name].reshape(count, -1) for name in names))
+
+    def copy(
+        self, rows: np.ndarray, first: np.ndarray, observation: Mapping[str, np.ndarray]
+    ) -> None:
+        """Copies the rows with numbers `rows` into `first` and `observation`."""
+        # `take` writes straight into `out` only where it need not check the indices.
+        np.take(self.first, rows, axis=0, out=first, mode="clip")
+        for name, target in observation.items():
+            source = self.observation[name]
+            if source.dtype == target.dtype:
+                np.take(source, rows, axis=0, out=target, mode="clip")
+            else:  # 64 bits, which jax reads as 32
+                target[...] = source[rows]
+
+    def write(
+        self,
+        rows: np.ndarray,
+        action: np.ndarray,
+        log_prob: np.ndarray,
+        value: np.ndarray,
+        version: int,
+    ) -> None:
+        """Writes a choice, [len(rows), envs, ...] each, to the rows with numbers `rows`."""
+        self.action[rows] = action.reshape(len(rows), -1)
+        self.log_prob[rows] = log_prob
+        self.value[rows] = value
+        self.version[rows] = version
 
 
 class _Running(NamedTuple):

@@ -1,31 +1,40 @@
 """The learner: runs an algorithm's update on its devices, publishes the parameters and reads the
-metrics.
+metrics; and what follows from an update that is not finite, as `config.nonfinite` says (`Guard`).
 """
 
 from __future__ import annotations
 
 import math
-import operator
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motif_jax.core import nan_policy
 from motif_jax.core.devices.memory import return_freed_memory
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.devices.parallel import AXIS, DataParallel
+from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import Patience
-from motif_jax.core.training.finite import all_finite, keep_if
-from motif_jax.rl.algorithms.algorithm import StateFields
+from motif_jax.core.sections import Nonfinite
+from motif_jax.core.training.finite import all_finite, keep_if, named_leaves
+from motif_jax.rl.algorithms.algorithm import (
+    CONSTANT,
+    COUNTS,
+    EXTREMES,
+    MEMORY,
+    Algorithm,
+    fields_in,
+)
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
-from motif_jax.rl.algorithms.update import EXTREMES
 from motif_jax.rl.batcher import Batch
-from motif_jax.rl.publishing import Publisher
+from motif_jax.rl.inference import Publisher
 
-Update = Callable[..., tuple[Any, dict[str, jax.Array]]]
 # The host's reduction for each reduction of the update on the device; None for metrics that are
 # averaged.
 _REDUCTIONS: dict[Any, Callable[[np.ndarray], Any]] = {
@@ -35,21 +44,16 @@ _REDUCTIONS: dict[Any, Callable[[np.ndarray], Any]] = {
 }
 # A finite update has finite metrics in these groups; others may be means over no rows.
 _FINITE_GROUPS = ("loss/", "optimizer/", "reward/", "value/")
-
-
-class StateUse(NamedTuple):
-    """What a learner does with the parts of a training state.
-
-    Attributes:
-      fields: see `Algorithm.state_fields`.
-      shares_frozen: publishes the frozen part of the state without a copy; allowed only where
-          nobody acts during updates.
-      published: takes from a state the part that is published.
-    """
-
-    fields: StateFields
-    shares_frozen: bool = False
-    published: Callable[[Any], Any] = operator.attrgetter("params")
+# Entries of a checkpoint's progress: the number of skipped updates, and the one that ended the run
+# (None: none did).
+SKIPPED = "skipped_updates"
+ENDED_BY = "ended_by"
+# Whether the numbers that were not finite in that update came from the environment.
+BY_ENVIRONMENT = "ended_by_environment"
+_MAX_NAMES = 3  # in a line for the user
+# Names of leaves of a batch.
+_REWARD = "reward"
+_OBSERVATION = "observation/"
 
 
 class Failure(NamedTuple):
@@ -68,7 +72,8 @@ class Learner:
     waits for it.
 
     Args:
-      update: of an algorithm, see `Algorithm.make_update`.
+      shares_frozen: publishes the frozen part of the state without a copy; allowed only where
+        nobody acts during updates.
 
     Attributes:
       state: the training state on the learner's devices.
@@ -82,14 +87,15 @@ class Learner:
 
     def __init__(
         self,
-        update: Update,
+        algorithm: Algorithm,
         state: Any,
         parallel: DataParallel,
         publisher: Publisher,
         meters: Meters,
-        use: StateUse,
+        shares_frozen: bool = False,
     ) -> None:
-        self._use = use
+        self._algorithm = algorithm
+        self._shares_frozen = shares_frozen
         self._publisher = publisher
         self._parallel = parallel
         self._meters = meters
@@ -97,33 +103,9 @@ class Learner:
         self.state: Any = parallel.replicate(state)
         self.failures: list[Failure] = []
         self.patience: Patience | None = None
-        # in the order of the device's array; known once `core` is traced
+        # in the order of the device's array; known once `_update_if_finite` is traced
         self._metric_names: list[str] = []
-
-        def core(state: Any, batch: TrajectoryBatch) -> tuple[Any, jax.Array]:
-            # Behind the barrier, the check for finite numbers cannot change the bits of an update.
-            new, metrics = jax.lax.optimization_barrier(update(state, batch, axis_name=AXIS))
-
-            # Constant parts and the memory are not checked, and `keep_if` would copy them.
-            memory = ("memory",) if use.fields.memory else ()
-            unchecked = dict.fromkeys((*use.fields.constant, *memory), ())
-            new_checked = new._replace(**unchecked)
-            is_finite = all_finite(new_checked)
-            watched = [value for name, value in metrics.items() if name.startswith(_FINITE_GROUPS)]
-            next_state = keep_if(
-                is_finite & all_finite(watched), new_checked, state._replace(**unchecked)
-            )
-            next_state = next_state._replace(**{name: getattr(state, name) for name in unchecked})
-            counts = {name: getattr(new, name) for name in (*use.fields.counts, *memory)}
-
-            # One array, so one transfer, instead of dozens. The names are noted at the trace.
-            self._metric_names[:] = sorted(metrics)
-            values = [is_finite, *(metrics[name] for name in self._metric_names)]
-            return next_state._replace(**counts), jnp.stack(
-                [value.astype(jnp.float32) for value in values]
-            )
-
-        self.update_program = parallel.wrap(core, donate_state=True)
+        self.update_program = parallel.wrap(self._update_if_finite, donate_state=True)
         # The running update's metrics, number and batch, and those of the newest finished one.
         self._running: tuple[jax.Array, int, Batch] | None = None
         self._done: tuple[jax.Array, int, Batch] | None = None
@@ -131,6 +113,30 @@ class Learner:
         self._has_finished_update = False
         # Inference compiles and acts with these before the first update.
         self.publish()
+
+    def _update_if_finite(self, state: Any, batch: TrajectoryBatch) -> tuple[Any, jax.Array]:
+        """The learner's program on one device's part of a batch, see `update_program`."""
+        update = self._algorithm.update(state, batch, axis_name=AXIS)
+        # Behind the barrier, the check for finite numbers cannot change the bits of an update.
+        new, metrics = jax.lax.optimization_barrier(update)
+
+        # Constant parts and the memory are not checked, and `keep_if` would copy them.
+        memory = fields_in(state, (MEMORY,))
+        unchecked = dict.fromkeys((*fields_in(state, CONSTANT), *memory), ())
+        new_checked = new._replace(**unchecked)
+        is_finite = all_finite(new_checked)
+        watched = [value for name, value in metrics.items() if name.startswith(_FINITE_GROUPS)]
+        next_state = keep_if(
+            is_finite & all_finite(watched), new_checked, state._replace(**unchecked)
+        )
+        next_state = next_state._replace(**{name: getattr(state, name) for name in unchecked})
+        counted = (*fields_in(state, COUNTS), *memory)
+        next_state = next_state._replace(**{name: getattr(new, name) for name in counted})
+
+        # One array, so one transfer, instead of dozens. The names are noted at the trace.
+        self._metric_names[:] = sorted(metrics)
+        values = [is_finite, *(metrics[name] for name in self._metric_names)]
+        return next_state, jnp.stack([value.astype(jnp.float32) for value in values])
 
     def step(self, batch: Batch) -> None:
         """Launches an update with `batch`, after the running one has ended."""
@@ -182,8 +188,8 @@ class Learner:
         """Publishes the parameters of `state`, as the learner does after every update, and after a
         new state was set.
         """
-        params = self._parallel.acting(self._use.published(self.state))
-        if self._use.shares_frozen:
+        params = self._parallel.acting(self._algorithm.published(self.state))
+        if self._shares_frozen:
             frozen = self._parallel.acting(self.state.frozen)
             self._publisher.publish(self.version, params, frozen)
         else:
@@ -233,3 +239,136 @@ class Averages:
             reduced[name] = reduce(np.asarray(values)).item()
         self._values = {}
         return reduced
+
+
+class HostSums:
+    """Sums numbers of the hosts on the learner's devices, right after an update; only `result`
+    blocks.
+
+    The sum is launched before the new policy acts: a split model has reductions in acting, too, and
+    two threads' reductions may reach the devices in different orders.
+
+    Attributes:
+      is_one_host: whether this host has all devices, so that its numbers are the sums.
+    """
+
+    def __init__(self, parallel: DataParallel) -> None:
+        self._parallel = parallel
+        self.is_one_host = parallel.global_device_count == parallel.device_count
+        # `wrap` hands a program a replicated state first, and a sum has none.
+        self._sum = parallel.wrap(lambda _, numbers: jax.lax.psum(jnp.sum(numbers, axis=0), AXIS))
+        self._empty_state = parallel.replicate(np.zeros((), np.int32))
+        self._result: np.ndarray | jax.Array | None = None
+
+    def launch(self, numbers: Sequence[int]) -> None:
+        """Starts the sum with this host's numbers; every host calls it after starting the same
+        update.
+        """
+        if self.is_one_host:
+            self._result = np.array(numbers)
+            return
+        # The first device has the host's numbers, the others zeros.
+        rows = np.zeros((self._parallel.device_count, len(numbers)), np.int32)
+        rows[0] = numbers
+        self._result = self._sum(self._empty_state, self._parallel.put_batch(rows, 0))
+
+    def result(self) -> list[int] | None:
+        """The newest sums, None where they were returned before; waits for the update before
+        them.
+        """
+        result = self._result
+        self._result = None
+        return None if result is None else np.asarray(result).tolist()
+
+
+class Guard:
+    """Counts a run's skipped updates, and ends it where they are too many; the host with a
+    `workdir` writes.
+
+    All hosts see the same: finiteness is reduced over all devices. A resume with a lower limit
+    accepts the updates that were skipped before. A run that ended at an update resumes only with a
+    limit that lets this update be skipped, too.
+    """
+
+    def __init__(
+        self, nonfinite: Nonfinite, workdir: Path | None, progress: dict[str, Any]
+    ) -> None:
+        self._workdir = workdir
+        self._budget = nonfinite.budget
+        self.skipped: int = progress.get(SKIPPED, 0)
+        # With a higher limit than the number of skipped updates the run goes on.
+        self._ended_by: str | None = progress.get(ENDED_BY) if self.skipped > self._budget else None
+        self._by_environment = bool(progress.get(BY_ENVIRONMENT, False))
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether more updates were skipped than the config allows."""
+        return self._ended_by is not None
+
+    def progress(self) -> dict[str, Any]:
+        """Entries of a checkpoint's progress."""
+        return {
+            SKIPPED: self.skipped,
+            ENDED_BY: self._ended_by,
+            BY_ENVIRONMENT: self._by_environment,
+        }
+
+    def check(self, learner: Learner) -> None:
+        """Takes the learner's failures; prints each that may be skipped."""
+        failures = learner.failures
+        learner.failures = []
+        for failure in failures:
+            self.skipped += 1
+            line = self._describe(learner, failure)
+            if self.skipped > self._budget:
+                self._ended_by = line
+            elif self._workdir is not None:
+                line += f": left out ({self.skipped} of at most {self._budget})"
+                print(line, file=sys.stderr, flush=True)
+
+    def require(self, step: int) -> None:
+        """Raises UserError if the run must end; its checkpoint is that of environment step
+        `step`.
+        """
+        if self.exceeded:
+            remedy = "train again with a smaller --config.optimizer.learning_rate"
+            if self._by_environment:
+                remedy = "mend the environment, whose rewards and observations must be finite"
+            raise UserError(
+                f"{self._ended_by}; checkpoint {step} has the parameters before it: {remedy}, or continue with "
+                f"--config.nonfinite.policy=skip and --config.nonfinite.most_skips above {self.skipped}"
+            )
+
+    def _describe(self, learner: Learner, failure: Failure) -> str:
+        """A line on the failure; the host that writes also saves its part of the batch."""
+        line = f"update {failure.update} is not finite: {', '.join(failure.names[:_MAX_NAMES])}"
+        if len(failure.names) > _MAX_NAMES:
+            line += f" and {len(failure.names) - _MAX_NAMES} more"
+        if self._workdir is None:
+            return line
+        arrays = named_leaves(learner.rows_of(failure))
+        cause = _cause_in_environment(arrays)
+        self._by_environment = cause is not None
+        if cause is not None:
+            line += f", since {cause}"
+        return f"{line}; its batch lies in {nan_policy.write_batch(self._workdir, failure.update, arrays)}"
+
+
+def _cause_in_environment(arrays: Mapping[str, np.ndarray]) -> str | None:
+    """A clause on the first number of a batch that is not finite and came from the environment;
+    None if there is none.
+
+    Args:
+      arrays: name -> array of a batch. Rewards are [..., T, B] and observations
+          [..., T + 1, B, ...], with the same leading axes.
+    """
+    time_axis = np.ndim(arrays[_REWARD]) - 2
+    for name, array in arrays.items():
+        if name != _REWARD and not name.startswith(_OBSERVATION):
+            continue
+        if np.dtype(array.dtype).kind != "f" or np.isfinite(array).all():
+            continue
+        index = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
+        field = name.removeprefix(_OBSERVATION)
+        return f"the environment gave {array[index]} as {field!r} (row {index[time_axis]} of a rollout)"
+    return None

@@ -15,7 +15,6 @@ from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.config import AgentConfig
-from motif_jax.rl.update_plan import algorithm_of, plan_of
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -87,7 +86,7 @@ class DeviceUse:
         self._network, self._params = counted
         self._learning_count = len(learning)
         self._device_count = len({*learning, *acting})  # one that learns and acts is one device
-        epochs = algorithm_of(config).epochs(plan_of(config))
+        epochs = settings.algorithm_class(config).epochs(config)
         # With row T, which an update runs for its value.
         self._rows = settings.columns(config) * (config.rollout + 1) * epochs
 

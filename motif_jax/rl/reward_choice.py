@@ -15,11 +15,11 @@ from typing import Any
 
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
-from motif_jax.rl import agent_checkpoints, reward_kinds
+from motif_jax.rl import agent_checkpoints, intrinsic
 from motif_jax.rl.config import AgentConfig
 
 # Entries of a checkpoint's progress: the evaluation that the run learns from, and
-# `reward_kinds.digest` of the reward.
+# `intrinsic.digest` of the reward.
 STEP = "reward_step"
 DIGEST = "reward_digest"
 
@@ -31,7 +31,7 @@ def step_of(config: AgentConfig, checkpoints: Checkpoints) -> int | None:
     if not config.reward.dir:
         return None
     step = _stored_step(checkpoints)
-    return reward_kinds.kind_of(config.reward).step_to_pin(config.reward) if step is None else step
+    return intrinsic.kind_of(config.reward).step_to_pin(config.reward) if step is None else step
 
 
 def stored_step(workdir: str | os.PathLike[str]) -> int | None:
@@ -67,9 +67,9 @@ def refuse_changed(
     this `progress`.
     """
     before = progress.get(DIGEST)
-    if before is None or before == reward_kinds.digest(config.reward):
+    if before is None or before == intrinsic.digest(config.reward):
         return
-    files = ", ".join(map(str, reward_kinds.kind_of(config.reward).files(config.reward)))
+    files = ", ".join(map(str, intrinsic.kind_of(config.reward).files(config.reward)))
     raise UserError(
         f"--workdir={workdir} has learned from another content of {files}: restore it, or begin in another --workdir"
     )

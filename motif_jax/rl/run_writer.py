@@ -1,14 +1,15 @@
 """Writes a training's folder while it runs: checkpoints, rows of metrics, lines of episodes,
-recordings.
+recordings; and the interface of what a method adds to it (`TrainingHook`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from motif_jax.core import entry_points
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.devices import memory
 from motif_jax.core.devices.hosts import Hosts
@@ -17,13 +18,15 @@ from motif_jax.core.metrics import MetricsWriter
 from motif_jax.core.progress import Progress
 from motif_jax.core.run_folder import read_config
 from motif_jax.envs import determinism
+from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import (
     agent_checkpoints,
     agent_networks,
+    choices,
+    intrinsic,
     paid_texts,
     reward_choice,
-    reward_kinds,
-    training_devices,
+    settings,
 )
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
@@ -31,17 +34,67 @@ from motif_jax.rl.clock import Clock
 from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.episode_log import EpisodeLog
 from motif_jax.rl.episode_recorder import EpisodeRecorder
-from motif_jax.rl.guard import Guard
-from motif_jax.rl.learner import Averages
+from motif_jax.rl.learner import Averages, Guard
 from motif_jax.rl.model_flops import DeviceUse
 from motif_jax.rl.paid_texts import PaidTextLog, as_table
-from motif_jax.rl.settings import environment_options
 from motif_jax.rl.system import System
-from motif_jax.rl.training_hook import TrainingHook, hooks_of
 
 _LAG = "lag/mean"
 # The episode field of environments whose steps last several turns of a game.
 _TURNS = "turns"
+
+
+class TrainingHook:
+    """What a method adds to a training: checks before the start, and further files in its folder.
+
+    A key of the config turns it on (`choices.HOOKS`). The first host alone makes it.
+    """
+
+    # Whether `after_update` reads the episodes of all hosts, so that they exchange them after each
+    # update.
+    reads_updates: bool = False
+
+    @classmethod
+    def check(cls, config: AgentConfig, workdir: Path) -> None:
+        """Raises UserError, before a training starts, for values that cannot work."""
+
+    @classmethod
+    def make(
+        cls,
+        config: AgentConfig,
+        network: PolicyNetwork,
+        workdir: Path,
+        progress: Mapping[str, Any],
+        clock: Clock,
+    ) -> Self | None:
+        """The addition to a run in `workdir` that continues from a checkpoint's `progress`; None
+        where it has nothing to do.
+        """
+        return None
+
+    def before_update(self, params: Any, update: int, step: int) -> None:
+        """Called with the acting parameters before update `update` (from 0), at environment step
+        `step`.
+        """
+
+    def add_episodes(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Called with the lines of episodes that ended."""
+
+    def after_update(
+        self, update: int, step: int, seconds: float, metrics: Mapping[str, float]
+    ) -> None:
+        """Called after update `update`, when the clock has its steps; not where the update's
+        numbers were not finite.
+        """
+
+    def close(self) -> None:
+        """Called once at the end."""
+
+
+def hooks_of(config: AgentConfig) -> list[type[TrainingHook]]:
+    """The additions that the config turns on: their keys are neither None nor False."""
+    turned_on = [key for key in choices.HOOKS if getattr(config, key) not in (None, False)]
+    return [entry_points.load_packaged(choices.HOOKS[key]) for key in turned_on]
 
 
 class RunWriter(ExitStack):
@@ -72,8 +125,8 @@ class RunWriter(ExitStack):
         self._hosts = Hosts()
 
         self._averages = Averages()
-        self._learning = training_devices.learner_devices(config.devices)
-        acting = training_devices.actor_devices(config.devices)
+        self._learning = settings.learner_devices(config.devices)
+        acting = settings.actor_devices(config.devices)
         self._device_use = DeviceUse(
             config, system.network, system.network_params(), self._learning, acting
         )
@@ -84,7 +137,7 @@ class RunWriter(ExitStack):
         self._wait_share: float | None = None  # of the learner's time, in the last row
         self._reward_version = 0
         self._read_files = _digests(config, progress)
-        self._reward_digest = reward_kinds.digest(config.reward)
+        self._reward_digest = intrinsic.digest(config.reward)
         self._next_episode: list[int] = progress.get("next_episode", [])
         # complete episodes of this host, not yet exchanged
         self._unwritten: list[dict[str, Any]] = []
@@ -92,7 +145,7 @@ class RunWriter(ExitStack):
         writing_folder = workdir if self._hosts.is_first else None
         self.guard = Guard(config.nonfinite, writing_folder, progress)
         fields = system.network.spec.episode_fields
-        seen = determinism.look(config.environment.name, environment_options(config))
+        seen = determinism.look(config.environment.name, settings.environment_options(config))
         log = EpisodeLog(
             writing_folder,
             config.stats_episodes,

@@ -15,20 +15,18 @@ import jax
 from motif_jax.core import capacity, metrics, seeds
 from motif_jax.core import config as checks
 from motif_jax.core.devices import jax_options, memory
+from motif_jax.core.devices.parallel import cpu_device
 from motif_jax.core.training import schedules
 from motif_jax.envs import determinism, registry
 from motif_jax.nets.policy import PolicyNetwork
-from motif_jax.rl import agent_networks, reward_kinds, training_devices
+from motif_jax.rl import agent_networks, choices, intrinsic
 from motif_jax.rl.actors.rollouts import ActorsConfig
 from motif_jax.rl.actors.slots import require_memory
-from motif_jax.rl.config import Actors, AgentConfig, AgentReward
-from motif_jax.rl.update_plan import algorithm_of, plan_of
+from motif_jax.rl.algorithms.algorithm import Algorithm
+from motif_jax.rl.config import Actors, AgentConfig, AgentReward, Devices
 
 SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
 TEXT_FIELD = "message"  # the field that rewards of texts read
-# Above so many batches at once the user is told of the lag: 1,200 environments x 32 steps, nine
-# batches of 4,096, had one of 5 updates.
-_MAX_BATCHES_AT_ONCE = 2
 # Groups of a worker. With four it has games to step while calls of inference wait for an update of
 # a GPU.
 _GROUPS = 2
@@ -68,7 +66,7 @@ def fields_option(name: str, options: Mapping[str, Any], reward: AgentReward) ->
     itself, {} for none.
     """
     spec = registry.spec(name, **options)
-    fields = reward_kinds.kind_of(reward).required_fields(reward)
+    fields = intrinsic.kind_of(reward).required_fields(reward)
     if fields == (TEXT_FIELD,) and registry.require_text(name, spec.text_field):
         return {}  # a reward of the text alone needs no more fields
     missing = [field for field in fields if field not in spec.observation]
@@ -112,27 +110,9 @@ def groups_per_worker(config: AgentConfig) -> int:
     return _GROUPS
 
 
-def remark_on_lag(config: AgentConfig) -> str | None:
-    """A line for a resolved config whose environments fill several batches at once, which are
-    learned from one by one.
-    """
-    environments = config.actors.workers * config.actors.envs_per_worker * (config.hosts.count or 1)
-    batches = environments * config.rollout / config.batch_size
-    if batches <= _MAX_BATCHES_AT_ONCE:
-        return None
-    return (
-        f"{environments:,} environments x config.rollout={config.rollout} fill {batches:.1f} batches at once, so that updates "
-        f"learn from steps of earlier policies ('lag' in the progress line): a larger config.batch_size={config.batch_size} or a "
-        "smaller config.actors.envs_per_worker lowers it"
-    )
-
-
 def acts_beside_a_gpu(config: AgentConfig) -> bool:
     """Whether games are played on the CPU while a GPU learns."""
-    return (
-        not takes_turns(config)
-        and training_devices.learner_devices(config.devices)[0].platform == "gpu"
-    )
+    return not takes_turns(config) and learner_devices(config.devices)[0].platform == "gpu"
 
 
 def columns(config: AgentConfig) -> int:
@@ -213,6 +193,11 @@ def make_network(config: AgentConfig) -> PolicyNetwork:
     return agent_networks.class_of(config).make(config, spec)
 
 
+def algorithm_class(config: AgentConfig) -> type[Algorithm]:
+    """The class that `config.algorithm.name` names."""
+    return choices.ALGORITHMS.load(config.algorithm.name)
+
+
 def takes_turns(config: AgentConfig) -> bool:
     """Whether nobody acts while an update runs: in one thread, or on policy."""
     return config.serial or config.on_policy
@@ -223,7 +208,7 @@ def optimizer_steps(config: AgentConfig) -> int:
     environment steps.
     """
     updates = math.ceil(config.train_for_env_steps / config.batch_size)
-    return updates * algorithm_of(config).optimizer_steps(plan_of(config))
+    return updates * algorithm_class(config).optimizer_steps(config)
 
 
 def configure_jax(config: AgentConfig) -> None:
@@ -297,31 +282,28 @@ def _check_reward_and_algorithm(config: AgentConfig) -> None:
     """Raises UserError where a resolved config's reward or algorithm does not suit the environment,
     the devices or the run.
     """
-    reward_kinds.check(config.reward)
-    reward_kinds.check_threshold(config.reward)
+    intrinsic.check(config.reward)
+    intrinsic.check_threshold(config.reward)
     # Several hosts see their devices only once they are connected.
     if config.hosts.count == 1:
         check_devices(config)
     schedules.check_warmup(config.optimizer, optimizer_steps(config))
     network = make_network(config)
-    reward_kinds.kind_of(config.reward).check_run(config, network.spec)
-    algorithm = algorithm_of(config)
-    algorithm.check_spec(plan_of(config), network.spec)
-    algorithm.check_network(plan_of(config), network)
+    intrinsic.kind_of(config.reward).check_run(config, network.spec)
+    algorithm_class(config).check(config, network)
 
 
 def check_devices(config: AgentConfig) -> None:
     """Raises UserError where a resolved config does not fit the devices; the same on every host."""
-    learners = len(training_devices.learner_devices(config.devices))
+    learners = len(learner_devices(config.devices))
     hosts = config.hosts.count or 1
     _check_sharding(config, learners)
-    algorithm = algorithm_of(config)
-    plan = plan_of(config)
+    algorithm = algorithm_class(config)
     # The devices of a split network count as one.
     devices = 1 if agent_networks.mesh_sizes(config, learners) else learners * hosts
-    algorithm.check_devices(plan, devices)
+    algorithm.check_devices(config, devices)
 
-    minibatches = algorithm.minibatches(plan)
+    minibatches = algorithm.minibatches(config)
     rollouts = config.batch_size // config.rollout
     learners_in_words = f"{hosts} hosts of {learners}" if hosts > 1 else str(learners)
     allowed = (
@@ -331,7 +313,7 @@ def check_devices(config: AgentConfig) -> None:
     divides = rollouts % (hosts * learners * minibatches) == 0
     checks.require(divides, "batch_size", config.batch_size, allowed)
 
-    actors = len(training_devices.actor_devices(config.devices))
+    actors = len(actor_devices(config.devices))
     workers = config.actors.workers
     allowed = f"a multiple of the {actors} devices of config.devices.actor"
     checks.require(workers % actors == 0, "actors.workers", workers, allowed)
@@ -354,3 +336,55 @@ def random_key(seed: int, *path: int | str) -> jax.Array:
     parameters and of the updates.
     """
     return jax.random.PRNGKey(seeds.derive(seed, *path) % (1 << 31))
+
+
+def all_learner_devices(devices: Devices) -> list[jax.Device]:
+    """The devices of `devices.learner` on all hosts, with the same numbers on each."""
+    local = jax.local_devices()
+    numbers = [local.index(device) for device in learner_devices(devices)]
+    learners = []
+    for host in range(jax.process_count()):
+        devices_of_host = jax.local_devices(process_index=host)
+        learners += [devices_of_host[number] for number in numbers]
+    return learners
+
+
+def learner_devices(devices: Devices) -> list[jax.Device]:
+    """This host's devices of `devices.learner`."""
+    return _devices(devices.learner, "devices.learner")
+
+
+def actor_devices(devices: Devices) -> list[jax.Device]:
+    """This host's devices of `devices.actor`."""
+    if devices.actor == "first":
+        return learner_devices(devices)[:1]
+    return _devices(devices.actor, "devices.actor")
+
+
+def lookup_device(devices: Devices) -> jax.Device:
+    """The device that computes rewards of texts: the CPU, or without one (JAX_PLATFORMS) a device
+    that acts and does not learn.
+    """
+    acting = actor_devices(devices)
+    learning = learner_devices(devices)
+    # A device runs its programs in order: a lookup there would wait for a whole update.
+    if acting[0].platform != "cpu":
+        cpu = cpu_device()
+        if cpu is not None:
+            return cpu
+    # Of several devices of the CPU, too.
+    return next((device for device in acting if device not in learning), acting[0])
+
+
+def _devices(value: str, key: str) -> list[jax.Device]:
+    devices = jax.local_devices()
+    if value == "all":
+        return list(devices)
+    numbers = [part.strip() for part in str(value).split(",")]
+    exist = all(checks.is_natural(part) and int(part) < len(devices) for part in numbers)
+    are_distinct = exist and len({int(part) for part in numbers}) == len(numbers)
+    allowed = (
+        f"'all' or different numbers below {len(devices)}, the devices here, with commas between"
+    )
+    checks.require(are_distinct, key, value, allowed)
+    return [devices[int(part)] for part in numbers]

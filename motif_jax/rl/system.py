@@ -1,4 +1,7 @@
-"""Builds actors, inference, batcher and learner of an agent's training, in threads or in one."""
+"""What a training consists of: `build` makes the environment's spec, the network, the algorithm and
+the reward that a config names; `System` the actors, inference, batcher and learner that work with
+them.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,17 @@ import queue
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
-from motif_jax.core import config as checks
 from motif_jax.core.checkpoints import ANY
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.devices.sharding import Sharded
 from motif_jax.core.interruption import never
 from motif_jax.core.training import schedules
-from motif_jax.rl import (
-    agent_checkpoints,
-    agent_networks,
-    reward_choice,
-    reward_kinds,
-    settings,
-    training_devices,
-)
+from motif_jax.nets.policy import PolicyNetwork
+from motif_jax.rl import agent_checkpoints, agent_networks, intrinsic, reward_choice, settings
 from motif_jax.rl.actors.cores import ThreadCores
 from motif_jax.rl.actors.inline import InlineActors
 from motif_jax.rl.actors.pool import ActorPool
@@ -33,14 +29,41 @@ from motif_jax.rl.agent_checkpoints import Snapshot
 from motif_jax.rl.algorithms.algorithm import Algorithm
 from motif_jax.rl.batcher import ActorSource, Batcher, BatchListener, Finished
 from motif_jax.rl.config import AgentConfig
-from motif_jax.rl.inference import Inference
+from motif_jax.rl.inference import Inference, Placement, Publisher
 from motif_jax.rl.intrinsic import RewardKind, RunSetup
-from motif_jax.rl.learner import Learner, StateUse
-from motif_jax.rl.publishing import Placement, Publisher
+from motif_jax.rl.learner import Learner
 from motif_jax.rl.reward_keys import SENTENCE
-from motif_jax.rl.reward_lookup import RewardLookup
-from motif_jax.rl.sentence_lookup import SentenceLookup
-from motif_jax.rl.update_plan import algorithm_of, plan_of
+from motif_jax.rl.reward_lookup import RewardLookup, SentenceLookup
+
+
+class Parts(NamedTuple):
+    """What a config names; the environment's spec is `network.spec`."""
+
+    network: PolicyNetwork
+    algorithm: Algorithm
+    reward: RewardKind | None  # the intrinsic reward, None for none
+
+
+def build(config: AgentConfig, workdir: Path | None = None) -> Parts:
+    """Makes the parts that a resolved config names.
+
+    Args:
+      workdir: the run's folder; None where nothing is written.
+    """
+    network = settings.make_network(config)
+    # None: the switch of the reward's own run decides.
+    two_decimals = True if config.compat.quantile_two_decimals else None
+    reward = intrinsic.load_intrinsic(
+        config.reward,
+        network.spec,
+        two_decimals,
+        settings.lookup_device(config.devices),
+        None if workdir is None else RunSetup(config, workdir),
+    )
+    optimizer = schedules.make_optimizer(config.optimizer)
+    reward_fn = None if reward is None else reward.in_step
+    algorithm = settings.algorithm_class(config)(config, network, optimizer, reward_fn)
+    return Parts(network, algorithm, reward)
 
 
 class System:
@@ -52,8 +75,7 @@ class System:
       workdir: the run's folder; None where nothing is written, as in benchmarks.
 
     Attributes:
-      network, optimizer: of the agent.
-      reward: the intrinsic reward, None for none.
+      network, algorithm, reward: see `Parts`.
       has_lookup: whether the batcher computes it, not the update.
       sources: actors and inference of each acting device.
       finished: full slots that the batcher has not received yet.
@@ -74,24 +96,19 @@ class System:
             agent_networks.refuse_changed(config, before, f"--workdir={workdir}")
             reward_choice.refuse_changed(config, snapshot.progress, workdir)
         self.meters = Meters()
-        self.network = settings.make_network(config)
-        self.optimizer = schedules.make_optimizer(config.optimizer)
-        # Before the state is made: a checkpoint's item of the reward is restored with it.
-        self.reward = self._load_reward(workdir)
+        # The reward before the state: a checkpoint's item of the reward is restored with it.
+        self.network, self.algorithm, self.reward = build(config, workdir)
         self.has_lookup = self.reward is not None and self.reward.in_step is None
 
-        algorithm = algorithm_of(config)
-        state = self._make_state(algorithm, snapshot)
-        self._state_fields = algorithm.state_fields(state)
         self.parallel = agent_networks.make_parallel(
-            config, training_devices.all_learner_devices(config.devices)
+            config, settings.all_learner_devices(config.devices)
         )
-        actor_devices: Sequence[Placement] = training_devices.actor_devices(config.devices)
+        actor_devices: Sequence[Placement] = settings.actor_devices(config.devices)
         if isinstance(self.parallel, Sharded):
             # A network that is split acts where it lies: all its devices are one placement.
             actor_devices = [self.parallel.everywhere]
         # The learner publishes its first parameters here, with which inference then compiles.
-        self.learner, self.publisher = self._make_learner(algorithm, state, actor_devices)
+        self.learner, self.publisher = self._make_learner(snapshot, actor_devices)
 
         self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
         self.sources = self._make_sources(
@@ -100,16 +117,6 @@ class System:
         self.finished_slots = [[0] * source.actors.config.groups for source in self.sources]
         self.batcher = self._make_batcher(listener)
         self._thread_cores: ThreadCores | None = None
-
-    def _load_reward(self, workdir: Path | None) -> RewardKind | None:
-        config = self.config
-        # None: the switch of the reward's own run decides.
-        two_decimals = True if config.compat.quantile_two_decimals else None
-        device = training_devices.lookup_device(config.devices)
-        run = None if workdir is None else RunSetup(config, workdir)
-        return reward_kinds.load_intrinsic(
-            config.reward, self.network.spec, two_decimals, device, run
-        )
 
     def _make_batcher(self, listener: BatchListener | None) -> Batcher:
         config = self.config
@@ -131,67 +138,54 @@ class System:
             spec, self.sources, settings.columns(config), self.meters, lookup, listener, crop
         )
 
-    def _make_state(self, algorithm: Algorithm, snapshot: Snapshot | None) -> Any:
+    def _make_state(self, snapshot: Snapshot | None) -> Any:
         """The training state, new or from `snapshot`, whose item of the reward is restored."""
-
-        def make() -> Any:
-            key = settings.random_key(self.config.seed, "learner")
-            state = algorithm.make_state(self.network, self.optimizer, key)
-            return algorithm.with_training_parts(state, self.network, plan_of(self.config))
-
+        init = self.algorithm.init
+        key = settings.random_key(self.config.seed, "learner")
         if snapshot is None:
-            state = make()
+            state = init(key)
         else:
             # Shapes alone, since the checkpoint has the values.
-            shapes = jax.eval_shape(make)
-            fields = algorithm.state_fields(shapes)
-            state = agent_checkpoints.take_learner(snapshot, shapes, fields.constant)
+            state = agent_checkpoints.take_learner(snapshot, jax.eval_shape(init, key))
             # No checkpoint holds the reference: the seed gives the same first parameters again.
-            if fields.reference and jax.tree.leaves(state.reference):
-                state = state._replace(reference=make().reference)
+            if jax.tree.leaves(getattr(state, "reference", ())):
+                state = state._replace(reference=init(key).reference)
             if self.reward is not None and self.reward.keeps_state:
                 item = agent_checkpoints.REWARD
                 self.reward.restore(snapshot.take({item: ANY})[item])
             snapshot.require_all_taken()
         if self.reward is not None and self.reward.in_step is not None:
             state = state._replace(reward_params=self.reward.params)
+        frozen = self.network.frozen()
+        if frozen:
+            state = state._replace(frozen=frozen)
         return state
 
     def _make_learner(
-        self, algorithm: Algorithm, state: Any, actor_devices: Sequence[Placement]
+        self, snapshot: Snapshot | None, actor_devices: Sequence[Placement]
     ) -> tuple[Learner, Publisher]:
-        """The learner of `state`, and the publisher that gives its parameters to the acting
-        devices.
-        """
-        plan = plan_of(self.config)
-        reward_fn = None if self.reward is None else self.reward.in_step
-        update = algorithm.make_update(self.network, self.optimizer, plan, reward_fn=reward_fn)
-        frozen = self.network.frozen()
-        if frozen:
-            name = self.config.algorithm.name
-            allowed = "'ppo' with config.lora.patterns, or a class whose training state has a field 'frozen'"
-            checks.require(self._state_fields.frozen, "algorithm.name", name, allowed)
-            state = state._replace(frozen=frozen)
-
+        """The learner, and the publisher that gives its parameters to the acting devices."""
+        state = self._make_state(snapshot)
+        frozen = getattr(state, "frozen", ()) or {}
         # The learner's copy of frozen parameters suffices where only its first device acts, or the
         # devices of a split model.
         learners_act = isinstance(self.parallel, Sharded) or actor_devices == [
             self.parallel.local_devices[0]
         ]
         shares_frozen = bool(frozen) and learners_act and settings.takes_turns(self.config)
-        published, prepare = algorithm.acting_parts(plan, self.network.prepare)
-        publisher = Publisher(actor_devices, prepare, {} if shares_frozen else frozen)
-        use = StateUse(self._state_fields, shares_frozen, published)
-        return Learner(update, state, self.parallel, publisher, self.meters, use), publisher
+        publisher = Publisher(actor_devices, self.algorithm.acting, {} if shares_frozen else frozen)
+        learner = Learner(
+            self.algorithm, state, self.parallel, publisher, self.meters, shares_frozen
+        )
+        return learner, publisher
 
     def network_params(self) -> Any:
         """All parameters of the learner's network: the trained ones, and the frozen ones if there
         are any.
         """
         state = self.learner.state
-        if self._state_fields.frozen and state.frozen:
-            return {**state.params, **state.frozen}
-        return state.params
+        frozen = getattr(state, "frozen", ())
+        return {**state.params, **frozen} if frozen else state.params
 
     def _make_sources(
         self, devices: Sequence[Placement], progress: Mapping[str, Any]
@@ -226,7 +220,7 @@ class System:
 
     def items(self) -> dict[str, Any]:
         """The checkpoint's items of all parts."""
-        items = agent_checkpoints.items_of_learner(self.learner.state, self._state_fields.constant)
+        items = agent_checkpoints.items_of_learner(self.learner.state)
         if self.reward is not None and self.reward.keeps_state:
             items[agent_checkpoints.REWARD] = self.reward.state()
         return items

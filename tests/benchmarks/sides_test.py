@@ -119,13 +119,13 @@ def test_model_flops_of_an_update_leave_recomputation_out() -> None:
     config = load_config("benchmark", "language_update")
     config.options.update({**REAL["language_update"], "remat": True})
     agent = language_update.agent(config.options, config.seed)
-    update, make_state = language_update.update_of(config, agent)
-    state = jax.eval_shape(make_state, jax.random.key(0))
+    algorithm = language_update.algorithm_of(config, agent)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0))
     data = language_update.batch(config.options, agent.model.config.vocab_size, config.seed)
 
     flops = language_update.update_flops(config, state, data)
 
-    assert flops < _language.product_flops(update, state, data)
+    assert flops < _language.product_flops(algorithm.update, state, data)
     config.options.remat = False
     assert flops == language_update.update_flops(config, state, data)
 

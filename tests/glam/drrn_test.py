@@ -22,7 +22,7 @@ from motif_jax.glam import drrn, drrn_update, replay_memory
 from motif_jax.rl import agent_networks
 from motif_jax.rl.algorithms import trajectory
 from motif_jax.rl.config import agent_config
-from motif_jax.rl.update_plan import algorithm_of
+from motif_jax.rl.settings import algorithm_class
 from tests.agents import random_batch
 from tests.lm import talkers
 from tests.plain_layers import gru, linear
@@ -101,9 +101,8 @@ def start(folder, **changes):
     settings = config(folder, **changes)
     network = agent(folder)
     optimizer = schedules.make_optimizer(settings.optimizer)
-    state = drrn_update.make_state(network, optimizer, jax.random.key(0))
-    state = drrn_update.with_memory(state, network, settings)
-    return settings, state, drrn_update.make_update(network, optimizer, settings)
+    algorithm = drrn_update.DrrnAlgorithm(settings, network, optimizer)
+    return settings, algorithm.init(jax.random.key(0)), algorithm.update
 
 
 def test_a_tokenizer_of_the_hubs_cache_is_read(folder, tmp_path):
@@ -140,7 +139,7 @@ def test_an_update_remembers_and_takes_the_step_of_the_loss(folder):
     network = agent(folder)
     rollouts = batch(agent(folder))
     new, metrics = jax.jit(update)(state, rollouts)
-    assert isinstance(algorithm_of(settings), drrn_update.DrrnAlgorithm)
+    assert algorithm_class(settings) is drrn_update.DrrnAlgorithm
     assert int(new.memory.added) == ROLLOUTS
     reward = 20 * np.maximum(np.asarray(rollouts.reward), 0)
     done = np.asarray(trajectory.done(rollouts))

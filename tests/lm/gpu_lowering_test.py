@@ -107,11 +107,11 @@ def test_a_language_agents_acting_is_fit_for_a_gpu() -> None:
 @pytest.mark.extra
 def test_a_ppo_update_of_t5_is_fit_for_a_gpu() -> None:
     config, agent = update_agent()
-    update, make_state = language_update.update_of(config, agent)
-    state = jax.eval_shape(make_state, jax.random.key(0))
+    algorithm = language_update.algorithm_of(config, agent)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0))
     data = language_update.batch(config.options, agent.model.config.vocab_size, seed=1)
 
-    assert unfit_for_a_gpu(text_of(update, state, data)) == []
+    assert unfit_for_a_gpu(text_of(algorithm.update, state, data)) == []
 
 
 @pytest.mark.extra

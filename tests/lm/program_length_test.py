@@ -58,9 +58,11 @@ def update_lines(layers: int, monkeypatch: pytest.MonkeyPatch) -> int:
     chosen.update(language_update.GPU_SIZE | sizes)
     config = ConfigDict({"options": chosen, "seed": 1})
     network = language_update.agent(chosen, seed=1)
-    update, make_state = language_update.update_of(config, network)
-    state = jax.eval_shape(make_state, jax.random.key(0))
-    return lines(jax.jit(update), state, language_update.batch(chosen, VOCABULARY, seed=1))
+    algorithm = language_update.algorithm_of(config, network)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0))
+    return lines(
+        jax.jit(algorithm.update), state, language_update.batch(chosen, VOCABULARY, seed=1)
+    )
 
 
 def model_lines(layers: int, function: Callable[[LanguageModel, Any], Any]) -> int:

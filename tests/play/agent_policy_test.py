@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import jax
 import numpy as np
-import optax
 import pytest
 
 from motif_jax.core import run_folder
@@ -16,8 +15,7 @@ from motif_jax.play import agent_policy, agents
 from motif_jax.play.config import PlayedPolicy
 from motif_jax.play.evaluation_setup import PinnedVersions, of_folder, open_setup
 from motif_jax.rl import agent_checkpoints, settings
-from motif_jax.rl.algorithms.appo import make_state
-from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
+from motif_jax.rl.algorithms.appo import ValueStatistics
 from motif_jax.rl.config import AgentReward
 from tests.play import untrained
 from tests.reward_fixtures import load_config
@@ -43,7 +41,7 @@ def agent(tmp_path_factory):
     network = untrained.write(folder, "recall", {"environment.recall.delay": 20}, returns)
     key = settings.random_key(agent_policy.read_config(folder).seed, "learner")
     params = {step: untrained.state_of(network, step).params for step in returns}
-    return folder, network, {0: make_state(network, optax.sgd(0.1), key).params, **params}
+    return folder, network, {0: network.init(jax.random.split(key)[0]), **params}
 
 
 @slow
@@ -53,7 +51,7 @@ def test_a_players_values_are_in_units_of_reward(tmp_path, normalisation):
     # Targets of mean 3 and standard deviation 4.
     statistics = ValueStatistics(*map(jax.numpy.float32, (3.0, 16.0, 1.0)))
     state = untrained.state_of(network, 200)._replace(value_statistics=statistics)
-    items = agent_checkpoints.items_of_learner(state, ("reward_params",))
+    items = agent_checkpoints.items_of_learner(state)
     with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
         agent_checkpoints.save(checkpoints, 200, items, {}, {}, asynchronous=False)
 
@@ -74,7 +72,7 @@ def test_a_players_values_are_in_units_of_reward(tmp_path, normalisation):
 def test_parameters_that_are_not_finite_are_not_evaluated(tmp_path):
     state = untrained.state_of(untrained.write(tmp_path, "recall", {}), 200)
     state = state._replace(params=jax.tree.map(lambda leaf: leaf * np.nan, state.params))
-    items = agent_checkpoints.items_of_learner(state, ("reward_params",))
+    items = agent_checkpoints.items_of_learner(state)
     with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
         agent_checkpoints.save(checkpoints, 200, items, {}, {}, asynchronous=False)
     with pytest.raises(UserError, match=r"at step 200 .*not finite.*there are 100"):

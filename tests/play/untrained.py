@@ -13,14 +13,14 @@ from motif_jax.envs import registry
 from motif_jax.nets.agent import make_agent_network
 from motif_jax.play import agent_policy
 from motif_jax.rl import agent_checkpoints
-from motif_jax.rl.algorithms.appo import make_state
-from motif_jax.rl.config import agent_config
+from motif_jax.rl.algorithms.appo import AppoAlgorithm
+from motif_jax.rl.config import AgentConfig, agent_config
 from tests.reward_fixtures import load_config
 
 
 def state_of(network: Any, step: int) -> Any:
     """The learner's state that `write` saves as `step`."""
-    return make_state(network, optax.sgd(0.1), jax.random.PRNGKey(step))
+    return AppoAlgorithm(AgentConfig(), network, optax.sgd(0.1)).init(jax.random.PRNGKey(step))
 
 
 def write(folder: Path, variant: str, changes: dict[str, Any], returns: Any = None) -> Any:
@@ -35,7 +35,7 @@ def write(folder: Path, variant: str, changes: dict[str, Any], returns: Any = No
     network = make_agent_network(section, registry.spec(name, **options))
     with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
         for step, score in (returns or {100: 0.9}).items():
-            items = agent_checkpoints.items_of_learner(state_of(network, step), ("reward_params",))
+            items = agent_checkpoints.items_of_learner(state_of(network, step))
             metrics = {"episode/return": score}
             agent_checkpoints.save(checkpoints, step, items, {"steps": step}, metrics, False)
     return network

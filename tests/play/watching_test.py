@@ -16,7 +16,7 @@ from motif_jax.play import drawn_fields, watching
 from motif_jax.play.episodes import PlaySettings, play_episodes
 from motif_jax.play.policies import BotPolicy, RandomPolicy
 from motif_jax.play.ratings import EpisodeRater, LiveRater, RatingReward
-from motif_jax.rl import reward_kinds
+from motif_jax.rl import intrinsic
 from motif_jax.rl.actors.rerecording import record_actions
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.intrinsic import RewardKind
@@ -80,7 +80,7 @@ class Upright(RewardKind):
 
 
 def test_watching_pays_what_evaluation_does_without_a_text(monkeypatch):
-    monkeypatch.setattr(reward_kinds, "kind_of", lambda section: Upright)
+    monkeypatch.setattr(intrinsic, "kind_of", lambda section: Upright)
     pole = ("gym:CartPole-v1", {"text": ""})
     spec = registry.spec(pole[0], **pole[1])
     reward = RatingReward(AgentReward())

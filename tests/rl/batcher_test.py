@@ -20,8 +20,7 @@ from motif_jax.rl.actors.rollouts import ActorsConfig, Ready
 from motif_jax.rl.algorithms import trajectory
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.batcher import ActorSource, Batch, Batcher, Finished, put
-from motif_jax.rl.inference import Inference
-from motif_jax.rl.publishing import Publisher
+from motif_jax.rl.inference import Inference, Publisher
 from motif_jax.rl.reward_lookup import IntrinsicReturn, ReturnSums, RewardLookup
 from tests.rl.runs import column
 

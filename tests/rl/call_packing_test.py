@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs.spec import ArraySpec
-from motif_jax.rl.call_packing import CallLayout, pack_choice, unpack_choice
+from motif_jax.rl.acting_program import CallLayout, pack_choice, unpack_choice
 
 FIELDS = {
     "letters": ((3,), "uint8"),

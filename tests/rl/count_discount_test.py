@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from motif_jax.rl.algorithms.total_reward import discount_by_count
-from motif_jax.rl.count_discount import discount
-from motif_jax.rl.sentence_rewards import pay_sentences
+from motif_jax.rl.count_discount import discount, pay_sentences
 
 EXPONENTS = (0.0, 0.5, 1.0, 2.0, 3.0, 2.7)
 VISITS = np.arange(1, 1001)

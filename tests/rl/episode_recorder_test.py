@@ -17,7 +17,7 @@ import pytest
 from motif_jax.core.devices.services import ServiceFailedError
 from motif_jax.envs.recording import Recording
 from motif_jax.rewards import RewardKind, Values
-from motif_jax.rl import episode_recorder, reward_kinds
+from motif_jax.rl import episode_recorder, intrinsic
 from motif_jax.rl.actors.actor import episode_seed
 from motif_jax.rl.actors.rerecording import record_actions
 from motif_jax.rl.actors.worker_process import WorkerProcess
@@ -211,7 +211,7 @@ def test_a_training_leaves_recordings_of_its_games(
     """Of games whose batches still waited when the training ended, too."""
     reward = RewardKind()
     monkeypatch.setattr(reward, "lookup", lambda texts: Values(np.ones(len(texts), np.float32), 0))
-    monkeypatch.setattr(reward_kinds, "load_intrinsic", lambda *_: reward)
+    monkeypatch.setattr(intrinsic, "load_intrinsic", lambda *_: reward)
     changes = {"serial": False, "record_every": 2, "save_every_steps": 1, "keep_checkpoints": 2}
     config = recall_config(train_for_env_steps=600, **changes)
     train(tmp_path, config)

@@ -31,13 +31,12 @@ from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.play import agent_policy
 from motif_jax.rewards import RewardSetup
 from motif_jax.rl import acting_program, batcher
+from motif_jax.rl.acting_program import CallLayout
 from motif_jax.rl.algorithms import appo
-from motif_jax.rl.algorithms.algorithm import StateFields
 from motif_jax.rl.algorithms.trajectory import BATCH_AXES
-from motif_jax.rl.call_packing import CallLayout
 from motif_jax.rl.config import AgentReward
-from motif_jax.rl.learner import Learner, StateUse
-from motif_jax.rl.publishing import Publisher
+from motif_jax.rl.inference import Publisher
+from motif_jax.rl.learner import Learner
 from motif_jax.schema import read_section
 from tests.agents import NETHACK_SPEC, appo_config, nethack_network, random_batch, random_params
 from tests.lowering import donated, lowered, products, unfit_for_a_gpu
@@ -88,13 +87,13 @@ def learner_update(network: Any, reward: MotifReward | None = None) -> tuple[Any
     config = appo_config()
     parallel = DataParallel(jax.devices()[:DEVICES])
     optimizer = schedules.make_optimizer(config.optimizer)
-    shapes = jax.eval_shape(lambda: appo.make_state(network, optimizer, jax.random.PRNGKey(0)))
+    reward_fn = None if reward is None else reward.in_step
+    algorithm = appo.AppoAlgorithm(config, network, optimizer, reward_fn)
+    shapes = jax.eval_shape(algorithm.init, jax.random.PRNGKey(0))
     state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     if reward is not None:
         state = state._replace(reward_params=reward.params)
-    update = appo.make_update(network, optimizer, config, reward_fn=reward and reward.in_step)
-    use = StateUse(StateFields.named_in(state))
-    learner = Learner(update, state, parallel, Mock(), Meters(), use)
+    learner = Learner(algorithm, state, parallel, Mock(), Meters())
     batch = random_batch(
         SPEC if reward else NETHACK_SPEC, network.state_size, LENGTH, ROLLOUTS, seed=0
     )

@@ -14,8 +14,7 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.rl.batcher import Batch
-from motif_jax.rl.guard import Guard
-from motif_jax.rl.learner import Failure, Learner
+from motif_jax.rl.learner import Failure, Guard, Learner
 from tests.play.agent_runs import recall_config, recall_training
 from tests.rl.runs import saved, steps_of, train
 

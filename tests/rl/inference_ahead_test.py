@@ -17,8 +17,7 @@ from motif_jax.core.devices.meters import Meters
 from motif_jax.core.interruption import never
 from motif_jax.envs import registry
 from motif_jax.rl.actors.rollouts import ActorsConfig, Ready, Rollouts
-from motif_jax.rl.inference import Inference
-from motif_jax.rl.publishing import Publisher
+from motif_jax.rl.inference import Inference, Publisher
 
 ENVS = 2
 GROUPS = 4

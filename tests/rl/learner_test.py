@@ -21,14 +21,13 @@ from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.interruption import Patience, StoppedError
 from motif_jax.rl import batch_stream, settings
 from motif_jax.rl import learner as learner_module
-from motif_jax.rl.algorithms.algorithm import StateFields
+from motif_jax.rl.algorithms.algorithm import Algorithm
 from motif_jax.rl.algorithms.appo import AppoTrainState
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
-from motif_jax.rl.inference import Inference
-from motif_jax.rl.learner import Averages, Learner, StateUse
-from motif_jax.rl.publishing import Publisher
+from motif_jax.rl.inference import Inference, Publisher
+from motif_jax.rl.learner import Averages, Learner
 from motif_jax.rl.system import System
 from tests.play.agent_runs import recall_training
 from tests.processes import wait_until
@@ -79,6 +78,22 @@ class HeldUpdates:
 BATCH = Batch(None, 1, [])  # type: ignore[arg-type]
 
 
+class Unused(Algorithm):
+    """The algorithm of a learner whose program is replaced."""
+
+    def init(self, key: jax.Array) -> Any:
+        raise NotImplementedError
+
+    def update(self, state: Any, batch: Any, *, axis_name: str | None = None) -> Any:
+        raise NotImplementedError
+
+
+def made(kind: type[Algorithm]) -> Algorithm:
+    """An algorithm that reads neither a config, a network nor an optimiser."""
+    nothing: Any = None
+    return kind(nothing, nothing, nothing)
+
+
 def in_thread(work: Callable[[], Any]) -> threading.Thread:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
@@ -93,8 +108,7 @@ def held_learner(updates: HeldUpdates) -> Learner:
         {"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ()
     )  # type: ignore[arg-type]
     parallel = DataParallel(jax.devices()[:1])
-    use = StateUse(StateFields.named_in(state))
-    learner = Learner(lambda *_, **__: None, state, parallel, publisher, Meters(), use)  # type: ignore[arg-type, return-value]
+    learner = Learner(made(Unused), state, parallel, publisher, Meters())
     learner.update_program = updates
     return learner
 
@@ -129,8 +143,7 @@ def test_an_update_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> 
     state = AppoTrainState(
         {"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ()
     )  # type: ignore[arg-type]
-    use = StateUse(StateFields.named_in(state))
-    learner = Learner(lambda *_, **__: None, state, parallel, publisher, meters, use)  # type: ignore[arg-type, return-value]
+    learner = Learner(made(Unused), state, parallel, publisher, meters)
     learner.update_program = updates
     clock = [100.0]
     monkeypatch.setattr(learner_module.time, "perf_counter", lambda: clock[0])
@@ -211,8 +224,10 @@ class Memory(NamedTuple):
     frozen: Any = ()
 
 
-def test_a_nonfinite_update_changes_counts_and_memory_alone() -> None:
-    def update(state: Memory, batch: TrajectoryBatch, *, axis_name: str) -> Any:
+class Adding(Unused):
+    """Adds the intrinsic reward to the parameters; the loss is the task's reward."""
+
+    def update(self, state: Memory, batch: TrajectoryBatch, *, axis_name: str | None = None) -> Any:
         loss, change = (jnp.mean(x) for x in (batch.reward, batch.intrinsic_reward))
         metrics = {"value/mean": 7.0 + loss, "lag/max": 2 * change, "loss/total": loss}
         params = {"w": state.params["w"] + change}
@@ -221,6 +236,8 @@ def test_a_nonfinite_update_changes_counts_and_memory_alone() -> None:
             "episode/x": jnp.log(-1.0)
         }
 
+
+def test_a_nonfinite_update_changes_counts_and_memory_alone() -> None:
     parallel = DataParallel(jax.devices()[:1])
     meters = Meters()
     device = jax.devices()[0]
@@ -228,8 +245,7 @@ def test_a_nonfinite_update_changes_counts_and_memory_alone() -> None:
         {"w": jnp.ones(3)}, jnp.int32(4), jnp.int32(10), jnp.zeros(2), {"f": jnp.full(2, 9.0)}
     )
     publisher = Publisher([device], lambda params: params)
-    use = StateUse(StateFields.named_in(state), shares_frozen=True)
-    learner = Learner(update, state, parallel, publisher, meters, use)
+    learner = Learner(made(Adding), state, parallel, publisher, meters, shares_frozen=True)
     batches = []
     outcomes = []  # metrics, state and published parameters after each update
     for loss, change in ((0.5, 1.0), (jnp.nan, 2.0), (0.5, jnp.inf), (0.25, 4.0)):

@@ -14,9 +14,9 @@ from motif_jax.envs import registry
 from motif_jax.nets.agent import make_agent_network
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import settings
+from motif_jax.rl.agent_networks import published_form
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.config import AgentConfig, agent_config
-from motif_jax.rl.game_network import published_form
 from motif_jax.rl.model_flops import DeviceUse, row_flops
 from tests.made_up_devices import MadeUpDevice
 from tests.reward_fixtures import load_config

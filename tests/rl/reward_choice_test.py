@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.core.errors import UserError
 from motif_jax.play import agent_policy
-from motif_jax.rl import agent_checkpoints, reward_choice, reward_kinds, train_agent
+from motif_jax.rl import agent_checkpoints, intrinsic, reward_choice, train_agent
 from motif_jax.rl.config import agent_config
 from tests.play.agent_runs import recall_config
 from tests.rl.runs import train
@@ -24,7 +24,7 @@ def test_a_run_does_not_go_on_with_another_table(tmp_path: Path) -> None:
     table = tmp_path / "table.json"
     table.write_text('{"You win!": 1}')
     config = agent_config(recall_config(reward__kind="table", reward__table=str(table)))
-    progress = {reward_choice.DIGEST: reward_kinds.digest(config.reward)}
+    progress = {reward_choice.DIGEST: intrinsic.digest(config.reward)}
 
     reward_choice.refuse_changed(config, progress, "run")
     reward_choice.refuse_changed(config, {}, "run")  # of a version that kept no digest

@@ -16,7 +16,7 @@ from motif_jax.core.interruption import Interruption
 from motif_jax.rl import agent_checkpoints, settings, train_agent
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.config import agent_config
-from motif_jax.rl.training import AgentTraining
+from motif_jax.rl.train_agent import AgentTraining
 
 
 def column(

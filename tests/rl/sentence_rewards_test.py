@@ -16,12 +16,11 @@ from motif_jax.envs import registry
 from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.play.ratings import EpisodeRater
 from motif_jax.rewards import RewardKind, Values
-from motif_jax.rl import reward_kinds
+from motif_jax.rl import intrinsic
 from motif_jax.rl.config import AgentReward
+from motif_jax.rl.count_discount import pay_sentences
 from motif_jax.rl.reward_keys import SENTENCE
-from motif_jax.rl.reward_lookup import Columns, RewardLookup
-from motif_jax.rl.sentence_lookup import SentenceLookup
-from motif_jax.rl.sentence_rewards import pay_sentences
+from motif_jax.rl.reward_lookup import Columns, RewardLookup, SentenceLookup
 
 SPEC: Any = registry.spec("Recall-v0")
 WIDTH = 64
@@ -203,4 +202,4 @@ def test_a_reward_that_is_learned_meanwhile_pays_messages() -> None:
     reward = AgentReward(kind="retrieval", by=SENTENCE)
 
     with pytest.raises(UserError, match=r"reward\.by='sentence'"):
-        reward_kinds.check(reward)
+        intrinsic.check(reward)

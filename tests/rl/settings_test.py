@@ -13,7 +13,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Sharding
 from motif_jax.glam.config import LanguagePolicy
 from motif_jax.glam.network_kinds import LanguageNetworkKind
-from motif_jax.rl import agent_networks, settings, training_devices, update_plan
+from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.config import Devices, agent_config
 from motif_jax.rl.intrinsic import RewardKind
 from tests.made_up_devices import MadeUpDevice
@@ -40,20 +40,6 @@ def test_an_extrinsic_coefficient_of_none_depends_on_the_task(
     assert config.reward.extrinsic_coefficient == coefficient
 
 
-def test_the_rewards_of_sentences_are_not_divided_by_counts_again() -> None:
-    config = load_config(
-        "train_agent", "", {"reward.count_exponent": 2.0, "reward.dir": "somewhere"}
-    )
-    exponents = {}
-    for by in ("message", "sentence"):
-        config.reward.by = by
-        exponents[by] = update_plan.plan_of(
-            settings.resolved(agent_config(config))
-        ).reward.count_exponent
-
-    assert exponents == {"message": 2.0, "sentence": 0.0}
-
-
 def read_by_the_reward(monkeypatch: pytest.MonkeyPatch, *fields: str) -> None:
     """Lets every reward read these fields."""
 
@@ -62,7 +48,7 @@ def read_by_the_reward(monkeypatch: pytest.MonkeyPatch, *fields: str) -> None:
         def required_fields(cls, config: Any) -> tuple[str, ...]:
             return fields
 
-    monkeypatch.setattr(settings.reward_kinds, "kind_of", lambda reward: Reading)
+    monkeypatch.setattr(settings.intrinsic, "kind_of", lambda reward: Reading)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +172,7 @@ def test_rewards_of_texts_use_a_device_that_only_acts(
     learner: str, actor: str, number: int
 ) -> None:
     devices = Devices(learner=learner, actor=actor)
-    assert training_devices.lookup_device(devices) == jax.devices()[number]
+    assert settings.lookup_device(devices) == jax.devices()[number]
 
 
 def test_rewards_of_texts_are_computed_on_the_cpu_beside_gpus(
@@ -197,7 +183,7 @@ def test_rewards_of_texts_are_computed_on_the_cpu_beside_gpus(
     monkeypatch.setattr(
         jax, "local_devices", lambda backend=None: cpus if backend == "cpu" else gpus
     )
-    assert training_devices.lookup_device(Devices(actor="0,1", learner="0")) == cpus[0]
+    assert settings.lookup_device(Devices(actor="0,1", learner="0")) == cpus[0]
 
 
 def test_without_a_cpu_rewards_of_texts_use_an_acting_gpu(
@@ -211,7 +197,7 @@ def test_without_a_cpu_rewards_of_texts_use_an_acting_gpu(
         return gpus
 
     monkeypatch.setattr(jax, "local_devices", without_cpu)
-    assert training_devices.lookup_device(Devices(actor="0,1", learner="0")) is gpus[1]
+    assert settings.lookup_device(Devices(actor="0,1", learner="0")) is gpus[1]
 
 
 def test_products_are_as_exact_as_the_config_says() -> None:
@@ -287,7 +273,7 @@ def test_workers_beside_a_gpu_have_four_groups(
     platform: str, changes: dict[str, Any], groups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        training_devices, "learner_devices", lambda devices: [MadeUpDevice(platform=platform)]
+        settings, "learner_devices", lambda devices: [MadeUpDevice(platform=platform)]
     )
     config = recall_training(
         **{"actors__envs_per_worker": 8, "actors__groups_per_worker": None, **changes}

@@ -16,7 +16,7 @@ import pytest
 
 from motif_jax.core.interruption import Interruption
 from motif_jax.rl import settings
-from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
+from motif_jax.rl.algorithms.appo import ValueStatistics
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.config import agent_config
 from motif_jax.rl.episode_log import EpisodeLog

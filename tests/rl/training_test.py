@@ -23,11 +23,12 @@ from motif_jax.core.devices.services import ServiceFailedError
 from motif_jax.core.interruption import Interruption
 from motif_jax.core.metrics import read_metrics
 from motif_jax.rl import settings
+from motif_jax.rl.acting_program import bucket_sizes
 from motif_jax.rl.actors.pool import ActorPool
-from motif_jax.rl.call_packing import bucket_sizes
 from motif_jax.rl.config import agent_config
-from motif_jax.rl.publishing import Publisher
-from motif_jax.rl.training import AgentTraining, HostSums
+from motif_jax.rl.inference import Publisher
+from motif_jax.rl.learner import HostSums
+from motif_jax.rl.train_agent import AgentTraining
 from tests.play.agent_runs import recall_config
 from tests.processes import wait_until
 from tests.rl.runs import episodes, saved, steps_of, train

@@ -32,7 +32,7 @@ from motif_jax.lm import lora
 from motif_jax.lm.generation import token_log_probs
 from motif_jax.lm.network import States
 from motif_jax.lm.scoring import in_chunks
-from motif_jax.nets import categorical
+from motif_jax.nets import distributions
 
 # Names of the heads' dropout keys, beside those of trunks.
 _HEADS, _TARGET_HEADS = "heads", "target_heads"
@@ -258,7 +258,9 @@ class Estimator:
             logits = self.agent.logits(params, states, additions, self.spec)
             # Entropies are measured, not trained.
             without_gradient = jax.lax.stop_gradient(logits.astype(jnp.float32))
-            return token_log_probs(logits, tokens), categorical.entropy(without_gradient)
+            return token_log_probs(logits, tokens), distributions.categorical_entropy(
+                without_gradient
+            )
 
         def of_tokens(states: jax.Array, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
             rows = (states.reshape(-1, states.shape[-1]), tokens.reshape(-1))

@@ -1,36 +1,29 @@
-"""The agent's update: asynchronous PPO with V-trace (Petrenko et al. 2020; Espeholt et al.
+"""The agent's algorithm: asynchronous PPO with V-trace (Petrenko et al. 2020; Espeholt et al.
 2018).
+
+From a batch to its gradient: `AppoAlgorithm.update`, `step`, `gradient`, `loss`, which runs the
+network (`run_network`) and adds up the terms (`compute_loss`).
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
-import optax
 
 from motif_jax.core.config import require
 from motif_jax.core.training import reductions
-from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.nets.agent import AgentNetwork, rescale_value_head
-from motif_jax.rl.algorithms import (
-    distributions,
-    losses,
-    minibatches,
-    trajectory,
-    update,
-    value_normalisation,
-)
-from motif_jax.rl.algorithms.algorithm import Algorithm, Update, UpdatePlan
+from motif_jax.nets import distributions
+from motif_jax.nets.agent import rescale_value_head
+from motif_jax.nets.policy import PolicyNetwork
+from motif_jax.rl.algorithms import losses, trajectory
+from motif_jax.rl.algorithms.algorithm import Algorithm, joined
 from motif_jax.rl.algorithms.config import Appo
-from motif_jax.rl.algorithms.gae import gae
+from motif_jax.rl.algorithms.returns import Targets, gae, published_bootstrap, vtrace
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
-from motif_jax.rl.algorithms.update import Apply
-from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
-from motif_jax.rl.algorithms.vtrace import Targets, published_bootstrap, vtrace
+from motif_jax.rl.config import AgentConfig
 
 Array = jax.Array
 Metrics = dict[str, Array]
@@ -38,10 +31,22 @@ BATCH = "batch"
 # Advantages of a batch without rewards are all but equal: dividing by their own deviation would
 # blow up noise.
 ADVANTAGE_STD_FLOOR = 1e-3
+# Share of a mean below which a deviation is the rounding of float32.
+_ROUNDING = 6e-8
+# The least scale, where all targets are 0.
+_TINY = 1e-30
+
+
+class ValueStatistics(NamedTuple):
+    """Decayed statistics of the value targets of all updates; float32 scalars."""
+
+    mean: Array
+    variance: Array
+    weight: Array  # 0 before the first targets, then towards 1
 
 
 class AppoTrainState(NamedTuple):
-    """The fields of `update.initial`, and the running scale of the value targets."""
+    """The fields of `Algorithm.first_fields`, and the running scale of the value targets."""
 
     params: Any
     opt_state: Any
@@ -67,34 +72,126 @@ class Output(NamedTuple):
     legal: Array | None = None  # bool [T, B, A], the actions that can be taken; None where all can
 
 
-def check(plan: UpdatePlan) -> None:
-    """Raises UserError for values of `config.algorithm` that do not fit together."""
-    settings: Appo = plan.algorithm
-    has_scale = settings.advantage_scale == BATCH or settings.value_normalisation != "none"
-    allowed = (
-        "'batch' where config.algorithm.value_normalisation='none', which keeps no scale of returns"
-    )
-    require(has_scale, "algorithm.advantage_scale", settings.advantage_scale, allowed)
-    has_discount = settings.gamma > 0 or not plan.compat.vtrace_bootstrap
-    require(
-        has_discount,
-        "algorithm.gamma",
-        settings.gamma,
-        "above 0 with config.compat.vtrace_bootstrap",
-    )
+class AppoAlgorithm(Algorithm):
+    """APPO of a training, see `Algorithm`."""
 
+    @classmethod
+    def check(cls, config: AgentConfig, network: PolicyNetwork) -> None:
+        settings: Appo = config.algorithm
+        has_scale = settings.advantage_scale == BATCH or settings.value_normalisation != "none"
+        allowed = "'batch' where config.algorithm.value_normalisation='none', which keeps no scale of returns"
+        require(has_scale, "algorithm.advantage_scale", settings.advantage_scale, allowed)
+        has_discount = settings.gamma > 0 or not config.compat.vtrace_bootstrap
+        allowed = "above 0 with config.compat.vtrace_bootstrap"
+        require(has_discount, "algorithm.gamma", settings.gamma, allowed)
+        is_uniform_known = network.spec.action_size == 0 or settings.exploration != "symmetric_kl"
+        allowed = "'entropy' or 'none', for the actions are real numbers"
+        require(is_uniform_known, "algorithm.exploration", settings.exploration, allowed)
 
-def make_state(
-    network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array
-) -> AppoTrainState:
-    """A new training state; the same key gives the same state."""
-    common = update.initial(network, optimizer, key)
-    return AppoTrainState(**common, value_statistics=value_normalisation.initial())
+    def init(self, key: Array) -> AppoTrainState:
+        return AppoTrainState(**self.first_fields(key), value_statistics=first_statistics())
+
+    def published(self, state: AppoTrainState) -> Any:
+        if self.config.algorithm.value_normalisation == "popart":
+            return state.params, state.value_statistics
+        return state.params
+
+    def acting(self, published: Any) -> Any:
+        if self.config.algorithm.value_normalisation == "popart":
+            # Later updates compare the values of a rollout with their own, after the scale of
+            # values has moved.
+            published = in_units_of_reward(*published)
+        return self.network.prepare(published)
+
+    def update(
+        self, state: AppoTrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
+    ) -> tuple[AppoTrainState, Metrics]:
+        settings: Appo = self.config.algorithm
+        rewards = self.rewards(state, batch)
+        share = self.share_done(state)
+        if settings.epochs * settings.minibatches == 1:
+            # As published; no draw, so that the state's key stays.
+            learned, metrics = self.step(state, batch, rewards.total, share, axis_name)
+        else:
+            key, order_key = jax.random.split(state.key)
+            order = trajectory.minibatch_order(
+                order_key,
+                settings.epochs,
+                settings.minibatches,
+                batch.action.shape[1],
+                axis_name,
+            )
+            learned, metrics = jax.lax.scan(
+                lambda current, chosen: self.step(
+                    current,
+                    *trajectory.take_rollouts(batch, rewards.total, chosen),
+                    share,
+                    axis_name,
+                ),
+                state._replace(key=key),
+                order,
+            )
+            metrics = joined(metrics)
+        return self.counted(state, learned, batch, rewards, metrics, axis_name)
+
+    def step(
+        self,
+        state: AppoTrainState,
+        batch: TrajectoryBatch,
+        reward: Array,
+        share: Array,
+        axis_name: str | None,
+    ) -> tuple[AppoTrainState, Metrics]:
+        """One step of the optimiser on a batch or minibatch with `reward` float32 [T, B]; `share`
+        is of the run.
+        """
+        gradients, metrics, output = self.gradient(state, batch, reward, axis_name)
+        state, norms = self.apply(state, gradients, share)
+        # After the step, whose loss was computed with the old scale.
+        if self.config.algorithm.value_normalisation != "none":
+            targets = output.targets.value
+            state = _move_statistics(
+                self.config.algorithm, state, targets, batch, reward, axis_name
+            )
+        return state, {**metrics, **norms}
+
+    def gradient(
+        self,
+        state: AppoTrainState,
+        batch: TrajectoryBatch,
+        reward: Array,
+        axis_name: str | None = None,
+    ) -> tuple[Any, Metrics, Output]:
+        """Returns the gradient of the global loss before clipping, equal on all devices of
+        `axis_name`; metrics; `run_network`'s output.
+        """
+        gradients, (terms, output) = jax.grad(self.loss, has_aux=True)(
+            state.params, state, batch, reward, axis_name
+        )
+        if axis_name is not None:
+            # The mean, since the loss is global on each device (see `reductions`).
+            gradients = jax.lax.pmean(gradients, axis_name)
+        described = describe(self.config.algorithm, state, batch, output, axis_name)
+        return gradients, {**terms, **described}, output
+
+    def loss(
+        self,
+        params: Any,
+        state: AppoTrainState,
+        batch: TrajectoryBatch,
+        reward: Array,
+        axis_name: str | None,
+    ) -> tuple[Array, tuple[Metrics, Output]]:
+        """The global loss of `params`, float32 scalar; its terms and the network's output."""
+        current = state._replace(params=params)
+        output = run_network(self.network, self.config, current, batch, reward)
+        total, terms = compute_loss(self.config.algorithm, current, batch, output, axis_name)
+        return total, (terms, output)
 
 
 def run_network(
-    network: AgentNetwork,
-    plan: UpdatePlan,
+    network: PolicyNetwork,
+    config: AgentConfig,
     state: AppoTrainState,
     batch: TrajectoryBatch,
     reward: Array,
@@ -104,7 +201,7 @@ def run_network(
 
     Targets are computed with the current parameters, so again in every epoch and minibatch.
     """
-    settings: Appo = plan.algorithm
+    settings: Appo = config.algorithm
     policy_outputs, raw_value, _ = network.apply(
         state.params, batch.observation, batch.initial_state, batch.first
     )
@@ -119,11 +216,11 @@ def run_network(
     # The head's output in units of reward; the row after the rollout only bootstraps.
     all_values = jax.lax.stop_gradient(raw_value)
     if settings.value_normalisation != "none":
-        scale = value_normalisation.scale_of_values(state.value_statistics)
+        scale = scale_of_values(state.value_statistics)
         all_values = all_values * scale + state.value_statistics.mean
     value = all_values[:-1]
     bootstrap = all_values[-1]
-    if plan.compat.vtrace_bootstrap:
+    if config.compat.vtrace_bootstrap:
         bootstrap = published_bootstrap(value[-1], reward[-1], settings.gamma)
 
     # 0 where the action ended the episode: nothing of the next one enters the return.
@@ -144,7 +241,7 @@ def in_units_of_reward(params: Any, statistics: ValueStatistics) -> Any:
     """A copy of `params` whose value head predicts in units of reward, 0 before the first targets;
     with PopArt the actors use this copy.
     """
-    scale = value_normalisation.scale_of_values(statistics)
+    scale = scale_of_values(statistics)
     return rescale_value_head(params, (statistics.mean, scale), (jnp.zeros(()), jnp.ones(())))
 
 
@@ -174,7 +271,7 @@ def compute_loss(
     """
     recorded = trajectory.recorded(batch)
     valid = _valid(settings, state, batch)
-    target_mean, target_std = value_normalisation.moments(state.value_statistics)
+    target_mean, target_std = moments(state.value_statistics)
 
     advantage = output.targets.advantage
     advantage_mean, advantage_std = reductions.mean_and_std(advantage, recorded, axis_name)
@@ -243,81 +340,12 @@ def describe(
     }
 
 
-def gradient(
-    network: AgentNetwork,
-    plan: UpdatePlan,
-    state: AppoTrainState,
-    batch: TrajectoryBatch,
-    reward: Array,
-    axis_name: str | None = None,
-) -> tuple[Any, Metrics, Output]:
-    """Returns the gradient of the global loss before clipping, equal on all devices of `axis_name`;
-    metrics; `run_network`'s output.
-    """
-
-    def loss(params: Any) -> tuple[Array, tuple[Metrics, Output]]:
-        current = state._replace(params=params)
-        output = run_network(network, plan, current, batch, reward)
-        total, terms = compute_loss(plan.algorithm, current, batch, output, axis_name)
-        return total, (terms, output)
-
-    gradients, (terms, output) = jax.grad(loss, has_aux=True)(state.params)
-    if axis_name is not None:
-        # The mean, since the loss is global on each device (see `reductions`).
-        gradients = jax.lax.pmean(gradients, axis_name)
-    return gradients, {**terms, **describe(plan.algorithm, state, batch, output, axis_name)}, output
-
-
-def make_update(
-    network: AgentNetwork,
-    optimizer: optax.GradientTransformationExtraArgs,
-    plan: UpdatePlan,
-    *,
-    reward_fn: update.RewardFunction | None = None,
-) -> Callable[..., tuple[AppoTrainState, Metrics]]:
-    """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars)."""
-    settings: Appo = plan.algorithm
-
-    def step(
-        state: AppoTrainState,
-        batch: TrajectoryBatch,
-        reward: Array,
-        apply: Apply,
-        axis_name: str | None,
-    ) -> tuple[AppoTrainState, Metrics]:
-        gradients, metrics, output = gradient(network, plan, state, batch, reward, axis_name)
-        state, norms = apply(state, gradients)
-        # After the step, whose loss was computed with the old scale.
-        if settings.value_normalisation != "none":
-            targets = output.targets.value
-            state = _move_statistics(settings, state, targets, batch, reward, axis_name)
-        return state, {**metrics, **norms}
-
-    def learn(
-        state: AppoTrainState,
-        batch: TrajectoryBatch,
-        reward: Array,
-        apply: Apply,
-        axis_name: str | None,
-    ) -> tuple[AppoTrainState, Metrics]:
-        # As published; no draw, so that the state's key stays.
-        if settings.epochs * settings.minibatches == 1:
-            return step(state, batch, reward, apply, axis_name)
-        key, order_key = jax.random.split(state.key)
-        rollouts = batch.action.shape[1]
-        order = minibatches.order(
-            order_key, settings.epochs, settings.minibatches, rollouts, axis_name
-        )
-
-        def step_on_minibatch(
-            current: AppoTrainState, chosen: Array
-        ) -> tuple[AppoTrainState, Metrics]:
-            return step(current, *minibatches.take(batch, reward, chosen), apply, axis_name)
-
-        state, metrics = jax.lax.scan(step_on_minibatch, state._replace(key=key), order)
-        return state, update.joined(metrics)
-
-    return update.make(network, optimizer, plan, learn, reward_fn)
+# The running scale of the value targets (van Hasselt et al. 2016, "PopArt").
+#
+# The network's value head predicts (V - mean) / std. With 'popart' the head is rescaled whenever
+# the statistics move, so that V itself does not; with 'running' the head has to learn it. V is
+# clipped around V as it was played, by standard deviations of the targets: with 'popart' those of
+# the update, with 'running' those of the time when it was played.
 
 
 def _move_statistics(
@@ -331,12 +359,12 @@ def _move_statistics(
     """Moves the scale of values towards that of `target` [T, B]; with PopArt also the value head,
     so that its values stay. Before the first `reward` [T, B] other than 0 nothing moves.
     """
-    old = value_normalisation.moments(state.value_statistics)
+    old = moments(state.value_statistics)
     recorded = trajectory.recorded(batch)
     # Without a reward nothing says how large values are.
     paid_steps = reductions.total((recorded & (reward != 0)).astype(jnp.float32), axis_name)
     is_moved = (paid_steps > 0) | (state.value_statistics.weight > 0)
-    statistics = value_normalisation.update(
+    statistics = moved(
         state.value_statistics,
         target,
         recorded & is_moved,
@@ -345,7 +373,7 @@ def _move_statistics(
     )
     params = state.params
     if settings.value_normalisation == "popart":
-        new = value_normalisation.moments(statistics)
+        new = moments(statistics)
         # Values were 0 before the first targets: there is nothing to keep of what the head said.
         is_first = state.value_statistics.weight == 0
         old = jax.tree.map(lambda before, after: jnp.where(is_first, after, before), old, new)
@@ -353,39 +381,58 @@ def _move_statistics(
     return state._replace(params=params, value_statistics=statistics)
 
 
-class AppoAlgorithm(Algorithm):
-    """APPO, as a training sees it."""
+def first_statistics() -> ValueStatistics:
+    """Statistics of no targets: mean 0 and standard deviation 1."""
+    return ValueStatistics(*(jnp.zeros((), jnp.float32) for _ in range(3)))
 
-    def check(self, plan: UpdatePlan) -> None:
-        check(plan)
 
-    def check_spec(self, plan: UpdatePlan, spec: EnvironmentSpec) -> None:
-        exploration = plan.algorithm.exploration
-        has_uniform = spec.action_size == 0 or exploration != "symmetric_kl"
-        allowed = "'entropy' or 'none', for the actions are real numbers"
-        require(has_uniform, "algorithm.exploration", exploration, allowed)
+def moved(
+    statistics: ValueStatistics,
+    target: Array,
+    valid: Array,
+    rate: float,
+    axis_name: str | None = None,
+) -> ValueStatistics:
+    """Moves the statistics by `rate` in (0, 1] towards those of `target` [...] where `valid`; not
+    at all where nothing is valid.
+    """
+    chex.assert_equal_shape([target, valid])
+    count = reductions.total(valid.astype(jnp.float32), axis_name)
+    share = jnp.where(count > 0, rate, 0.0)
+    # From a rough mean first: of large targets the plain mean of float32 has lost the digits in
+    # which they differ.
+    rough_mean = reductions.mean(target, valid, axis_name)
+    deviation = target - rough_mean
+    offset = reductions.mean(deviation, valid, axis_name)
+    batch_mean = rough_mean + offset
+    batch_variance = reductions.mean(jnp.square(deviation - offset), valid, axis_name)
 
-    def make_state(
-        self, network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array
-    ) -> AppoTrainState:
-        return make_state(network, optimizer, key)
+    weight = (1 - share) * statistics.weight + share
+    # Of everything seen so far, by weight; divided by it, statistics need no start at 0.
+    part = share / jnp.maximum(weight, _TINY)
+    difference = batch_mean - statistics.mean
+    mean = statistics.mean + part * difference
+    within = (1 - part) * statistics.variance + part * batch_variance
+    between = part * (1 - part) * jnp.square(difference)
+    return ValueStatistics(mean, within + between, weight)
 
-    def make_update(
-        self,
-        network: AgentNetwork,
-        optimizer: optax.GradientTransformationExtraArgs,
-        plan: UpdatePlan,
-        *,
-        reward_fn: update.RewardFunction | None = None,
-    ) -> Update:
-        return make_update(network, optimizer, plan, reward_fn=reward_fn)
 
-    def acting_parts(
-        self, plan: UpdatePlan, prepare: Callable[[Any], Any]
-    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-        if plan.algorithm.value_normalisation != "popart":
-            return super().acting_parts(plan, prepare)
-        # Later updates compare the values of a rollout with their own, after the scale of values
-        # has moved.
-        published = operator.attrgetter("params", "value_statistics")
-        return published, lambda parts: prepare(in_units_of_reward(*parts))
+def moments(statistics: ValueStatistics) -> tuple[Array, Array]:
+    """Mean and standard deviation of the targets, before the first of them 0 and 1; float32
+    scalars.
+
+    The deviation is at least the rounding of the mean: a scale of equal targets would be noise.
+    """
+    rounding = _ROUNDING * jnp.abs(statistics.mean)
+    std = jnp.maximum(jnp.sqrt(statistics.variance), jnp.maximum(rounding, _TINY))
+    return statistics.mean, jnp.where(statistics.weight == 0, 1.0, std)
+
+
+def scale_of_values(statistics: ValueStatistics) -> Array:
+    """What the value head's output is multiplied by: the targets' deviation, and 0 before the first
+    of them.
+
+    An untrained head says nothing, and its values would be the first targets: where rewards are a
+    millionth, the scale would be the head's for as long as the training goes on.
+    """
+    return jnp.where(statistics.weight == 0, 0.0, moments(statistics)[1])

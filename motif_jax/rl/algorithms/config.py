@@ -16,7 +16,7 @@ from motif_jax.schema import (
 
 @section_class
 class Kl:
-    """The penalty on the divergence from the first policy (rl/algorithms/kl_penalty.py)."""
+    """The penalty on the divergence from the first policy (rl/algorithms/ppo.py)."""
 
     coefficient: float = non_negative(
         0.0,
@@ -110,7 +110,7 @@ class Appo:
 
 @section_class
 class Ppo:
-    """PPO in minibatches of steps or sequences (rl/algorithms/ppo_update.py)."""
+    """PPO in minibatches of steps or sequences (rl/algorithms/ppo.py)."""
 
     name: str = plain_key(
         "ppo", "algorithm, or module:Class of your own (motif_jax/rl/algorithms/algorithm.py)"

@@ -25,12 +25,6 @@ def clamp(x: Array, low: float, high: float) -> Array:
     return jnp.where(x < low, low, jnp.where(x > high, high, x))
 
 
-def log_probability(logits: Array, action: Array) -> Array:
-    """Log-probability in nats of `action` [...] under `logits` [..., A]; float32 [...]."""
-    chex.assert_equal_shape_prefix([logits, action], action.ndim)
-    return jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], axis=-1)[..., 0]
-
-
 def probability_ratio(log_prob: Array, behaviour_log_prob: Array, low: float, high: float) -> Array:
     """pi(a) / mu(a), clamped to [low, high] against numerical extremes; float32 [...]."""
     chex.assert_equal_shape([log_prob, behaviour_log_prob])

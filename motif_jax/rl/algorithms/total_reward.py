@@ -6,7 +6,6 @@ episodes). Its count discount is in `rl.count_discount`, which code without jax 
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import chex
@@ -16,30 +15,7 @@ from jax import Array
 from motif_jax.core.training import reductions
 from motif_jax.rl import count_discount
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
-from motif_jax.rl.reward_keys import READ
-
-
-@dataclasses.dataclass(frozen=True)
-class RewardTerms:
-    """The constants of the formula; the defaults are those of `train_agent` on a score task.
-
-    Attributes:
-      count_exponent: the power of the count that a text's reward is divided by; 0 leaves counts
-          out.
-      intrinsic_coefficient: weight of the intrinsic reward.
-      extrinsic_coefficient: weight of the task's reward.
-      extrinsic_scale: factor of the task's reward, before its clip.
-      extrinsic_clip: the greatest size of the scaled task's reward, before its coefficient.
-      pay: 'read': an observation is paid with the action chosen on it; 'caused': with the action
-          that led to it.
-    """
-
-    count_exponent: float = 3.0
-    intrinsic_coefficient: float = 0.1
-    extrinsic_coefficient: float = 0.1
-    extrinsic_scale: float = 0.1
-    extrinsic_clip: float = 10.0
-    pay: str = READ
+from motif_jax.rl.config import AgentReward
 
 
 class Rewards(NamedTuple):
@@ -84,14 +60,15 @@ def total_reward(
 
 
 def compute_rewards(
-    reward: RewardTerms, batch: TrajectoryBatch, count_field: str | None
+    reward: AgentReward, batch: TrajectoryBatch, count_field: str | None
 ) -> Rewards:
     """Combines task reward and intrinsic reward; the observation's `count_field` counts the visits
-    of a row's text.
+    of a row's text (None: rewards are divided by no count).
 
     An action is paid for the observation on which it was chosen (`intrinsic_reward`), and for the
     one to which it led, where the batch has that (`next_intrinsic_reward`).
     """
+    assert reward.extrinsic_coefficient is not None, "of a config that is not resolved"
     extrinsic = scale_reward(batch.reward, reward.extrinsic_scale, reward.extrinsic_clip)
     intrinsic = batch.intrinsic_reward
     of_next_row = batch.next_intrinsic_reward

@@ -15,14 +15,15 @@ from jax.flatten_util import ravel_pytree
 from motif_jax.core.devices.parallel import AXIS, DataParallel, in_turn
 from motif_jax.core.devices.sharding import Sharded
 from motif_jax.core.training import schedules
-from motif_jax.rl.algorithms import appo
+from motif_jax.rl.algorithms.appo import AppoAlgorithm, AppoTrainState
 from motif_jax.rl.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
 from tests.agents import FLAT_SPEC, appo_config, flat_network, random_batch
 
 NETWORK = flat_network()
 CONFIG = appo_config(minibatches=2)  # of which every device, also of two hosts, has a part
 OPTIMIZER = schedules.make_optimizer(CONFIG.optimizer)
-UPDATE = functools.partial(appo.make_update(NETWORK, OPTIMIZER, CONFIG), axis_name=AXIS)
+ALGORITHM = AppoAlgorithm(CONFIG, NETWORK, OPTIMIZER)
+UPDATE = functools.partial(ALGORITHM.update, axis_name=AXIS)
 
 
 def batch_of(seed: int) -> TrajectoryBatch:
@@ -37,13 +38,13 @@ def flatten(tree: Any) -> np.ndarray:
     return np.asarray(ravel_pytree(jax.device_get(tree))[0])
 
 
-def states_of(devices: int, counts: Sequence[int]) -> Iterator[tuple[appo.AppoTrainState, Any]]:
+def states_of(devices: int, counts: Sequence[int]) -> Iterator[tuple[AppoTrainState, Any]]:
     """States and metrics of so many updates each, in ascending order; a state is gone when the next
     one is asked for.
     """
     parallel = DataParallel(jax.devices()[:devices])
     program = parallel.wrap(UPDATE, donate_state=True)
-    state = parallel.replicate(appo.make_state(NETWORK, OPTIMIZER, jax.random.key(0)))
+    state = parallel.replicate(ALGORITHM.init(jax.random.key(0)))
     for number in range(1, max(counts) + 1):
         state, metrics = program(state, parallel.put_batch(batch_of((number - 1) % 10), BATCH_AXES))
         if number in counts:
@@ -52,7 +53,7 @@ def states_of(devices: int, counts: Sequence[int]) -> Iterator[tuple[appo.AppoTr
 
 @pytest.mark.extra
 def test_changes_of_the_parameters_agree() -> None:
-    start = flatten(appo.make_state(NETWORK, OPTIMIZER, jax.random.key(0)).params)
+    start = flatten(ALGORITHM.init(jax.random.key(0)).params)
     counts = 1, 100
     alone = [(flatten(state.params) - start, metrics) for state, metrics in states_of(1, counts)]
     for devices in (2, 4):

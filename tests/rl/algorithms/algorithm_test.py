@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from motif_jax.glam.drrn_update import DrrnTrainState
-from motif_jax.rl.algorithms.algorithm import StateFields
+from motif_jax.rl.algorithms.algorithm import CONSTANT, COUNTS, MEMORY, fields_in
 from motif_jax.rl.algorithms.appo import AppoTrainState
-from motif_jax.rl.algorithms.ppo_update import PpoTrainState
+from motif_jax.rl.algorithms.ppo import PpoTrainState
 from motif_jax.rl.config import agent_config
-from motif_jax.rl.update_plan import algorithm_of, plan_of
+from motif_jax.rl.settings import algorithm_class
 from tests.play.agent_runs import changed, recall_config
 from tests.reward_fixtures import load_config
 from tests.rl.outside_parts import ReinforceState
@@ -22,31 +22,28 @@ from tests.rl.outside_parts import ReinforceState
 def passes_and_parts(config: Any) -> tuple[int, int, int]:
     """Epochs, parts of the rollouts and optimiser steps of an update."""
     training = agent_config(config)
-    algorithm = algorithm_of(training)
-    plan = plan_of(training)
-    return algorithm.epochs(plan), algorithm.minibatches(plan), algorithm.optimizer_steps(plan)
+    algorithm = algorithm_class(training)
+    return (
+        algorithm.epochs(training),
+        algorithm.minibatches(training),
+        algorithm.optimizer_steps(training),
+    )
 
 
 @pytest.mark.parametrize(
-    ("state_class", "fields", "constant"),
+    ("state_class", "constant", "changed_by_all"),
     [
-        (AppoTrainState, {"reward_params", "env_steps"}, ("reward_params",)),
-        (
-            PpoTrainState,
-            {"reward_params", "env_steps", "frozen", "reference"},
-            ("reward_params", "frozen", "reference"),
-        ),
-        (DrrnTrainState, {"reward_params", "env_steps", "memory"}, ("reward_params",)),
-        (ReinforceState, {"reward_params"}, ("reward_params",)),
+        (AppoTrainState, ("reward_params",), ("step", "env_steps")),
+        (PpoTrainState, ("reward_params", "frozen", "reference"), ("step", "env_steps")),
+        (DrrnTrainState, ("reward_params",), ("step", "env_steps", "memory")),
+        (ReinforceState, ("reward_params",), ("step",)),
     ],
 )
 def test_fields_of_a_state_are_treated_by_their_names(
-    state_class: Any, fields: set[str], constant: tuple[str, ...]
+    state_class: Any, constant: tuple[str, ...], changed_by_all: tuple[str, ...]
 ) -> None:
-    treated = StateFields.named_in(state_class)
-
-    assert {name for name, has_field in treated._asdict().items() if has_field} == fields
-    assert treated.constant == constant
+    assert fields_in(state_class, CONSTANT) == constant
+    assert fields_in(state_class, (*COUNTS, MEMORY)) == changed_by_all
 
 
 def test_appo_passes_over_minibatches_of_rollouts() -> None:

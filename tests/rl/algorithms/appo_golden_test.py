@@ -13,7 +13,7 @@ import pytest
 
 from motif_jax.core.compat import Compat
 from motif_jax.core.training import schedules
-from motif_jax.nets import categorical, layout
+from motif_jax.nets import distributions, layout
 from motif_jax.nets.image import TABLE_ROWS
 from motif_jax.rl.algorithms import appo, total_reward
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
@@ -105,12 +105,13 @@ def test_the_loss_of_golden_logits_and_values_is_golden(golden: Any, name: str) 
     }
     state = train_state(params, optimizer, 20_000)
     reward = jnp.array(n["out_rewards_used"].T)
+    algorithm = appo.AppoAlgorithm(config, TableNetwork(), optimizer)
 
     @jax.jit
     def program(state: Any, batch: Any, reward: Any) -> Any:
-        gradients, metrics, output = appo.gradient(TableNetwork(), config, state, batch, reward)
-        log_prob = appo.losses.log_probability(output.policy_outputs, batch.action)
-        entropy = categorical.entropy(output.policy_outputs)
+        gradients, metrics, output = algorithm.gradient(state, batch, reward)
+        log_prob = distributions.categorical_log_prob(output.policy_outputs, batch.action)
+        entropy = distributions.categorical_entropy(output.policy_outputs)
         updates, _ = optimizer.update(gradients, state.opt_state, share=0.0)
         return (
             gradients,
@@ -193,7 +194,7 @@ def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
     reward = total_reward.compute_rewards(config.reward, batch, "message_count").total
     real = slice(len(n["dones"]))
     np.testing.assert_allclose(reward.T[real], n["total_reward"], **CLOSE)
-    update = appo.make_update(network, optimizer, config)
+    algorithm = appo.AppoAlgorithm(config, network, optimizer)
 
     @jax.jit
     def program(s: Any, b: Any, reward: Any) -> Any:
@@ -201,7 +202,7 @@ def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
         features = network.module.apply(
             {"params": s.params}, *rows, method=lambda m, *rows: m.actor(*rows)[0]
         )
-        return features, appo.gradient(network, config, s, b, reward), update(s, b)
+        return features, algorithm.gradient(s, b, reward), algorithm.update(s, b)
 
     traced = program.trace(state, batch, reward)
     # No picture is drawn.

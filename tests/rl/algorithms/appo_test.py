@@ -13,9 +13,9 @@ import pytest
 from motif_jax.core.compat import Compat
 from motif_jax.core.errors import UserError
 from motif_jax.nets.agent import rescale_value_head
-from motif_jax.rl.algorithms import appo, trajectory, value_normalisation
+from motif_jax.rl.algorithms import appo, trajectory
+from motif_jax.rl.algorithms.appo import AppoAlgorithm, ValueStatistics
 from motif_jax.rl.algorithms.config import Appo
-from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
 from tests.agents import FLAT_SPEC, random_batch
 from tests.rl.algorithms.linear_updates import REWARD, Linear, batch, change, config, start
 
@@ -45,14 +45,14 @@ def test_step_limits_as_terminal_leave_no_bootstrap() -> None:
 
 
 def test_statistics_of_no_valid_row_stay() -> None:
-    before = value_normalisation.initial()
-    assert value_normalisation.update(before, jnp.ones(3), jnp.zeros(3, bool), 0.5) == before
+    before = appo.first_statistics()
+    assert appo.moved(before, jnp.ones(3), jnp.zeros(3, bool), 0.5) == before
 
 
 def test_first_statistics_are_those_of_the_batch() -> None:
-    before = value_normalisation.initial()
-    after = value_normalisation.update(before, jnp.array([1.0, 3.0]), jnp.ones(2, bool), 0.5)
-    np.testing.assert_allclose(value_normalisation.moments(after), (2, 1))
+    before = appo.first_statistics()
+    after = appo.moved(before, jnp.array([1.0, 3.0]), jnp.ones(2, bool), 0.5)
+    np.testing.assert_allclose(appo.moments(after), (2, 1))
 
 
 @pytest.mark.slow
@@ -153,11 +153,11 @@ def value_changes(settings: Appo) -> np.ndarray:
         raw = NETWORK.apply(
             of.params, rollouts.observation, rollouts.initial_state, rollouts.first
         )[1]
-        center, spread = value_normalisation.moments(of.value_statistics)
+        center, spread = appo.moments(of.value_statistics)
         return np.asarray(raw * spread + center)
 
     after, _ = update(state, rollouts)
-    assert value_normalisation.moments(after.value_statistics)[0] > 20
+    assert appo.moments(after.value_statistics)[0] > 20
     return values(after) - values(state)
 
 
@@ -179,7 +179,7 @@ def test_the_first_targets_are_the_rewards_of_any_size(normalisation: str) -> No
     for size in (1e-6, 1.0, 1e6):
         rollouts = batch()
         after, _ = update(state, rollouts._replace(reward=size * rollouts.reward))
-        deviations.append(value_normalisation.moments(after.value_statistics)[1] / size)
+        deviations.append(appo.moments(after.value_statistics)[1] / size)
     np.testing.assert_allclose(deviations, deviations[1], rtol=1e-3)
 
 
@@ -193,7 +193,7 @@ def test_the_scale_of_values_waits_for_the_first_reward(normalisation: str) -> N
     unpaid, _ = update(state, rollouts._replace(reward=rollouts.reward * 0))
     paid, _ = update(unpaid, rollouts)
 
-    assert unpaid.value_statistics == value_normalisation.initial()
+    assert unpaid.value_statistics == appo.first_statistics()
     assert paid.value_statistics.weight > 0
 
 
@@ -206,9 +206,7 @@ def test_popart_clips_values_around_those_that_were_played() -> None:
     rows = (rollouts.observation, rollouts.initial_state, rollouts.first)
     acting = appo.in_units_of_reward(state.params, then)
     rollouts = rollouts._replace(behaviour_value=NETWORK.apply(acting, *rows)[1][:-1])
-    params = rescale_value_head(
-        state.params, value_normalisation.moments(then), value_normalisation.moments(now)
-    )
+    params = rescale_value_head(state.params, appo.moments(then), appo.moments(now))
     state = state._replace(params=params, value_statistics=now)
     value_losses = [
         losses_of(
@@ -235,7 +233,7 @@ def test_acting_values_are_0_before_the_first_targets() -> None:
     state = start(config(Appo()))[0]
     rollouts = batch()
     rows = (rollouts.observation, rollouts.initial_state, rollouts.first)
-    acting = appo.in_units_of_reward(state.params, value_normalisation.initial())
+    acting = appo.in_units_of_reward(state.params, appo.first_statistics())
     assert not NETWORK.apply(acting, *rows)[1].any()
 
 
@@ -258,20 +256,22 @@ def test_advantages_may_be_in_units_of_the_returns(spread: float) -> None:
 
 
 def test_advantages_in_units_of_returns_need_their_scale() -> None:
+    settings = Appo(value_normalisation="none", advantage_scale="returns")
     with pytest.raises(
         UserError, match=r"config\.algorithm\.advantage_scale='returns'.*keeps no scale of returns"
     ):
-        appo.check(config(Appo(value_normalisation="none", advantage_scale="returns")))
+        AppoAlgorithm.check(config(settings), NETWORK)
 
 
 def test_the_published_bootstrap_divides_by_the_discount() -> None:
     plan = config(Appo(gamma=0.0))
-    appo.check(plan)
+    AppoAlgorithm.check(plan, NETWORK)
     with pytest.raises(UserError, match=r"config\.algorithm\.gamma=0\.0: must be above 0 with"):
-        appo.check(
+        AppoAlgorithm.check(
             dataclasses.replace(
                 plan, compat=dataclasses.replace(plan.compat, vtrace_bootstrap=True)
-            )
+            ),
+            NETWORK,
         )
 
 

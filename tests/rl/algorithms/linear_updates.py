@@ -14,13 +14,10 @@ from motif_jax.core.compat import Compat
 from motif_jax.core.sections import Optimizer
 from motif_jax.core.training import schedules
 from motif_jax.envs.spec import MASKED, ArraySpec, EnvironmentSpec
-from motif_jax.glam import drrn_update
 from motif_jax.glam.config import QLearning
-from motif_jax.rl.algorithms import ppo_update
-from motif_jax.rl.algorithms.config import Ppo
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.config import AgentConfig, AgentReward
-from motif_jax.rl.update_plan import algorithm_of
+from motif_jax.rl.settings import algorithm_class
 from tests.agents import random_batch
 
 STEPS = 6
@@ -132,18 +129,13 @@ def start(
     settings: AgentConfig, reward_fn: Any = None, pays_last_text: bool = True
 ) -> tuple[Any, Any]:
     """The first state of an update, after ten updates, and the update; compiled once."""
-    algorithm = algorithm_of(settings)
     is_q_learning = isinstance(settings.algorithm, QLearning)
     network: Any = Linear("words") if is_q_learning else Linear("signal", "legal")
     network.spec = dataclasses.replace(SPEC, last_text=pays_last_text)
     optimizer = schedules.make_optimizer(settings.optimizer)
-    state = algorithm.make_state(network, optimizer, jax.random.key(3))._replace(step=jnp.int32(10))
-    if is_q_learning:
-        state = drrn_update.with_memory(state, network, settings)
-    if isinstance(settings.algorithm, Ppo):
-        state = ppo_update.with_reference(state, settings)
-    update = algorithm.make_update(network, optimizer, settings, reward_fn=reward_fn)
-    return state, jax.jit(update, static_argnames="axis_name")
+    algorithm = algorithm_class(settings)(settings, network, optimizer, reward_fn)
+    state = algorithm.init(jax.random.key(3))._replace(step=jnp.int32(10))
+    return state, jax.jit(algorithm.update, static_argnames="axis_name")
 
 
 def change(before: Any, after: Any) -> np.ndarray:

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from motif_jax.core.training import reductions
-from motif_jax.nets import categorical
+from motif_jax.nets import distributions
 from motif_jax.rl.algorithms import losses
-from motif_jax.rl.algorithms.gae import gae
-from motif_jax.rl.algorithms.vtrace import vtrace
+from motif_jax.rl.algorithms.returns import gae, vtrace
 
 CASES = ("ordinary", "masked", "below_clamp", "over_clamp", "uniform", "not_finite")
 
@@ -31,7 +30,7 @@ TERMS: dict[str, tuple[Any, str, str]] = {
         "values_new", "grad_values",
     ),
     "entropy_loss": (
-        lambda logits, n: losses.entropy_loss(categorical.entropy(logits), n["valids"], float(n["entropy_coeff"])),
+        lambda logits, n: losses.entropy_loss(distributions.categorical_entropy(logits), n["valids"], float(n["entropy_coeff"])),
         "logits", "grad_logits",
     ),
 }  # fmt: skip
@@ -42,7 +41,9 @@ def test_terms_of_the_loss(golden: Any, name: str) -> None:
     n = golden("ppo_losses.npz")
     loss, of, slope = TERMS[name]
     assert 1 / float(n["clip_high"]) == pytest.approx(float(n["clip_low"]))
-    np.testing.assert_allclose(categorical.entropy(n["logits"]), n["entropy"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        distributions.categorical_entropy(n["logits"]), n["entropy"], rtol=1e-5, atol=1e-6
+    )
     value, gradient = jax.value_and_grad(loss)(n[of], n)
     np.testing.assert_allclose(value, n[name], rtol=1e-5)
     np.testing.assert_allclose(gradient, n[slope], rtol=1e-4, atol=1e-8)
@@ -56,11 +57,17 @@ def test_exploration_losses(golden: Any, case: str, kind: str) -> None:
     n = golden("exploration_and_gae.npz")
     logits = n[f"{case}/logits"]
     valid = n[f"{case}/valid"]
-    rows = categorical.entropy(logits) if kind == "entropy" else losses.symmetric_kl(logits)
+    rows = (
+        distributions.categorical_entropy(logits)
+        if kind == "entropy"
+        else losses.symmetric_kl(logits)
+    )
 
     def loss(logits: Any, valid: Any, coefficient: float) -> Any:
         if kind == "entropy":
-            return losses.entropy_loss(categorical.entropy(logits), valid, coefficient)
+            return losses.entropy_loss(
+                distributions.categorical_entropy(logits), valid, coefficient
+            )
         return losses.symmetric_kl_loss(logits, valid, coefficient)
 
     np.testing.assert_allclose(rows, n[f"{case}/{kind}/per_row"], rtol=1e-5, atol=1e-6)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.rl.algorithms import minibatches, ppo
+from motif_jax.rl.algorithms import ppo, trajectory
 from tests.sets import extra
 
 ROLLOUTS = 24
@@ -23,7 +23,7 @@ def drawn(devices: int, seed: int = 0) -> np.ndarray:
 
     def order_of_device(first: Any) -> Any:
         key = jax.random.key(seed)
-        return first + minibatches.order(key, EPOCHS, MINIBATCHES, share, "device")
+        return first + trajectory.minibatch_order(key, EPOCHS, MINIBATCHES, share, "device")
 
     order = jax.vmap(order_of_device, axis_name="device")(jnp.arange(devices) * share)
     return np.sort(np.moveaxis(order, 0, 1).reshape(EPOCHS, MINIBATCHES, -1))

@@ -11,6 +11,7 @@ import optax
 import pytest
 
 from motif_jax.glam.training_hooks import FILE, GlamLog
+from motif_jax.nets import distributions
 from motif_jax.rl.algorithms import ppo, total_reward
 from tests.conftest import load_golden
 
@@ -111,8 +112,14 @@ def test_loss_gradient_and_step_of_the_published_updater(number, form):
     params = {"scores": array(case["scores"]), "values": array(case["values"]).reshape(-1)}
 
     def loss(params):
-        rows = ppo.step_losses_from_logits(
-            params["scores"], params["values"], samples, case["clip_eps"], case["clip_eps"]
+        scores = params["scores"]
+        rows = ppo.step_losses(
+            distributions.categorical_log_prob(scores, samples.action),
+            distributions.categorical_entropy(scores),
+            params["values"],
+            samples,
+            case["clip_eps"],
+            case["clip_eps"],
         )
         loss_of_row = ppo.combine(rows, case["value_loss_coef"], case["entropy_coef"])
         return loss_of_row.mean(), ppo.describe(rows, samples.valid, case["clip_eps"])

@@ -16,7 +16,8 @@ import pytest
 
 from motif_jax.core.compat import Compat
 from motif_jax.core.errors import UserError
-from motif_jax.rl.algorithms import ppo, ppo_update, trajectory
+from motif_jax.nets import distributions
+from motif_jax.rl.algorithms import ppo, trajectory
 from motif_jax.rl.algorithms.config import Kl, Ppo
 from tests.rl.algorithms.linear_updates import (
     REWARD,
@@ -217,8 +218,10 @@ def test_the_gradient_runs_back_through_a_sequence(length: int) -> None:
             target.advantage,
         )
         samples = ppo.Samples(*(jnp.ravel(x) for x in (*columns, target.value, valid)))
-        rows = ppo.step_losses_from_logits(
-            logits.reshape(-1, logits.shape[-1]),
+        logits = logits.reshape(-1, logits.shape[-1])
+        rows = ppo.step_losses(
+            distributions.categorical_log_prob(logits, samples.action),
+            distributions.categorical_entropy(logits),
             value.ravel(),
             samples,
             settings.clip_ratio,
@@ -286,4 +289,4 @@ def test_the_penalty_is_refused_for_a_network_with_a_memory() -> None:
     with pytest.raises(
         UserError, match=r"config\.algorithm\.kl\.coefficient=0\.5: must be 0 with a network"
     ):
-        ppo_update.PpoAlgorithm().check_network(plan, NETWORK)
+        ppo.PpoAlgorithm.check(plan, NETWORK)

@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from motif_jax.rl.algorithms import appo, losses, total_reward
+from motif_jax.nets import distributions
+from motif_jax.rl.algorithms import total_reward
+from motif_jax.rl.algorithms.appo import AppoAlgorithm
 from tests.agents import (
     NETHACK_SPEC,
     appo_config,
@@ -39,14 +41,15 @@ def test_gradients_of_bfloat16_are_those_of_float32_within_its_rounding() -> Non
     logits, value, _ = jax.jit(reference.apply)(
         params, batch.observation, batch.initial_state, batch.first
     )
-    log_prob = losses.log_probability(logits[:-1], batch.action)
+    log_prob = distributions.categorical_log_prob(logits[:-1], batch.action)
     batch = batch._replace(behaviour_log_prob=log_prob, behaviour_value=value[:-1])
     state = train_state(params, optax.identity())
     reward = total_reward.compute_rewards(config.reward, batch, "message_count").total
     gradients = {}
     metrics = {}
     for dtype, network in networks.items():
-        update = jax.jit(lambda s, b, r, n=network: appo.gradient(n, config, s, b, r)[:2])
+        algorithm = AppoAlgorithm(config, network, optax.identity())
+        update = jax.jit(lambda s, b, r, a=algorithm: a.gradient(s, b, r)[:2])
         gradients[dtype], metrics[dtype] = update(state, batch, reward)
     # Rounding to 8 bits is half of 2^-8 = 0.002 a number.
     assert relative_error(gradients["bfloat16"], gradients["float32"]) < 0.02

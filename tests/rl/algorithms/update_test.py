@@ -15,9 +15,19 @@ import pytest
 from motif_jax.core.sections import Optimizer
 from motif_jax.glam.config import QLearning
 from motif_jax.rl.algorithms import trajectory
+from motif_jax.rl.algorithms.appo import AppoAlgorithm
 from motif_jax.rl.algorithms.config import Appo, Ppo
 from tests.reward_fixtures import load_config
-from tests.rl.algorithms.linear_updates import REWARD, ROLLOUTS, STEPS, batch, change, config, start
+from tests.rl.algorithms.linear_updates import (
+    REWARD,
+    ROLLOUTS,
+    STEPS,
+    Linear,
+    batch,
+    change,
+    config,
+    start,
+)
 from tests.sets import extra
 
 ALGORITHMS = {
@@ -127,6 +137,20 @@ def test_the_reward_is_the_weighted_sum_of_both(algorithm: Any) -> None:
     assert metrics["reward/intrinsic_mean"] == pytest.approx(intrinsic[recorded].mean(), rel=1e-5)
     total = (0.7 * extrinsic + 0.4 * intrinsic)[recorded].mean()
     assert metrics["reward/total_mean"] == pytest.approx(total, rel=1e-5)
+
+
+def test_the_rewards_of_sentences_are_not_divided_by_counts_again() -> None:
+    rollouts = batch()
+    network: Any = Linear("signal", "legal")
+    optimizer: Any = None
+    paid = {}
+    for by in ("message", "sentence"):
+        settings = config(Appo(), reward=dataclasses.replace(REWARD, by=by))
+        paid[by] = AppoAlgorithm(settings, network, optimizer).rewards(None, rollouts).intrinsic
+
+    np.testing.assert_array_equal(paid["sentence"], rollouts.intrinsic_reward)
+    counts = rollouts.observation["count"][:-1]
+    np.testing.assert_allclose(paid["message"] * np.sqrt(counts), paid["sentence"], rtol=1e-6)
 
 
 @pytest.mark.slow
