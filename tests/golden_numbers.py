@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.nets import layout, reward_layout
+from motif_jax.nets import layout
 from motif_jax.nets.agent import AgentNetwork
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 
@@ -46,7 +46,7 @@ def recipe_reward(
 ) -> tuple[RewardNetwork, Any]:
     """A reward network and the golden weights as its parameters."""
     network = RewardNetwork(RewardArchitecture(**architecture))
-    return network, reward_layout.from_named(recipe_tensors(shapes), network)
+    return network, layout.from_named(recipe_tensors(shapes), network)
 
 
 class Closeness(NamedTuple):

@@ -6,17 +6,16 @@ The order to read:
                             (motif_jax/glam)
     agent.py                the agent: an encoder, a recurrent core (cores.py), heads for policy and
                             value; config.py has its keys
-    encoders.py             fields become a vector: glyphs.py, image.py and tile_embedding.py read
-                            NetHack's screen, message.py its message, status.py its status line,
-                            film.py BabyAI's view and instruction
-    squashed_gaussian.py    the policy over real numbers
-    reward.py               the reward model of Motif; reward_layout.py names its parameters as in
-                            published files
+    encoders.py             fields become a vector: image.py and tile_embedding.py read NetHack's
+                            screen, film.py BabyAI's view and instruction
+    distributions.py        the policy over what a network gives; squashed_gaussian.py over real
+                            numbers, without jax for the actors
+    reward.py               the reward model of Motif; message.py reads its message
     classifier.py           the classifier of ONI
-    layers.py               layers and initialisers; layout.py converts from PyTorch
-
-Forms that are quicker with the same results: casts.py, convolution.py, products.py, tiles.py. State
-beside the parameters: running_statistics.py, underfoot.py.
+    layers.py               layers and initialisers; products.py multiplies in the form that is
+                            quickest here
+    layout.py               the names and axes of parameters in published files
+    running_statistics.py   statistics of what a network reads, kept beside its parameters
 
 Where a change goes:
 

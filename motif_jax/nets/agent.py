@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import chex
@@ -12,19 +12,18 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Literal
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import MASKED, EnvironmentSpec
-from motif_jax.nets import film, running_statistics, squashed_gaussian, underfoot
-from motif_jax.nets.casts import cast_ahead
+from motif_jax.nets import film, running_statistics, squashed_gaussian
 from motif_jax.nets.config import GameNetwork
 from motif_jax.nets.cores import Core, state_size
 from motif_jax.nets.encoders import FlatEncoder, NetHackEncoder
-from motif_jax.nets.image import ImageEncoder
+from motif_jax.nets.image import ImageEncoder, TileSet
 from motif_jax.nets.layers import Dense, Initializer, orthogonal_output_first, unit_rows
-from motif_jax.nets.tile_embedding import TileEmbeddingEncoder
-from motif_jax.nets.tiles import TileSet
+from motif_jax.nets.tile_embedding import MEMORY_SIZE, TileEmbeddingEncoder, UnderfootTrunk
 
 Array = jax.Array
 Params = Any
@@ -243,7 +242,7 @@ def make_agent_network(
     critic = None
     size = state_size(config.core, config.hidden_size, config.core_layers)
     if kind == UNDERFOOT:
-        size += underfoot.MEMORY_SIZE
+        size += MEMORY_SIZE
     if config.separate_critic:
         critic = _make_trunk(kind, fields, config, spec, batch_statistics)
         size *= 2
@@ -346,7 +345,7 @@ def _make_trunk(
         )
         if kind == TILES:
             return Trunk(tiles, core)
-        return underfoot.UnderfootTrunk(tiles, core, config.vector_features)
+        return UnderfootTrunk(tiles, core, config.vector_features)
 
     first_convolution = config.first_convolution
     if first_convolution == "auto":
@@ -381,3 +380,38 @@ def rescale_value_head(
     kernel = head["kernel"] * (old_std / new_std)
     bias = (old_std * head["bias"] + old_mean - new_mean) / new_std
     return {**params, "value_head": {"kernel": kernel, "bias": bias}}
+
+
+def cast_ahead(function: Callable[..., Any], params: Params, *arguments: Any) -> Params:
+    """Returns `params` with those leaves cast, once for many calls, that
+    `function(params, *arguments)` only ever reads in one other dtype.
+
+    The function's results stay the same, bit for bit, since it makes the same casts.
+    """
+    leaves, structure = jax.tree.flatten(params)
+    program = jax.make_jaxpr(function)(params, *arguments).jaxpr
+
+    # Variable of a leaf -> dtypes to which the program casts it; None: it reads the leaf in another
+    # way.
+    read_dtypes: dict[Any, set[Any]] = {
+        variable: set() for variable in program.invars[: len(leaves)]
+    }
+
+    def record(values: Sequence[Any], dtype: Any) -> None:
+        for value in values:
+            # Literals cannot be hashed.
+            if not isinstance(value, Literal) and value in read_dtypes:
+                read_dtypes[value].add(dtype)
+
+    for equation in program.eqns:
+        is_cast = equation.primitive.name == "convert_element_type"
+        record(equation.invars, equation.params["new_dtype"] if is_cast else None)
+    record(program.outvars, None)
+
+    cast = []
+    for leaf, dtypes in zip(leaves, read_dtypes.values(), strict=True):
+        if len(dtypes) == 1 and None not in dtypes:
+            (dtype,) = dtypes
+            leaf = leaf.astype(dtype)
+        cast.append(leaf)
+    return jax.tree.unflatten(structure, cast)

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 
 from motif_jax.envs.spec import REST
 from motif_jax.nets.image import ImageEncoder
-from motif_jax.nets.layers import ACTIVATIONS, Dense, KernelAndBias, convolve
+from motif_jax.nets.layers import ACTIVATIONS, Dense, KernelAndBias, convolve, scale_status
 from motif_jax.nets.running_statistics import RunningScale
-from motif_jax.nets.status import scale_status
 
 Array = jax.Array
 # Bytes are divided by it.

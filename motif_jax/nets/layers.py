@@ -1,7 +1,8 @@
-"""Layers and initialisers of the networks."""
+"""Layers and initialisers of the networks, and the scale of NetHack's status."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import chex
@@ -9,11 +10,15 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE, NUM_STATUS
 from motif_jax.nets import products
-from motif_jax.nets.convolution import convolution
 
 Array = jax.Array
 Initializer = Callable[..., Array]
+# Outside of a program's entry, XLA's CPU compiler has a fast convolution for this order of axes
+# alone. JAX's own gradients have other orders: in the loop over minibatches they took 36 times as
+# long (https://github.com/jax-ml/jax/issues/12868).
+_AXES = ("NHWC", "HWIO", "NHWC")
 
 
 @jax.custom_jvp
@@ -113,6 +118,16 @@ class Dense(nn.Module):
         return add_bias(products.linear(x.astype(self.dtype), kernel.astype(self.dtype)), bias)
 
 
+def scale_status(blstats: jax.Array) -> jax.Array:
+    """Scales and clips blstats [N, 27], or [N, 26] of engines before 1.0, to float32 [N, 27] in
+    [-5, 5].
+    """
+    chex.assert_rank(blstats, 2)
+    missing = NUM_STATUS - blstats.shape[1]
+    status = jnp.pad(blstats.astype(jnp.float32), ((0, 0), (0, missing)))
+    return jnp.clip(status * BLSTATS_SCALE, -BLSTATS_CLIP, BLSTATS_CLIP)
+
+
 def flatten_channels_first(x: Array) -> Array:
     """Flattens [N, height, width, channels] to [N, features] in the order channel, row, column."""
     return jnp.transpose(x, (0, 3, 1, 2)).reshape(x.shape[0], -1)
@@ -175,3 +190,78 @@ def convolve(x: Array, weights: tuple[Array, Array], stride: int = 1, padding: i
         dimension_numbers=("NWC", "WIO", "NWC") if spatial_axes == 1 else ("NHWC", "HWIO", "NHWC"),
     )
     return add_bias(y, bias)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def convolution(pictures: Array, kernel: Array, stride: int, padding: int) -> Array:
+    """Cross-correlation of pictures [N, H, W, in] -> [N, H', W', out] with a kernel
+    [k, k, in, out], whose gradients a CPU computes as fast in a loop as outside of one.
+
+    Value and gradients are those of `jax.lax.conv_general_dilated`, outside of loops to the bit.
+
+    Args:
+      padding: zeros added on each side.
+    """
+    sides = [(padding, padding)] * 2
+    return jax.lax.conv_general_dilated(
+        pictures, kernel, (stride, stride), sides, dimension_numbers=_AXES
+    )
+
+
+def _convolution_forward(
+    pictures: Array, kernel: Array, stride: int, padding: int
+) -> tuple[Array, tuple[Array, Array]]:
+    return convolution(pictures, kernel, stride, padding), (pictures, kernel)
+
+
+def _convolution_backward(
+    stride: int, padding: int, residuals: tuple[Array, Array], cotangent: Array
+) -> tuple[Array, Array]:
+    pictures, kernel = residuals
+    return (
+        _gradient_of_pictures(pictures.shape, kernel, stride, padding, cotangent),
+        _gradient_of_kernel(pictures, kernel.shape, stride, padding, cotangent),
+    )
+
+
+def _gradient_of_pictures(
+    shape: tuple[int, ...], kernel: Array, stride: int, padding: int, cotangent: Array
+) -> Array:
+    """The cotangent, spread out by the stride, convolved with the flipped kernel."""
+    flipped = jnp.flip(kernel, (0, 1)).transpose(0, 1, 3, 2)
+    sides = []
+    for axis in (1, 2):
+        spread = (cotangent.shape[axis] - 1) * stride + 1
+        # So that the result has the pictures' side.
+        before = kernel.shape[axis - 1] - 1 - padding
+        after = shape[axis] + kernel.shape[axis - 1] - 1 - spread - before
+        sides.append((before, after))
+    return jax.lax.conv_general_dilated(
+        cotangent, flipped, (1, 1), sides, lhs_dilation=(stride, stride), dimension_numbers=_AXES
+    )
+
+
+def _gradient_of_kernel(
+    pictures: Array, shape: tuple[int, ...], stride: int, padding: int, cotangent: Array
+) -> Array:
+    """The pictures, with rows as their channels, convolved with the cotangent, spread out by the
+    stride.
+    """
+    sides = []
+    for axis in (1, 2):
+        spread = (cotangent.shape[axis] - 1) * stride + 1
+        # So that the result has the kernel's side.
+        after = shape[axis - 1] - 1 + spread - pictures.shape[axis] - padding
+        sides.append((padding, after))
+    gradient = jax.lax.conv_general_dilated(
+        pictures.transpose(3, 1, 2, 0),
+        cotangent.transpose(1, 2, 0, 3),
+        (1, 1),
+        sides,
+        rhs_dilation=(stride, stride),
+        dimension_numbers=_AXES,
+    )
+    return gradient.transpose(1, 2, 0, 3)
+
+
+convolution.defvjp(_convolution_forward, _convolution_backward)

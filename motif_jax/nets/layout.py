@@ -22,7 +22,39 @@ from typing import Any
 import jax
 import numpy as np
 
+from motif_jax.nets.classifier import MessageClassifier
+from motif_jax.nets.reward import RewardNetwork
+
 TRUNKS = ("actor", "critic")
+# A reward network, or the classifier of an online reward.
+Network = RewardNetwork | MessageClassifier
+# Layers of the reward network in the order of the published network and its files.
+LAYER_ORDER = (
+    "glyph_embedding",
+    "blstats_fc1",
+    "blstats_fc2",
+    "glyph_conv1",
+    "glyph_conv2",
+    "glyph_conv3",
+    "glyph_conv4",
+    "crop_conv1",
+    "crop_conv2",
+    "crop_conv3",
+    "crop_conv4",
+    "embedding",
+    "conv1",
+    "conv2",
+    "conv3",
+    "conv4",
+    "conv5",
+    "conv6",
+    "message_fc",
+    "message_fc1",
+    "message_fc2",
+    "fc1",
+    "fc2",
+    "reward_head",
+)
 
 
 def from_torch(tensors: Mapping[str, np.ndarray], params: Any) -> Any:
@@ -70,6 +102,27 @@ def to_torch(params: Any) -> dict[str, np.ndarray]:
     return tensors
 
 
+def from_named(named: Mapping[str, np.ndarray], network: Network) -> Any:
+    """The inverse of `to_torch`: parameters of `network`, numpy float32; names in `named`
+    that it does not have are ignored.
+
+    Raises:
+      ValueError: an array is missing or has another shape; the error names it and both shapes.
+    """
+    abstract = jax.eval_shape(network.init, jax.random.key(0))
+    expected = tensor_names(abstract)
+    tensors = {name: array for name, array in named.items() if name in expected}
+    return from_torch(tensors, abstract)
+
+
+def named_shapes(network: RewardNetwork) -> dict[str, tuple[int, ...]]:
+    """Neutral name -> shape in PyTorch's order, in the order of the published network's layers."""
+    abstract = jax.eval_shape(network.init, jax.random.key(0))
+    # `to_torch` moves axes of real arrays, so that it gets empty ones; bool takes the least memory.
+    named = to_torch(jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract))
+    return {name: named[name].shape for name in sorted(named, key=_published_order)}
+
+
 def tensor_names(params: Any) -> set[str]:
     """The neutral names of the leaves of `params`."""
     return {_name(path, params) for path, _ in jax.tree_util.tree_leaves_with_path(params)}
@@ -88,3 +141,8 @@ def _name(path: Any, params: Any) -> str:
     # Several tables may lie in one layer, which has one kernel or embedding at most.
     keeps_name = leaf == "bias" or leaf.endswith("_table")
     return "/".join([*prefix, layer, leaf if keeps_name else "weight"])
+
+
+def _published_order(name: str) -> tuple[int, bool]:
+    layer, kind = name.split("/")
+    return LAYER_ORDER.index(layer), kind == "bias"

@@ -28,7 +28,7 @@ from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS
 from motif_jax.motif.reward.reward_model import RewardModel, architecture_of
 from motif_jax.motif.reward.safetensors_file import statistics_of
-from motif_jax.nets import image, layout, reward_layout
+from motif_jax.nets import image, layout
 from motif_jax.nets.agent import AgentNetwork
 from motif_jax.nets.reward import RewardNetwork
 from motif_jax.published import name_matching, pickles
@@ -133,9 +133,9 @@ def _reward(
       UserError: nobody says the mean or the variance.
     """
     network = RewardNetwork(architecture_of(read_section(RewardConfig, config)))
-    shapes = reward_layout.named_shapes(network)
+    shapes = layout.named_shapes(network)
     match = name_matching.match(checkpoint.tensors, shapes, chosen_names(names))
-    params = reward_layout.from_named(match.tensors(checkpoint.tensors), network)
+    params = layout.from_named(match.tensors(checkpoint.tensors), network)
     mean = _moment(checkpoint, "reward_mean", mean, "mean")
     variance = _moment(checkpoint, "reward_var", variance, "variance")
     statistics = statistics_of(mean, variance, quantiles)

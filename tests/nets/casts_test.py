@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.nets.casts import cast_ahead
+from motif_jax.nets.agent import cast_ahead
 from tests.agents import NETHACK_SPEC, nethack_network, random_batch, random_params
 
 

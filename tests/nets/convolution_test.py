@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.nets.convolution import convolution
+from motif_jax.nets.layers import convolution
 from tests.sets import extra
 
 Array = jax.Array

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.nets import glyphs
+from motif_jax.nets import reward
 from motif_jax.nets.cores import Core, state_size
 from motif_jax.nets.encoders import FlatEncoder, PictureEncoder
 from motif_jax.nets.layers import (
@@ -20,10 +20,10 @@ from motif_jax.nets.layers import (
     convolve_blocks,
     elu,
     flatten_channels_first,
+    scale_status,
     unit_rows,
 )
 from motif_jax.nets.running_statistics import with_statistics
-from motif_jax.nets.status import scale_status
 from motif_jax.nets.tile_embedding import TileEmbeddingEncoder, hash_beginnings
 from tests import plain_layers
 
@@ -145,7 +145,7 @@ MAPS = np.arange(1, 2 * 21 * 79 + 1, dtype=np.int16).reshape(2, 21, 79)
 
 
 def test_windows_surround_the_hero_and_are_blank_off_the_map() -> None:
-    crop = jax.jit(glyphs.crop, static_argnums=3)
+    crop = jax.jit(reward.crop, static_argnums=3)
 
     windows = crop(jnp.asarray(MAPS), jnp.array([0, 78]), jnp.array([20, 3]), 4)
 
@@ -155,7 +155,7 @@ def test_windows_surround_the_hero_and_are_blank_off_the_map() -> None:
 
 
 def test_windows_between_cells_are_interpolated() -> None:
-    crop = jax.jit(glyphs.crop_interpolated, static_argnums=3)
+    crop = jax.jit(reward.crop_interpolated, static_argnums=3)
 
     # A quarter of a cell to the right, and half a cell down.
     windows = crop(jnp.asarray(MAPS), jnp.array([5.25, 0]), jnp.array([7.5, 0]), 2)
@@ -180,7 +180,7 @@ def test_glyphs_are_embedded_and_convolved_with_columns_before_rows(stride: int)
     table = draws.normal(size=(7, 3)).astype(np.float32)
 
     params, features = run_with_random_params(
-        glyphs.GlyphConvolutions("crop", 2, stride), table, cells
+        reward.GlyphConvolutions("crop", 2, stride), table, cells
     )
 
     x = table[cells.swapaxes(1, 2)]

@@ -11,8 +11,8 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from motif_jax.nets import layout, message
+from motif_jax.nets.layers import scale_status
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork, hero_window
-from motif_jax.nets.status import scale_status
 from tests.golden_numbers import GRADIENT, assert_golden, recipe_reward
 from tests.plain_layers import linear
 

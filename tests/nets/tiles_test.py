@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.nets.image import ImageEncoder
-from motif_jax.nets.tiles import TileSet, convolve_tiles, tile_table
+from motif_jax.nets.image import ImageEncoder, TileSet, convolve_tiles, tile_table
 
 DRAWS = np.random.default_rng(0)
 PICTURES = DRAWS.integers(0, 256, (5, 16, 6, 6, 3), dtype=np.uint8)

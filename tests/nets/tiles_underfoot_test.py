@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs.nethack import status
-from motif_jax.nets import underfoot
+from motif_jax.nets import tile_embedding
 from tests import agents
 
 SMALL = {"image_features": 16, "vector_features": 8, "message_features": 8, "hidden_size": 16}
@@ -44,22 +44,24 @@ def walk_over_stairs() -> dict[str, np.ndarray]:
 
 
 def test_the_tile_under_the_hero_is_the_one_seen_before() -> None:
-    memory = jnp.zeros((1, underfoot.MEMORY_SIZE))
+    memory = jnp.zeros((1, tile_embedding.MEMORY_SIZE))
 
-    tiles, _ = underfoot.track(walk_over_stairs(), memory, HERO_FIRST)
+    tiles, _ = tile_embedding.track(walk_over_stairs(), memory, HERO_FIRST)
 
     assert tuple(tiles[:, 0].tolist()) == TILES_UNDERFOOT
 
 
 def test_tiles_underfoot_are_the_same_row_by_row() -> None:
     observation = walk_over_stairs()
-    tiles, final = underfoot.track(observation, jnp.zeros((1, underfoot.MEMORY_SIZE)), HERO_FIRST)
+    tiles, final = tile_embedding.track(
+        observation, jnp.zeros((1, tile_embedding.MEMORY_SIZE)), HERO_FIRST
+    )
 
     # An episode's start ignores the memory.
-    memory = jnp.ones((1, underfoot.MEMORY_SIZE))
+    memory = jnp.ones((1, tile_embedding.MEMORY_SIZE))
     for t in range(8):
         row = {name: x[t : t + 1] for name, x in observation.items()}
-        tile, memory = underfoot.track(row, memory, HERO_FIRST[t : t + 1])
+        tile, memory = tile_embedding.track(row, memory, HERO_FIRST[t : t + 1])
         assert tile[0, 0] == tiles[t, 0]
 
     np.testing.assert_array_equal(memory, final)
@@ -79,5 +81,5 @@ def test_the_remembered_tile_changes_the_policy() -> None:
     stairs_logits, *_ = apply(params, observation, state.at[:, -1].set(ord(">")), not_first)
     unknown_logits, *_ = apply(params, observation, state.at[:, -1].set(0), not_first)
 
-    assert network.state_size == 16 + underfoot.MEMORY_SIZE
+    assert network.state_size == 16 + tile_embedding.MEMORY_SIZE
     assert np.all(np.any(stairs_logits != unknown_logits, axis=-1))

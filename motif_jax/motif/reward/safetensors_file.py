@@ -24,7 +24,7 @@ from motif_jax.core.files import atomic_write_bytes, finite
 from motif_jax.motif.reward import training_texts
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS
 from motif_jax.motif.reward.reward_model import RewardModel, online_reader
-from motif_jax.nets import layout, reward_layout
+from motif_jax.nets import layout
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 
 FORMAT = "motif_jax.reward"
@@ -122,10 +122,10 @@ def _with_nan(value: Any) -> Any:
     return math.nan if value is None else value
 
 
-def _params(tensors: Mapping[str, np.ndarray], network: reward_layout.Network, members: int) -> Any:
+def _params(tensors: Mapping[str, np.ndarray], network: layout.Network, members: int) -> Any:
     """The parameters of named tensors, those of an ensemble with a leading axis of members."""
     if members == 1:
-        return reward_layout.from_named(tensors, network)
+        return layout.from_named(tensors, network)
     member_params = []
     for index in range(members):
         prefix = f"member{index}/"
@@ -134,7 +134,7 @@ def _params(tensors: Mapping[str, np.ndarray], network: reward_layout.Network, m
             for name, array in tensors.items()
             if name.startswith(prefix)
         }
-        member_params.append(reward_layout.from_named(named, network))
+        member_params.append(layout.from_named(named, network))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *member_params)
 
 

@@ -11,7 +11,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.nethack import tiles
 from motif_jax.envs.nethack.renderer import NetHackRenderer
 from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE, X, Y
-from motif_jax.nets.status import scale_status
+from motif_jax.nets.layers import scale_status
 from tests.envs.nethack.fake_engine import FakeEngine, started_on
 
 
