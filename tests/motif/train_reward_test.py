@@ -12,7 +12,7 @@ from motif_jax import rewards
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, TIE, UNKNOWN
 from motif_jax.motif import train_reward
-from motif_jax.motif.pairs.split import torch_split
+from motif_jax.motif.pairs.targets import torch_split
 from motif_jax.motif.reward.reward_model import read_run
 from tests.reward_fixtures import make_dataset, reward_config, train, write_labels
 

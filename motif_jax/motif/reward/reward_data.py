@@ -17,8 +17,7 @@ from motif_jax.core.training.task import epoch_order
 from motif_jax.core.verdicts import FIRST, SECOND, TIE
 from motif_jax.motif.pairs import layout
 from motif_jax.motif.pairs.dataset import PairsDataset, open_datasets
-from motif_jax.motif.pairs.split import torch_split
-from motif_jax.motif.pairs.targets import PairTargets, read_targets
+from motif_jax.motif.pairs.targets import PairTargets, read_targets, torch_split
 from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.preference import PreferenceBatch
 from motif_jax.motif.reward.reward_model import architecture_of

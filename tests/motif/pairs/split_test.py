@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 
-from motif_jax.motif.pairs.split import torch_split
+from motif_jax.motif.pairs.targets import torch_split
 
 
 def test_golden_split(golden):

@@ -11,7 +11,7 @@ import optax
 import pytest
 
 from motif_jax.core.devices.parallel import DataParallel
-from motif_jax.motif.pairs.split import torch_split
+from motif_jax.motif.pairs.targets import torch_split
 from motif_jax.motif.reward import reward_data, reward_task
 from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.normalisation import RunningMoments
