@@ -86,6 +86,9 @@ class PairsDataset:
         UserError for those of other pairs, or of another meaning.
         """
         path = self.folder / "preference" / f"{name}.npy"
+        if not path.exists():
+            names = ", ".join(self.preference_names()) or "none"
+            raise UserError(f"{path} does not exist: this dataset has the annotations {names}")
         labels = load_array(path, mapped=True)
         if labels.shape != (self.num_pairs,):
             raise UserError(
