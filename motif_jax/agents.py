@@ -25,11 +25,11 @@ from motif_jax.core import entry_points, hub, seeds
 from motif_jax.core.config import default_workers
 from motif_jax.core.devices import jax_options
 from motif_jax.core.errors import UserError
+from motif_jax.envs.episode import PlayedEpisode
 from motif_jax.envs.spec import ArraySpec
-from motif_jax.play.episode_worker import PlayedEpisode
-from motif_jax.play.episodes import PlaySettings, play_episodes
 from motif_jax.play.evaluation_setup import EvalSetup, of_folder, open_setup
-from motif_jax.play.policies import choose_actions, log_softmax, masked
+from motif_jax.rl.actors.episodes import PlaySettings, play_episodes
+from motif_jax.rl.actors.policies import choose_actions, log_softmax, masked
 
 
 class State(NamedTuple):

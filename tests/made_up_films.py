@@ -7,9 +7,10 @@ import functools
 import numpy as np
 
 from motif_jax.envs import registry
+from motif_jax.envs.episode import EpisodePlayer
 from motif_jax.play import drawn_fields, watching
-from motif_jax.play.policies import RandomPolicy
 from motif_jax.play.ratings import TextReward
+from motif_jax.rl.actors.policies import RandomPolicy
 
 
 class MadeUpRater:
@@ -61,14 +62,14 @@ def film(steps: int = 150, seed: int = 3, screen: bool = True) -> watching.Film:
     maker = watching.FilmMaker(
         "NetHackScore-v1",
         {"max_episode_steps": steps},
-        seed,
         environment.spec,
         "A <b>made-up</b> film",
     )
     chooser = watching.recorded_actions(np.array(actions), MadeUpPolicy(), environment.spec)
-    for sight in watching.watch(environment, seed, chooser, MadeUpRater()):
+    player = EpisodePlayer(environment)
+    for sight in watching.watch(player, seed, chooser, MadeUpRater()):
         maker.add(sight)
-    return maker.film(environment.episode_info())
+    return maker.film(player.episode())
 
 
 @functools.cache
@@ -76,8 +77,9 @@ def grid_film(level: str = "BabyAI-MixedTrainLocal-v0", seed: int = 5) -> watchi
     """A random player in a grid world, with its probabilities."""
     options = drawn_fields.with_screen(level, {"kind": "open", "max_episode_steps": 30})
     environment = registry.make(level, **options)
-    maker = watching.FilmMaker(level, {}, seed, environment.spec, "A film of a grid")
+    player = EpisodePlayer(environment)
+    maker = watching.FilmMaker(level, {}, environment.spec, "A film of a grid")
     chooser = watching.policy_actions(RandomPolicy(), seed, environment.spec)
-    for sight in watching.watch(environment, seed, chooser):
+    for sight in watching.watch(player, seed, chooser):
         maker.add(sight)
-    return maker.film(environment.episode_info())
+    return maker.film(player.episode())

@@ -9,7 +9,7 @@ its fields: actors, learner and networks follow its `EnvironmentSpec`. The order
     recall.py                   the smallest environment, a whole one on a page
     registry.py                 names -> environments; `module:Class` and `gym:ID` are names too
     sequential.py               environments of any kind as a group, stepped one after the other
-    episode.py                  plays an episode with a function that chooses actions
+    episode.py                  plays episodes and records them, for all stages
 
     nethack/                    the NetHack tasks of Motif and ONI, on nle's engine; its page has
                                 the order to read

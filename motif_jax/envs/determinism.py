@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError, first_line
 from motif_jax.core.metric_files import FALLEN_SUCCESS
-from motif_jax.envs import registry
+from motif_jax.envs import recording, registry
 from motif_jax.envs.checked import unplayable
-from motif_jax.envs.episode import play, random_actions
-from motif_jax.envs.recording import Digest
+from motif_jax.envs.episode import EpisodePlayer, PlayedEpisode, random_actions
 from motif_jax.envs.spec import Environment
 
 # Random episodes of at most `_EPISODE_STEPS` are played until they have `_STEPS` in all.
@@ -192,26 +191,24 @@ def _with_pictures(name: str, options: Mapping[str, Any]) -> Environment:
 
 
 def _play_twice(environment: Environment, name: str, options: Mapping[str, Any]) -> _Played:
+    fields = recording.digest_fields(name, options)
+    player = EpisodePlayer(environment, keep_texts=False, digest_fields=fields)
     digests: list[str] = []
     steps = 0
     success_falls = False
     while steps < _STEPS and len(digests) < _EPISODES:
-        digest, length = _play(environment, name, options, seed=len(digests) + 1)
-        digests.append(digest)
-        steps += length
-        success_falls = success_falls or FALLEN_SUCCESS in environment.episode_info()
-    again = [_play(environment, name, options, seed)[0] for seed in range(1, len(digests) + 1)]
+        episode = _play(player, seed=len(digests) + 1)
+        digests.append(str(episode.digest))
+        steps += len(episode)
+        success_falls = success_falls or FALLEN_SUCCESS in episode.info
+    again = [str(_play(player, seed).digest) for seed in range(1, len(digests) + 1)]
     return _Played(digests, again, success_falls)
 
 
-def _play(
-    environment: Environment, name: str, options: Mapping[str, Any], seed: int
-) -> tuple[str, int]:
-    """A digest of the first steps of a random player in the episode `seed`, and their number."""
-    digest = Digest(name, options)
-    transitions = play(environment, seed, random_actions(environment.spec, _ACTION_SEED + seed))
-    steps = -1  # the first observation is none
-    for transition in itertools.islice(transitions, _EPISODE_STEPS + 1):
-        digest.add(transition.observation, transition.reward, transition.end)
-        steps += 1
-    return digest.hexdigest(), steps
+def _play(player: EpisodePlayer, seed: int) -> PlayedEpisode:
+    """The first steps of a random player in the episode `seed`."""
+    choose = random_actions(player.environment.spec, _ACTION_SEED + seed)
+    # The first observation is no step.
+    for _ in itertools.islice(player.transitions(seed, choose), _EPISODE_STEPS + 1):
+        pass
+    return player.episode()

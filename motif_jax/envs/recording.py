@@ -4,10 +4,11 @@ byte.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import hashlib
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -15,12 +16,15 @@ import numpy as np
 
 from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_json, read_json
+from motif_jax.core.files import atomic_write_json, finite, read_json
 from motif_jax.envs import registry
-from motif_jax.envs.episode import fixed_actions, play
+from motif_jax.envs.episode import EpisodePlayer, PlayedEpisode, fixed_actions
 from motif_jax.envs.spec import Environment
 
 FORMAT = "motif_jax.recording.1"
+FOLDER = "recordings"  # in a training's folder
+# The recordings' names in it, without '.json': step of the training, environment, episode.
+STEM = re.compile(r"step-(\d+)-env-(\d+)-episode-(\d+)")
 _REMEDY = "leave it out, or have the episode recorded again"
 
 
@@ -42,6 +46,22 @@ class Recording:
     digest: str
     engine: str
     info: Mapping[str, float]
+
+    @classmethod
+    def of(cls, task: str, options: Mapping[str, Any], episode: PlayedEpisode) -> Recording:
+        """The recording of an episode of `task` with `options` that was played with a digest of
+        `digest_fields`.
+        """
+        assert episode.digest is not None
+        return cls(
+            task=task,
+            options=_playable(options),
+            seed=episode.seed,
+            actions=episode.actions,
+            digest=episode.digest,
+            engine=version("nle"),
+            info=episode.info,
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the recording as JSON, atomically."""
@@ -84,26 +104,13 @@ class Recording:
             raise UserError(f"{path} is damaged ({error}): {_REMEDY}") from None
 
 
-class Digest:
-    """A running hash over an episode's rewards, ends and default observation fields."""
+def digest_fields(task: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The observation fields that the digest of an episode of `task` is of, without optional ones:
+    whoever plays an episode again may ask for others, and the order of fields must not count.
 
-    def __init__(self, task: str, options: Mapping[str, Any]) -> None:
-        # Without optional fields: whoever plays an episode again may ask for others, and the order
-        # of fields must not count.
-        self._names = tuple(sorted(registry.spec(task, **_playable(options)).observation))
-        self._hash = hashlib.blake2b(digest_size=16)
-
-    def add(self, observation: Mapping[str, np.ndarray], reward: float, end: int) -> None:
-        """Hashes one step; the first observation of an episode comes with reward 0 and end
-        `RUNNING`.
-        """
-        for name in self._names:
-            self._hash.update(observation[name].tobytes())
-        # `repr` writes a float with all its bits.
-        self._hash.update(f"{reward!r} {end}".encode())
-
-    def hexdigest(self) -> str:
-        return self._hash.hexdigest()
+    Raises UserError: `compat.seed_noop` is on, which cannot be played again.
+    """
+    return tuple(sorted(registry.spec(task, **_playable(options)).observation))
 
 
 def mismatch_error(recording: Recording) -> UserError:
@@ -122,38 +129,37 @@ def mismatch_error(recording: Recording) -> UserError:
 
 
 def record(
-    environment: Environment,
-    task: str,
-    options: Mapping[str, Any],
-    seed: int,
-    actions: np.ndarray,
-    on_step: Callable[[], None] = lambda: None,
+    environment: Environment, task: str, options: Mapping[str, Any], seed: int, actions: np.ndarray
 ) -> Recording:
     """Plays `actions` [steps, ...] in the episode `seed` of `environment`, which is `task` with
-    `options`.
+    `options`; an episode that ends early leaves the rest of them out.
 
-    `on_step` is called at each step, of which a slow game may need minutes in all.
-
-    Raises UserError: `compat.seed_noop` is on, which cannot be played again.
+    Raises UserError as `digest_fields`.
     """
-    options = _playable(options)
-    digest = Digest(task, options)
-    played: list[Any] = []
-    for transition in play(environment, seed, fixed_actions(actions)):
-        on_step()
-        played.append(transition.action)
-        digest.add(transition.observation, transition.reward, transition.end)
-    return Recording(
-        task=task,
-        options=options,
-        seed=seed,
-        # No action led to the first observation; an episode that ends early leaves the rest of
-        # `actions` out.
-        actions=environment.spec.action_array(played[1:]),
-        digest=digest.hexdigest(),
-        engine=version("nle"),
-        info={name: float(value) for name, value in environment.episode_info().items()},
-    )
+    fields = digest_fields(task, options)
+    player = EpisodePlayer(environment, keep_texts=False, digest_fields=fields)
+    episode = player.play(seed, fixed_actions(np.asarray(actions)))
+    return Recording.of(task, options, episode)
+
+
+def record_actions(
+    task: str, options: Mapping[str, Any], seed: int, actions: np.ndarray
+) -> Recording:
+    """As `record`, in an environment that is made for it."""
+    with contextlib.closing(registry.make(task, **options)) as environment:
+        return record(environment, task, options, seed, actions)
+
+
+def differences(info: Mapping[str, Any], written: Mapping[str, Any]) -> list[str]:
+    """Describes the numbers of a replay that differ from the written ones: 'dlvl 3 written, 2
+    now'.
+    """
+    lines = []
+    for name, value in info.items():
+        before = written.get(name)
+        if before is not None and finite(before) != finite(value):
+            lines.append(f"{name} {before:g} written, {value:g} now")
+    return lines
 
 
 def _playable(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,15 +18,16 @@ from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import prompt_lengths
 from motif_jax.envs.babyai_text.environment import decoded
-from motif_jax.envs.episode import fixed_actions, play
+from motif_jax.envs.episode import EpisodePlayer, fixed_actions
 from motif_jax.envs.spec import OBSERVED
 from motif_jax.glam import eval_agents
 from motif_jax.glam import trajectories as parquet
 from motif_jax.glam.config import CollectTrajectoriesConfig
 from motif_jax.glam.generalisation import PlayedLevel
-from motif_jax.play import evaluation_files, policies
-from motif_jax.play.episodes import PlaySettings
+from motif_jax.play import evaluation_files
 from motif_jax.play.journal import play_policy
+from motif_jax.rl.actors import policies
+from motif_jax.rl.actors.episodes import PlaySettings
 from motif_jax.schema import read_section
 
 # What the trajectories depend on.
@@ -178,22 +179,20 @@ def _replayed(
     base: PlayedLevel, rows: Sequence[Mapping[str, Any]]
 ) -> Iterator[parquet.TrajectoryEpisode]:
     """Plays the episodes of `rows` again, for their prompts, which no journal has."""
-    env = registry.make(base.environment, **_options(base), fields=("prompt",))
-    with contextlib.closing(env):
+    environment = registry.make(base.environment, **_options(base), fields=("prompt",))
+    player = EpisodePlayer(environment, keep_fields=("prompt",), keep_texts=False)
+    with contextlib.closing(player):
         for row in rows:
             seed = row["seed"]
-            actions = evaluation_files.decode_actions(row["actions"])
-            prompts = []
-            rewards = []
             # An episode is a function of its seed and actions.
-            for transition in play(env, seed, fixed_actions(actions)):
-                prompts.append(decoded(transition.observation["prompt"]))
-                rewards.append(transition.reward)
-            # An observation before each action, and one after the last.
-            if len(prompts) != len(actions) + 1:
+            actions = evaluation_files.decode_actions(row["actions"])
+            episode = player.play(seed, fixed_actions(actions))
+            if len(episode) != len(actions):
                 raise RuntimeError(f"the episode with seed {seed} does not play the same way twice")
+            # Without the observation after the last action, where the player has it.
+            prompts = [decoded(prompt) for prompt in episode.fields["prompt"][: len(episode)]]
             yield parquet.TrajectoryEpisode(
-                row["index"], seed, prompts[:-1], actions.tolist(), rewards[1:]
+                row["index"], seed, prompts, actions.tolist(), episode.rewards.tolist()
             )
 
 

@@ -286,7 +286,7 @@ class GeneralisationConfig(LevelPolicy):
     policy: str = plain_key(
         "random",
         "'random'; 'bot'; 'zero_shot' (network.model as it is, before any training); the folder of an agent run (language, cloned, DRRN, "
-        "symbolic); or module:Class of your own (play/policies.py)",
+        "symbolic); or module:Class of your own (rl/actors/policies.py)",
     )
     tests: str = plain_key(
         "all",

@@ -20,8 +20,9 @@ from motif_jax.envs.babyai_text import catalogue
 from motif_jax.glam import generalisation
 from motif_jax.glam.config import LevelPolicy
 from motif_jax.glam.generalisation import CHOOSES_WORDS, READS, GeneralisationTest, PlayedLevel
-from motif_jax.play import agent_policy, evaluation_setup, policies
+from motif_jax.play import agent_policy, evaluation_setup
 from motif_jax.rl import agent_networks, choices, settings
+from motif_jax.rl.actors import policies
 from motif_jax.rl.config import AgentConfig, TrainedTask, agent_config
 from motif_jax.schema import read_section
 

@@ -18,10 +18,10 @@ from motif_jax.glam import eval_agents, generalisation_files
 from motif_jax.glam.config import GeneralisationConfig
 from motif_jax.glam.generalisation import GeneralisationTest, PlayedLevel
 from motif_jax.glam.generalisation_files import RETURNS, SUMMARY, TABLE, Rows
-from motif_jax.play.episodes import PlaySettings
 from motif_jax.play.evaluation_files import Journal, episode_row
 from motif_jax.play.evaluation_tables import write_table
 from motif_jax.play.journal import play_policy
+from motif_jax.rl.actors.episodes import PlaySettings
 from motif_jax.schema import read_section
 
 # Keys that a result depends on; a resumed run may add tests and episodes.

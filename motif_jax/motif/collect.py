@@ -26,7 +26,7 @@ from motif_jax.motif.config import CollectConfig, PlayerWeights
 from motif_jax.motif.pairs import layout
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.sampling import Players, SamplingPlan
-from motif_jax.play import policies
+from motif_jax.rl.actors import policies
 from motif_jax.schema import read_section
 
 # Names of players; others are the random players of NetHack.

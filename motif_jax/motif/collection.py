@@ -19,7 +19,8 @@ from motif_jax.motif import sampling
 from motif_jax.motif.config import CollectConfig
 from motif_jax.motif.pairs import assemble, chunks, layout
 from motif_jax.motif.pairs.writer import PairsWriter
-from motif_jax.motif.sampling import EpisodeJob, Players, SamplingPlan
+from motif_jax.motif.sampling import Players, SamplingPlan
+from motif_jax.rl.actors.episodes import EpisodeJob, PlaySettings
 
 # Agents play ahead of the recording by so many episodes at least, and at most.
 _FEWEST_AHEAD = 8
@@ -128,7 +129,12 @@ class Collection:
             jobs = self._jobs(rows, end)
             has_episodes = bool(self._counts)
             for sampled in sampling.record(
-                jobs, self._plan, self._config.workers, self._stop, has_episodes
+                jobs,
+                self._players.policies,
+                self._plan,
+                self._config.workers,
+                self._stop,
+                has_episodes,
             ):
                 self._count(sampled, rows, progress)
             if self._stop.requested:
@@ -189,7 +195,6 @@ class Collection:
         """
         # jax is needed from here on, and only for agents.
         from motif_jax.play import agents
-        from motif_jax.play.episodes import PlaySettings
 
         end = self._ahead(rows)
         game_seeds = [self._players.seed(episode) for episode in range(end)]

@@ -94,7 +94,7 @@ class CollectConfig:
         "runs of train_agent, with commas between: RUN (the newest), RUN@STEP, RUN@best, RUN@all",
     )
     scripted: str = plain_key(
-        "", "players of your own, module:Class (play/policies.py), with commas between"
+        "", "players of your own, module:Class (rl/actors/policies.py), with commas between"
     )
     screens: bool = plain_key(
         True, "writes data/tty_chars and data/tty_colors, to look at: most of a dataset's size"

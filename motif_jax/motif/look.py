@@ -26,10 +26,11 @@ from motif_jax.display.html import TableCell, message_cell, number_cell
 from motif_jax.display.page import Section, Table
 from motif_jax.envs import determinism, registry
 from motif_jax.envs.checked import unplayable
+from motif_jax.envs.episode import EpisodePlayer
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.motif.annotation.captions import caption
-from motif_jax.motif.sampling import EpisodeJob, History, SamplingPlan, chunk_arrays
-from motif_jax.play.policies import RandomPolicy
+from motif_jax.motif.sampling import SamplingPlan, chunk_arrays, row_rewards
+from motif_jax.rl.actors.policies import RandomPolicy
 
 PAGE = "look.html"
 # Games are played until one of these is reached.
@@ -100,35 +101,33 @@ def play(plan: SamplingPlan) -> RandomGames:
     game = 0
     began = time.monotonic()
     with contextlib.closing(registry.make(plan.environment, **plan.options)) as environment:
-        history = History(environment)
+        player = EpisodePlayer(environment, tuple(environment.spec.observation), keep_texts=False)
+        policy = RandomPolicy()
         while steps < _STEPS and time.monotonic() - began < _SECONDS:
             # The seeds of the collection, see `sampling.Players`.
             seed = seeds.derive(plan.seed, "episode", game)
             try:
-                arrays, game_steps, _ = history.play(seed, RandomPolicy())
+                episode = player.play(seed, policy.player(seed, environment.spec), game)
             except UserError:
                 raise
             except Exception as error:
                 raise unplayable(plan.environment, error) from error
-            info = environment.episode_info()
-
-            texts = collections.Counter(_texts(arrays[plan.text][:, None]))
+            texts = collections.Counter(_texts(episode.fields[plan.text][:, None]))
             shown.update(texts)
             games_with.update(texts.keys())
-            job = EpisodeJob(game, seed, player=0, policy=None)
             for draw in DRAWS:
                 drawing = dataclasses.replace(
                     plan, share=draw.share, even=draw.spread == "messages"
                 )
-                chunk = chunk_arrays(arrays, game_steps, job, drawing, info)
+                chunk = chunk_arrays(episode, 0, drawing)
                 drawn[draw].update(_texts(chunk["data/message"]))
 
-            rows.append(info)
-            for name, array in arrays.items():
+            rows.append(episode.info)
+            for name, array in {**episode.fields, "rewards": row_rewards(episode, plan)}.items():
                 if array.size:
                     low, high = ranges.get(name, (np.inf, -np.inf))
                     ranges[name] = (min(low, float(array.min())), max(high, float(array.max())))
-            steps += game_steps
+            steps += len(episode)
             game += 1
     if success_falls(rows):
         rows = [without_success(row) for row in rows]

@@ -5,10 +5,8 @@ An episode is determined by its environment, its seed and its actions, so it can
 anybody, drawn and rated afterwards. Results do not depend on the number of processes. The order to
 read:
 
-    policies.py                 what plays: a policy of workers (random, bot), or a network with
-                                batches of observations
-    episodes.py                 plays episodes on all cores; episode_worker.py is the process that
-                                steps environments
+    envs/episode.py             the player, which records episodes; rl/actors/episodes.py runs it
+                                in processes, by the policies of rl/actors/policies.py
     agent_policy.py             a checkpoint of an agent as a policy
     ratings.py                  the intrinsic reward that rates an episode
     evaluation_setup.py         from a config to a policy in its environment, with its reward
@@ -33,7 +31,8 @@ Beside them:
 
 Where a change goes:
 
-    another policy              `config.policy=module:Class`, a class as in policies.py
+    another policy              `config.policy=module:Class`, a class as in
+                                rl/actors/policies.py
     another figure per episode  evaluation_files.episode_row, or the environment's `episode_info`
     another thing on a film     watching.WatchedStep and Film, then films/
 """

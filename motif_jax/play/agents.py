@@ -21,7 +21,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_save_npy
 from motif_jax.envs import registry
 from motif_jax.play import agent_policy
-from motif_jax.play.episodes import PlaySettings, play_episodes
+from motif_jax.rl.actors.episodes import PlaySettings, play_episodes
 
 # Switches that change an agent's observations. The others change when a game ends, where the
 # collection's own rules hold.

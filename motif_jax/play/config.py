@@ -80,7 +80,7 @@ class PlayedPolicy:
         "random",
         "player: 'random'; 'fixed', which draws actions by the same shares at every step, fitted first to the greatest return; "
         "'bot', where the environment has a scripted player (BabyAI-Text); 'agent', that of agent.dir; the folder of an agent "
-        "run; or module:Class of your own (play/policies.py)",
+        "run; or module:Class of your own (rl/actors/policies.py)",
     )
     agent: PlayedAgent = subsection(PlayedAgent)
     greedy: bool = GREEDY

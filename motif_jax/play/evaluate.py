@@ -16,15 +16,14 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.display import measures
 from motif_jax.envs import determinism
-from motif_jax.envs.recording import Recording
+from motif_jax.envs.episode import PlayedEpisode
+from motif_jax.envs.recording import Recording, differences, record_actions
 from motif_jax.play import evaluation_files, evaluation_setup, evaluation_tables, messages, watching
 from motif_jax.play.config import EvaluateConfig
-from motif_jax.play.episode_worker import PlayedEpisode
-from motif_jax.play.episodes import PlaySettings
 from motif_jax.play.evaluation_files import Journal
 from motif_jax.play.films.film_files import FilmForms, Films
 from motif_jax.play.journal import play_policy
-from motif_jax.rl.actors.rerecording import differences, record_actions
+from motif_jax.rl.actors.episodes import PlaySettings
 from motif_jax.schema import read_section
 
 # What a resumed evaluation must share; it may play more episodes, or with other workers.

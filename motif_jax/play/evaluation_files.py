@@ -24,8 +24,8 @@ from motif_jax.core.files import (
     read_json,
     read_json_lines,
 )
+from motif_jax.envs.episode import PlayedEpisode
 from motif_jax.envs.spec import OBSERVED, TRUNCATED
-from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.play.messages import MessageTally, from_rows
 
 JOURNAL = "episodes.jsonl"

@@ -13,10 +13,11 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.play import fixed_shares, policies, ratings
+from motif_jax.play import fixed_shares, ratings
 from motif_jax.play.config import PlayedAgent, PlayedEnvironment, PlayedPolicy
 from motif_jax.play.ratings import EpisodeRater, LiveRater, RatingReward
 from motif_jax.rl import choices
+from motif_jax.rl.actors import policies
 from motif_jax.rl.config import AgentReward, TrainedTask
 from motif_jax.rl.reward_keys import Scoring
 

@@ -20,7 +20,7 @@ from motif_jax.core.progress import Progress
 from motif_jax.envs import registry
 from motif_jax.envs.episode import play
 from motif_jax.envs.spec import Environment
-from motif_jax.play.policies import FixedPolicy
+from motif_jax.rl.actors.policies import FixedPolicy
 
 # In GLAM's quick run the best of drawn shares are worth .455, those of this gradient .502.
 ROUNDS = 24

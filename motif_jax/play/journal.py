@@ -8,9 +8,9 @@ from typing import Any
 
 from motif_jax.core.interruption import Interruption
 from motif_jax.core.progress import Progress
-from motif_jax.play.episode_worker import PlayedEpisode
-from motif_jax.play.episodes import PlaySettings, play_episodes
+from motif_jax.envs.episode import PlayedEpisode
 from motif_jax.play.evaluation_files import Journal
+from motif_jax.rl.actors.episodes import PlaySettings, play_episodes
 
 FAILED = "failed_requests"
 

@@ -15,8 +15,8 @@ from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.sentences import split_rows
+from motif_jax.envs.episode import PlayedEpisode
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.rl import count_discount
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.count_discount import Visits, pay_sentences, rate_sentences

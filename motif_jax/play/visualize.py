@@ -16,6 +16,8 @@ from rich.live import Live
 from motif_jax.core import interruption, run_folder, seeds
 from motif_jax.core.errors import UserError, printable
 from motif_jax.envs import determinism, registry
+from motif_jax.envs.episode import EpisodePlayer
+from motif_jax.envs.recording import differences, record_actions
 from motif_jax.play import (
     drawn_fields,
     evaluation_setup,
@@ -27,7 +29,6 @@ from motif_jax.play import (
 )
 from motif_jax.play.config import VisualizeConfig
 from motif_jax.play.films.film_files import FilmForms, Films
-from motif_jax.rl.actors.rerecording import differences, record_actions
 from motif_jax.schema import read_section
 
 # Messages that an episode's tables list, as many as the published script prints.
@@ -152,12 +153,13 @@ class _Player:
         title: str,
     ) -> None:
         options = drawn_fields.with_screen(setup.environment, setup.options)
-        self._environment = registry.make(setup.environment, **options)
-        spec = self._environment.spec
+        environment = registry.make(setup.environment, **options)
+        self._player = EpisodePlayer(environment, keep_texts=False)
+        spec = environment.spec
         self._label = spec.action_label
         chooser = watching.policy_actions(setup.policy, seed, spec, config.greedy)
-        self._steps = watching.watch(self._environment, seed, chooser, rater)
-        self._maker = watching.FilmMaker(setup.environment, setup.options, seed, spec, title)
+        self._steps = watching.watch(self._player, seed, chooser, rater)
+        self._maker = watching.FilmMaker(setup.environment, setup.options, spec, title)
         self.title = f"{title}, seed {seed}"
         self._totals = terminal.RewardTotals()
         speed = 1 / config.seconds_per_step if config.seconds_per_step else math.inf
@@ -171,8 +173,8 @@ class _Player:
             yield watched
 
     def _finish(self) -> watching.Film:
-        film = self._maker.film(self._environment.episode_info())
-        self._environment.close()
+        film = self._maker.film(self._player.episode())
+        self._player.close()
         return film
 
     def play(self) -> watching.Film:
@@ -197,7 +199,7 @@ class _Player:
                 stop.requested = True
                 stop.signal_name = signal.SIGHUP.name
             if stop.requested:
-                self._environment.close()
+                self._player.close()
                 stop.leave()
         return self._finish()
 

@@ -15,13 +15,12 @@ import numpy as np
 
 from motif_jax.core.files import finite
 from motif_jax.envs import registry
-from motif_jax.envs.episode import play
-from motif_jax.envs.recording import Digest, Recording, mismatch_error
-from motif_jax.envs.spec import RUNNING, Action, Environment, EnvironmentSpec, Frame
+from motif_jax.envs.episode import EpisodePlayer, PlayedEpisode
+from motif_jax.envs.recording import Recording, digest_fields, mismatch_error
+from motif_jax.envs.spec import RUNNING, Action, EnvironmentSpec, Frame
 from motif_jax.play.drawn_fields import with_screen
-from motif_jax.play.episode_worker import Uniforms
-from motif_jax.play.policies import choose_actions, log_softmax, masked
 from motif_jax.play.ratings import TextReward
+from motif_jax.rl.actors.policies import Uniforms, choose_actions, log_softmax, masked
 
 _MAX_PIXELS = 320
 
@@ -137,7 +136,7 @@ def _thinking(
 
 
 def watch(
-    environment: Environment, seed: int, choose: Choose, rater: Any = None
+    player: EpisodePlayer, seed: int, choose: Choose, rater: Any = None
 ) -> Iterator[WatchedStep]:
     """Plays one episode and yields every observation of it.
 
@@ -145,10 +144,11 @@ def watch(
       rater: (text uint8 [L] or None, observation) -> `TextReward`, with `LiveRater`'s method
           `discount`; or None.
     """
-    field = environment.spec.text_field
-    renderer = registry.renderer(environment.spec)
+    spec = player.environment.spec
+    field = spec.text_field
+    renderer = registry.renderer(spec)
     # Environments that `with_screen` did not make lack the fields that are drawn.
-    if renderer is not None and not set(renderer.fields) <= set(environment.spec.observation):
+    if renderer is not None and not set(renderer.fields) <= set(spec.observation):
         renderer = None
     text_counts = collections.Counter[bytes]()
     visits: dict[bytes, int] = {}  # of sentences, where these are paid
@@ -159,8 +159,9 @@ def watch(
             raise StopIteration
         return choice.action
 
-    for step, (out, _, task_reward, end) in enumerate(play(environment, seed, play_choice)):
-        # Chosen here, since the yielded step shows it; `play` takes it afterwards.
+    transitions = player.transitions(seed, play_choice)
+    for step, (out, _, task_reward, end) in enumerate(transitions):
+        # Chosen here, since the yielded step shows it; the player takes it afterwards.
         choice = choose(out, step) if end == RUNNING else None
         text = None
         count = 0
@@ -173,7 +174,7 @@ def watch(
         # Without a text, too: a reward may read other fields.
         if rater is not None:
             reward = rater(text, out)
-            is_paid = choice is not None or (end != RUNNING and environment.spec.last_text)
+            is_paid = choice is not None or (end != RUNNING and spec.last_text)
             if is_paid and (step or rater.pays_first):
                 intrinsic = rater.discount(text, reward, max(count, 1), visits)
         yield WatchedStep(
@@ -250,12 +251,9 @@ class Film:
 class FilmMaker:
     """Collects the steps of one episode and makes a film of them."""
 
-    def __init__(
-        self, task: str, options: Any, seed: int, spec: EnvironmentSpec, title: str
-    ) -> None:
+    def __init__(self, task: str, options: Any, spec: EnvironmentSpec, title: str) -> None:
         self._task = task
         self._options = dict(options)
-        self._seed = seed
         self._spec = spec
         self._title = title
         self._steps: list[WatchedStep] = []
@@ -280,17 +278,16 @@ class FilmMaker:
             dataclasses.replace(watched, observation={}, frame=None, text=None, reward=None)
         )
 
-    def film(self, info: Mapping[str, float]) -> Film:
-        """The film of the steps; `info` are the environment's numbers at the end."""
+    def film(self, episode: PlayedEpisode) -> Film:
+        """The film of the steps, which are those of `episode`."""
         steps = self._steps
         # The last step's choice was not played: an episode that a viewer leaves ends before it.
         choices = [watched.choice for watched in steps[:-1] if watched.choice is not None]
-        played = [choice.action for choice in choices]
         names = self._spec.action_names
         keys = self._spec.action_keys
-        numbers: list[Any] = played
+        numbers: list[Any] = episode.actions.tolist()
         if self._spec.action_size:
-            labels = [self._spec.action_label(action) for action in played]
+            labels = [self._spec.action_label(action) for action in numbers]
             names = tuple(dict.fromkeys(labels))
             keys = (0,) * len(names)
             number_of = {name: number for number, name in enumerate(names)}
@@ -298,7 +295,7 @@ class FilmMaker:
         film = Film(
             task=self._task,
             options=self._options,
-            seed=self._seed,
+            seed=episode.seed,
             title=self._title,
             action_names=names,
             action_keys=keys,
@@ -307,13 +304,13 @@ class FilmMaker:
             colors=np.zeros((len(steps), 0, 0), np.int8),
             cursor=np.full((len(steps), 2), -1, np.int16),
             actions=np.array(numbers, np.int32),
-            played=self._spec.action_array(played),
+            played=episode.actions,
             task_rewards=np.array([watched.task_reward for watched in steps], np.float32),
             texts=[text for text, _ in self._rows],
             text_index=np.array(self._index, np.int32),
             text_count=np.array([watched.count for watched in steps], np.int32),
-            info=dict(info),
-            end=steps[-1].end,
+            info=episode.info,
+            end=episode.end,
             pictures=self._pictures or None,
         )
         if self._frames:
@@ -382,18 +379,17 @@ def film_recording(
     options = {key: value for key, value in recording.options.items() if key != "fields"}
     shown = with_screen(recording.task, {**options, **observed}, fields)
     environment = registry.make(recording.task, **shown)
-    maker = FilmMaker(recording.task, options, recording.seed, environment.spec, title)
-    digest = Digest(recording.task, options)
+    fields_of_digest = digest_fields(recording.task, options)
+    player = EpisodePlayer(environment, keep_texts=False, digest_fields=fields_of_digest)
+    maker = FilmMaker(recording.task, options, environment.spec, title)
     choose = recorded_actions(recording.actions, policy, environment.spec)
-    with contextlib.closing(environment):
-        for watched in watch(
-            environment, recording.seed, choose, rater_of and rater_of(environment.spec)
-        ):
-            digest.add(watched.observation, watched.task_reward, watched.end)
+    with contextlib.closing(player):
+        rater = rater_of and rater_of(environment.spec)
+        for watched in watch(player, recording.seed, choose, rater):
             maker.add(watched)
-        film = maker.film(environment.episode_info())
-    is_same_game = digest.hexdigest() == recording.digest
-    is_same_end = finite(film.info) == finite(dict(recording.info))
-    if not (is_same_game and is_same_end and len(film.actions) == len(recording.actions)):
+        episode = player.episode()
+    is_same_game = episode.digest == recording.digest
+    is_same_end = finite(episode.info) == finite(dict(recording.info))
+    if not (is_same_game and is_same_end and len(episode) == len(recording.actions)):
         raise mismatch_error(recording)
-    return film
+    return maker.film(episode)

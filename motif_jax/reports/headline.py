@@ -14,7 +14,6 @@ from motif_jax.display.measures import alike, format_estimate, progress_keys, wi
 from motif_jax.display.statistics import Estimate
 from motif_jax.envs.babyai_text.catalogue import PREFIX
 from motif_jax.envs.babyai_text.changes import EXCHANGED
-from motif_jax.play.policies import FIXED, RANDOM
 from motif_jax.reports import hacking
 from motif_jax.reports.evaluation_sections import (
     MeasureRow,
@@ -25,6 +24,7 @@ from motif_jax.reports.evaluation_sections import (
     summaries,
 )
 from motif_jax.reports.run_data import RunData
+from motif_jax.rl.actors.policies import FIXED, RANDOM
 
 _NOTHING_TO_COMPARE = "Nothing can be said yet: no two evaluations were given."
 

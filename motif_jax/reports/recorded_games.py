@@ -14,9 +14,9 @@ from motif_jax.display import html
 from motif_jax.display.html import TableCell
 from motif_jax.display.measures import format_value, measure, with_unit
 from motif_jax.display.page import Section, Table
+from motif_jax.envs import recording
 from motif_jax.reports.evaluation_sections import is_text
 from motif_jax.reports.run_data import RunData
-from motif_jax.rl.actors import rerecording
 
 _SHOWN = ("return", "length", "score", "dlvl")
 
@@ -24,8 +24,8 @@ _SHOWN = ("return", "length", "score", "dlvl")
 def read_recorded(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The rows of episodes.jsonl whose episodes are recorded, each with its recording's `stem`."""
     stems = {}
-    for path in sorted((Path(folder) / rerecording.FOLDER).glob("step-*.json")):
-        match = rerecording.STEM.fullmatch(path.stem)
+    for path in sorted((Path(folder) / recording.FOLDER).glob("step-*.json")):
+        match = recording.STEM.fullmatch(path.stem)
         if match is not None:
             # By environment and episode, which the rows of the training have, too.
             stems[int(match[2]), int(match[3])] = path.stem

@@ -25,7 +25,6 @@ from motif_jax.glam import generalisation_files
 from motif_jax.motif.annotation.labels import counts
 from motif_jax.motif.pairs.dataset import PairsDataset, open_datasets
 from motif_jax.play import evaluation_files
-from motif_jax.play.policies import BOT, FIXED, RANDOM
 from motif_jax.reports import (
     evaluation_sections,
     hacking,
@@ -45,6 +44,7 @@ from motif_jax.reports.run_data import (
     provenance_section,
 )
 from motif_jax.rl import paid_texts
+from motif_jax.rl.actors.policies import BOT, FIXED, RANDOM
 from motif_jax.schema import read_section
 
 _TOKENS = "tokens.html"

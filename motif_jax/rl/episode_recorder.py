@@ -16,8 +16,11 @@ import numpy as np
 
 from motif_jax.core.devices.services import ServiceFailedError
 from motif_jax.core.errors import UserError, first_line
+from motif_jax.core.files import finite
+from motif_jax.envs.episode import PlayedEpisode
+from motif_jax.envs.recording import FOLDER, STEM, Recording, digest_fields
+from motif_jax.rl.actors.episodes import EpisodeJob, EpisodeServer
 from motif_jax.rl.actors.processes import MAX_DEATHS
-from motif_jax.rl.actors.rerecording import FOLDER, STEM, Order, Rerecorder
 from motif_jax.rl.actors.worker_process import WorkerProcess
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 
@@ -97,7 +100,14 @@ class EpisodeRecorder:
         self, workdir: Path, environment: str, options: Mapping[str, Any], every: int
     ) -> None:
         self._folder = workdir / FOLDER
-        self._setup = {"environment": environment, "options": dict(options)}
+        self._task = environment
+        self._options = dict(options)
+        self._setup = {
+            "environment": environment,
+            "options": self._options,
+            "keep_texts": False,
+            "digest_fields": digest_fields(environment, options),
+        }
         self._every = every
         self._collector = ActionCollector(every)
         self._lock = threading.Lock()
@@ -190,15 +200,17 @@ class EpisodeRecorder:
             self._left_out += 1
             return
         name = f"step-{report['step']:012d}-env-{env:05d}-episode-{episode:06d}.json"
-        order = Order(int(report["seed"]), actions, report, str(self._folder / name))
-        self.waiting.append(self._pool.submit(self._record, order))
+        job = EpisodeJob(episode, int(report["seed"]), actions=actions)
+        self.waiting.append(self._pool.submit(self._record, self._folder / name, job, report))
 
-    def _record(self, order: Order) -> None:
+    def _record(self, path: Path, job: EpisodeJob, report: Mapping[str, Any]) -> None:
+        """Plays a game again and writes its recording, if it has the numbers of the report."""
         if self._process is None:
-            self._process = WorkerProcess(Rerecorder, self._setup)
+            self._process = WorkerProcess(EpisodeServer, self._setup)
+        problem = ""
         try:
-            self._process.connection.send(order)
-            problem = self._process.receive()
+            self._process.connection.send(job)
+            episode: PlayedEpisode = self._process.receive()
             self._deaths = 0
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.close()
@@ -208,10 +220,18 @@ class EpisodeRecorder:
                 message = f"the process that records episodes died {MAX_DEATHS} times in a row"
                 raise RuntimeError(message) from None
             problem = "the process that played it again died"
+        else:
+            played = finite(report)
+            info = finite(episode.info)
+            differing = [name for name, value in info.items() if value != played[name]]
+            if differing:
+                problem = (
+                    f"seed {job.seed} does not play the same way twice ({', '.join(differing)})"
+                )
+            else:
+                Recording.of(self._task, self._options, episode).save(path)
         if problem:
-            print(
-                f"{Path(order.path).name} is not recorded: {problem}", file=sys.stderr, flush=True
-            )
+            print(f"{path.name} is not recorded: {problem}", file=sys.stderr, flush=True)
 
 
 def drop_recordings(workdir: Path, resume_step: int | None) -> None:

@@ -5,7 +5,6 @@ played.
 from __future__ import annotations
 
 import contextlib
-import signal
 
 import gymnasium
 import numpy as np
@@ -13,12 +12,13 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs import determinism, registry
-from motif_jax.envs.recording import mismatch_error, record
+from motif_jax.envs.episode import EpisodePlayer, fixed_actions
+from motif_jax.envs.recording import mismatch_error, record, record_actions
 from motif_jax.motif import sampling
-from motif_jax.motif.sampling import ReplayedActions
 from motif_jax.play import evaluate, evaluation_files, replay, visualize
 from motif_jax.rl import train_agent
-from motif_jax.rl.actors import rerecording
+from motif_jax.rl.actors import episodes
+from motif_jax.rl.actors.episodes import EpisodeJob, EpisodeServer
 from tests.reward_fixtures import load_config, run_config
 
 
@@ -191,9 +191,11 @@ def test_an_agents_episode_that_does_not_repeat_is_refused(tmp_path):
         str(tmp_path),
         text="caption",
     )
-    sampler = sampling.Sampler({"plan": plan})
+    job = EpisodeJob(0, 5, actions=np.zeros(500, int))
+    player = EpisodePlayer(registry.make(plan.environment, **plan.options), plan.kept_fields)
+    episode = player.play(job.seed, fixed_actions(job.actions))
     with pytest.raises(UserError, match="otherwise the second time"):
-        sampler.answer(sampling.EpisodeJob(0, 5, 0, ReplayedActions(np.zeros(500, int))))
+        sampling.write_chunk(plan, job, episode)
 
 
 DICE = {"environment.name": "gym:Diceseed-v0", "environment.text": "info:text"}
@@ -222,18 +224,14 @@ def test_a_film_of_another_game_than_its_recording_is_refused(tmp_path, monkeypa
     assert not list((tmp_path / "film").glob("episode-*.json"))
 
 
-def test_a_process_that_records_a_slow_game_is_no_hang(tmp_path, monkeypatch):
+def test_a_process_that_records_a_slow_game_is_no_hang(monkeypatch):
     signs_of_life = []
-    monkeypatch.setattr(rerecording, "note_progress", lambda: signs_of_life.append(1))
-    # In a process of its own it leaves signals to its parent.
-    monkeypatch.setattr(signal, "signal", lambda *arguments: None)
+    monkeypatch.setattr(episodes, "note_progress", lambda: signs_of_life.append(1))
     options = {"text": "info:text"}
-    played = rerecording.record_actions("gym:Dice-v0", options, 1, np.zeros(20, int))
-    with contextlib.closing(
-        rerecording.Rerecorder({"environment": "gym:Dice-v0", "options": options})
-    ) as recorder:
-        order = rerecording.Order(1, played.actions, played.info, str(tmp_path / "game.json"))
-        assert recorder.answer(order) is None
+    played = record_actions("gym:Dice-v0", options, 1, np.zeros(20, int))
+    setup = {"environment": "gym:Dice-v0", "options": options}
+    with contextlib.closing(EpisodeServer(setup)) as recorder:
+        assert recorder.answer(EpisodeJob(0, 1, actions=played.actions)).info == played.info
     # Each step, and the first observation.
     assert len(signs_of_life) == len(played.actions) + 1
 

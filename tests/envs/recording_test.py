@@ -13,8 +13,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.nethack.game import END_DEATH, END_LIMIT
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.recall import Recall
-from motif_jax.envs.recording import Recording, record
-from motif_jax.rl.actors.rerecording import record_actions
+from motif_jax.envs.recording import Recording, record, record_actions
 from tests.envs.playing import error_line
 
 

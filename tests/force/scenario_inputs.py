@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from motif_jax.envs.recording import record_actions
 from motif_jax.lm import byte_pairs
 from motif_jax.motif.reward.reward_model import read_run
 from motif_jax.motif.reward.safetensors_file import write_safetensors
-from motif_jax.rl.actors.rerecording import record_actions
 from tests import reward_fixtures, stage_inputs, torch_files
 from tests.conftest import load_golden
 from tests.ilql.tasks.visdial import made_up

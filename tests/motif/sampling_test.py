@@ -14,17 +14,13 @@ from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import Interruption
 from motif_jax.envs import registry
+from motif_jax.envs.episode import EpisodePlayer
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.motif import sampling
 from motif_jax.motif.annotation.captions import caption
 from motif_jax.motif.pairs import chunks
-from motif_jax.motif.sampling import (
-    EpisodeJob,
-    History,
-    ReplayedActions,
-    SamplingPlan,
-    caption_keys,
-)
+from motif_jax.motif.sampling import SamplingPlan, caption_keys
+from motif_jax.rl.actors.episodes import EpisodeJob
 from motif_jax.rl.actors.processes import MAX_DEATHS
 from tests.toys import Talker
 
@@ -40,8 +36,13 @@ def plan_in(folder):
     )
 
 
-def job(index, policy=None):
-    return EpisodeJob(index, seeds.derive(3, "episode", index), 0, policy or HABITS["walker"])
+def job(index, actions=None):
+    return EpisodeJob(index, seeds.derive(3, "episode", index), 0, actions)
+
+
+def record(jobs, folder, workers, stop=RUNNING, has_episodes=False):
+    policies = [HABITS["walker"]]
+    return sampling.record(jobs, policies, plan_in(folder), workers, stop, has_episodes)
 
 
 def contents(folder):
@@ -49,36 +50,6 @@ def contents(folder):
         episode: chunks.load(folder, episode, count)
         for episode, count in chunks.scan(folder).items()
     }
-
-
-def test_a_history_that_grew_holds_what_a_roomy_one_does(monkeypatch):
-    monkeypatch.setattr("motif_jax.motif.sampling.FIRST_CAPACITY", 3)
-    environment = registry.make("NetHackScore-v1", max_episode_steps=40)
-    small = History(environment)
-    monkeypatch.undo()
-    large = History(environment)
-
-    for seed in (1, 2):
-        grown = dict(small.play(seed, HABITS["runner"])[0])
-        roomy = dict(large.play(seed, HABITS["runner"])[0])
-        assert len(grown["rewards"]) > 3
-        np.testing.assert_equal(grown, roomy)
-    environment.close()
-
-
-def test_replayed_actions_are_taken_again_until_they_end():
-    choose = ReplayedActions(np.array([3, 0, 22])).player(0, registry.spec("NetHackScore-v1"))
-
-    assert [choose({}) for _ in range(3)] == [3, 0, 22]
-    with pytest.raises(StopIteration):
-        choose({})
-
-
-def test_a_player_without_actions_ends_the_episode_with_an_error():
-    environment = registry.make("NetHackScore-v1", max_episode_steps=40)
-    with pytest.raises(RuntimeError, match="no more actions"):
-        History(environment).play(1, ReplayedActions(np.zeros(2, int)))
-    environment.close()
 
 
 def test_caption_keys_compare_captions():
@@ -97,9 +68,7 @@ def test_killed_processes_are_replaced(tmp_path):
     for name, workers, kills in (("one", 1, 0), ("killed", 2, 1)):
         folder = tmp_path / name
         folder.mkdir()
-        for number, result in enumerate(
-            sampling.record(map(job, range(12)), plan_in(folder), workers, RUNNING)
-        ):
+        for number, result in enumerate(record(map(job, range(12)), folder, workers)):
             if number < kills:
                 os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
             assert not result.left_out
@@ -110,8 +79,8 @@ def test_killed_processes_are_replaced(tmp_path):
 
 @pytest.mark.slow
 def test_episode_that_kills_every_process_is_left_out(tmp_path, capfd):
-    jobs = iter([job(0), job(1), job(2, ReplayedActions(np.zeros(3, int))), job(3)])
-    results = {r.job.index: r for r in sampling.record(jobs, plan_in(tmp_path), 2, RUNNING)}
+    jobs = iter([job(0), job(1), job(2, np.zeros(3, int)), job(3)])
+    results = {r.job.index: r for r in record(jobs, tmp_path, 2)}
     assert {index for index, result in results.items() if result.left_out} == {2}
     counts = chunks.scan(tmp_path)
     assert counts[2] == 0
@@ -121,17 +90,17 @@ def test_episode_that_kills_every_process_is_left_out(tmp_path, capfd):
 
 @pytest.mark.extra
 def test_deaths_in_the_first_episode_end_a_fresh_collection(tmp_path, capfd):
-    jobs = [job(0, ReplayedActions(np.zeros(3, int)))]
+    jobs = [job(0, np.zeros(3, int))]
     with pytest.raises(UserError, match="die before they have played one episode"):
-        list(sampling.record(iter(jobs), plan_in(tmp_path), 1, RUNNING))
-    (result,) = sampling.record(iter(jobs), plan_in(tmp_path), 1, RUNNING, has_episodes=True)
+        list(record(iter(jobs), tmp_path, 1))
+    (result,) = record(iter(jobs), tmp_path, 1, has_episodes=True)
     assert result.left_out
     assert "no more actions" in capfd.readouterr().err
 
 
 def test_recording_processes_are_light():
     """They, those that play for evaluations, and the stage without agents run on numpy alone."""
-    code = "import sys, motif_jax.motif.collect, motif_jax.play.episodes; print(*sys.modules)"
+    code = "import sys, motif_jax.motif.collect, motif_jax.rl.actors.episodes; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"jax", "flax", "optax", "orbax", "matplotlib"} & set(done.stdout.split())
 
@@ -143,7 +112,7 @@ def test_a_stop_leaves_nothing_in_the_temporary_directory(tmp_path, monkeypatch)
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     stop = Interruption()
-    for _ in sampling.record(map(job, range(1000)), plan_in(folder), 2, stop):
+    for _ in record(map(job, range(1000)), folder, 2, stop):
         assert list(temporary.iterdir()), "games of processes at work"
         stop.requested = True
     assert not list(temporary.iterdir())
@@ -166,10 +135,14 @@ def test_an_infinite_reward_is_refused_with_its_episode(tmp_path, monkeypatch) -
         name, {}, ("message", "blstats"), seed=3, length=2, share=1.0, folder=str(tmp_path)
     )
 
+    environment = registry.make(name)
+    choose = HABITS["walker"].player(11, environment.spec)
+    episode = EpisodePlayer(environment, plan.kept_fields).play(11, choose)
+
     with pytest.raises(
         UserError,
         match="the reward in row 3 of the episode with seed 11 is inf: a dataset holds finite",
     ):
-        sampling.Sampler({"plan": plan}).answer(EpisodeJob(0, 11, 0, HABITS["walker"]))
+        sampling.write_chunk(plan, EpisodeJob(0, 11), episode)
 
     assert not contents(tmp_path)

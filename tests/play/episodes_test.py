@@ -18,11 +18,16 @@ from motif_jax.core.interruption import Interruption
 from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, EnvironmentSpec, empty_observation
 from motif_jax.nets import squashed_gaussian
-from motif_jax.play import episode_worker
-from motif_jax.play.episode_worker import EpisodeServer, LaneServer, Uniforms, shared_block
-from motif_jax.play.episodes import PlaySettings, play_episodes
-from motif_jax.play.policies import RandomPolicy, choose_actions, log_softmax
 from motif_jax.rl.actors import worker_process
+from motif_jax.rl.actors.episodes import (
+    EpisodeJob,
+    EpisodeServer,
+    LaneServer,
+    PlaySettings,
+    play_episodes,
+    shared_block,
+)
+from motif_jax.rl.actors.policies import RandomPolicy, Uniforms, choose_actions, log_softmax
 from motif_jax.rl.actors.worker_process import WorkerProcess
 from tests.toys import Corridor, Flyer
 
@@ -206,7 +211,7 @@ def test_a_restored_episode_shows_that_it_plays_at_each_step(monkeypatch):
     silent.
     """
     signs = []
-    monkeypatch.setattr(episode_worker, "note_progress", lambda: signs.append(1))
+    monkeypatch.setattr("motif_jax.rl.actors.episodes.note_progress", lambda: signs.append(1))
     spec = registry.spec("Recall-v0", **OPTIONS)
     setup = {
         "environment": "Recall-v0",
@@ -253,13 +258,12 @@ def test_a_worker_that_still_starts_does_not_hear_ctrl_c():
     setup = {
         "environment": "Recall-v0",
         "options": OPTIONS,
-        "policy": RandomPolicy(),
-        "keep_fields": (),
+        "policies": [RandomPolicy()],
     }
     worker = WorkerProcess(EpisodeServer, setup)
 
     os.kill(worker.process.pid, signal.SIGINT)
-    worker.connection.send((0, SEEDS[0]))
+    worker.connection.send(EpisodeJob(0, SEEDS[0]))
 
     assert worker.receive().index == 0
     worker.close()

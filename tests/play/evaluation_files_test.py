@@ -9,9 +9,9 @@ import pyarrow.parquet
 import pytest
 
 from motif_jax.core.errors import UserError
+from motif_jax.envs.episode import PlayedEpisode
 from motif_jax.envs.spec import TERMINATED, TRUNCATED
 from motif_jax.play import evaluation_files, messages
-from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.play.messages import MessageTally
 from tests.made_up_runs import HOSTILE, evaluation_rows, write_evaluation
 

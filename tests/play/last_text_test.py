@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
+from motif_jax.envs.episode import EpisodePlayer
 from motif_jax.motif import sampling
-from motif_jax.play import episode_worker, policies, watching
+from motif_jax.play import watching
 from motif_jax.play.ratings import EpisodeRater, TextReward
+from motif_jax.rl.actors import policies
+from motif_jax.rl.actors.episodes import EpisodeJob
 
 
 class Gate(gymnasium.Env):
@@ -37,11 +40,9 @@ GATE = "门开了！".encode()
 
 
 def played(**options):
-    setup = {"policy": policies.RandomPolicy(), "keep_fields": ["observation"]}
-    server = episode_worker.EpisodeServer(
-        {**setup, "environment": NAME, "options": {"text": "info:text", **options}}
-    )
-    return server.answer((0, 5))
+    environment = registry.make(NAME, text="info:text", **options)
+    choose = policies.RandomPolicy().player(5, environment.spec)
+    return EpisodePlayer(environment, ["observation"]).play(5, choose)
 
 
 def worth(texts):
@@ -74,9 +75,10 @@ def test_the_last_text_is_collected(length, tmp_path):
     plan = sampling.SamplingPlan(
         NAME, {"text": "info:text"}, ("message",), 0, length, 1.0, str(tmp_path), text="caption"
     )
-    sampler = sampling.Sampler({"plan": plan})
-    job = sampling.EpisodeJob(0, 1, 0, policies.RandomPolicy())
-    count, steps = sampler.answer(job)
+    environment = registry.make(NAME, text="info:text")
+    player = EpisodePlayer(environment, plan.kept_fields)
+    episode = player.play(1, policies.RandomPolicy().player(1, environment.spec))
+    count, steps = sampling.write_chunk(plan, EpisodeJob(0, 1), episode)
     assert (count, steps) == (4 // length, 3)
     texts = {
         bytes(row).rstrip(b"\0")
@@ -100,7 +102,7 @@ class WorthRater:
 def test_a_film_shows_what_it_paid():
     environment = registry.make(NAME, text="info:text")
     choose = lambda observation, step: watching.WatchedAction(0)  # noqa: E731
-    sights = list(watching.watch(environment, 0, choose, WorthRater()))
+    sights = list(watching.watch(EpisodePlayer(environment), 0, choose, WorthRater()))
     assert [sight.intrinsic for sight in sights] == [9, 9 / 2, 9 / 3, len(GATE)]
 
 

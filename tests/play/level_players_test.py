@@ -16,7 +16,7 @@ from motif_jax.glam import eval_agents
 from motif_jax.glam.config import LevelPolicy
 from motif_jax.glam.generalisation import CHOOSES_WORDS, READS
 from motif_jax.lm.model import LanguageModel
-from motif_jax.play.policies import BotPolicy, RandomPolicy
+from motif_jax.rl.actors.policies import BotPolicy, RandomPolicy
 from motif_jax.schema import read_section
 from tests.lm import talkers
 from tests.play.outside_policies_test import LEVEL

@@ -9,7 +9,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.play import evaluation_setup
 from motif_jax.play.config import PlayedPolicy
-from motif_jax.play.policies import BotPolicy, FixedPolicy, RandomPolicy
+from motif_jax.rl.actors.policies import BotPolicy, FixedPolicy, RandomPolicy
 from motif_jax.schema import read_section
 from tests.reward_fixtures import load_config
 from tests.toys import Flyer

@@ -20,7 +20,7 @@ from motif_jax.envs.spec import RUNNING
 from motif_jax.motif import collect, collection, sampling
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.play import agents
-from motif_jax.play.policies import RandomPolicy
+from motif_jax.rl.actors.policies import RandomPolicy
 from tests.play.stand_ins import RecordedProgress, StopsAfter, jobs_here
 from tests.reward_fixtures import load_config, run_config
 from tests.toys import Stubborn

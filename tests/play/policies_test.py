@@ -6,9 +6,9 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.spec import MASKED, EnvironmentSpec
-from motif_jax.play import fixed_shares, policies
-from motif_jax.play.episode_worker import Uniforms
-from motif_jax.play.policies import BotPolicy, FixedPolicy, RandomPolicy
+from motif_jax.play import fixed_shares
+from motif_jax.rl.actors import policies
+from motif_jax.rl.actors.policies import BotPolicy, FixedPolicy, RandomPolicy, Uniforms
 from tests.play.stand_ins import RecordedProgress
 
 LEVEL = "BabyAI-MixedTrainLocal-v0"

@@ -9,17 +9,17 @@ import pytest
 
 from motif_jax import agents, rewards, wrappers
 from motif_jax.core.errors import UserError
+from motif_jax.envs.episode import PlayedEpisode
+from motif_jax.envs.recording import record_actions
 from motif_jax.envs.registry import spec
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.reward.reward_model import read_run
 from motif_jax.motif.reward.safetensors_file import write_safetensors
 from motif_jax.play import watching
 from motif_jax.play.config import PlayedPolicy
-from motif_jax.play.episode_worker import PlayedEpisode
-from motif_jax.play.episodes import PlaySettings, play_episodes
 from motif_jax.play.evaluation_setup import PinnedVersions, check, of_folder, open_setup
 from motif_jax.play.ratings import LiveRaters, RatingReward
-from motif_jax.rl.actors.rerecording import record_actions
+from motif_jax.rl.actors.episodes import PlaySettings, play_episodes
 from motif_jax.rl.config import AgentReward
 from motif_jax.schema import read_section
 from tests.play import untrained

@@ -10,14 +10,14 @@ from PIL import Image
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
-from motif_jax.envs.episode import fixed_actions, play
+from motif_jax.envs.episode import EpisodePlayer, PlayedEpisode, fixed_actions, play
+from motif_jax.envs.recording import record_actions
 from motif_jax.envs.spec import TERMINATED, Frame
 from motif_jax.play import drawn_fields, watching
-from motif_jax.play.episodes import PlaySettings, play_episodes
-from motif_jax.play.policies import BotPolicy, RandomPolicy
 from motif_jax.play.ratings import EpisodeRater, LiveRater, RatingReward
 from motif_jax.rl import intrinsic
-from motif_jax.rl.actors.rerecording import record_actions
+from motif_jax.rl.actors.episodes import PlaySettings, play_episodes
+from motif_jax.rl.actors.policies import BotPolicy, RandomPolicy
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.intrinsic import RewardKind
 from tests.made_up_films import MadeUpPolicy, MadeUpRater
@@ -32,12 +32,13 @@ def film_of(task, options, policy, seed, greedy=False, fields=(), rater=None):
     """A film of an episode that is played live, rated by `rater`, or by a made-up reward."""
     shown = drawn_fields.with_screen(task, options, fields)
     environment = registry.make(task, **shown)
-    maker = watching.FilmMaker(task, shown, seed, environment.spec, "title")
+    player = EpisodePlayer(environment)
+    maker = watching.FilmMaker(task, shown, environment.spec, "title")
     choose = watching.policy_actions(policy, seed, environment.spec, greedy)
-    for step in watching.watch(environment, seed, choose, rater or MadeUpRater()):
+    for step in watching.watch(player, seed, choose, rater or MadeUpRater()):
         maker.add(step)
-    film = maker.film(environment.episode_info())
-    environment.close()
+    film = maker.film(player.episode())
+    player.close()
     return film
 
 
@@ -215,9 +216,9 @@ def test_a_film_without_a_screen_has_empty_screens():
 def test_pictures_of_a_film_are_made_smaller():
     nothing = np.zeros((1, 1), np.uint8)
     frame = Frame(nothing, nothing, None, {}, picture=np.full((480, 640, 3), 7, np.uint8))
-    maker = watching.FilmMaker("t", {}, 1, registry.spec("Recall-v0"), "title")
+    maker = watching.FilmMaker("t", {}, registry.spec("Recall-v0"), "title")
     maker.add(watching.WatchedStep(0, {}, frame, None, 0, None, 0.0, 0.5, None, 2))
-    film = maker.film({})
+    film = maker.film(PlayedEpisode(0, 1, np.zeros(0, np.int32), np.zeros(0, np.float32), 2, {}))
     [picture] = [Image.open(io.BytesIO(picture)) for picture in film.pictures]
     assert (picture.format, picture.size, picture.getpixel((0, 0))) == (
         "PNG",
@@ -236,7 +237,7 @@ def test_a_policy_that_runs_out_ends_the_episode_there(monkeypatch):
     monkeypatch.setattr(RandomPolicy, "player", lambda *_: fixed_actions(np.array([0, 1, 1])))
     chooser = watching.policy_actions(RandomPolicy(), 4, environment.spec)
 
-    steps = list(watching.watch(environment, 4, chooser))
+    steps = list(watching.watch(EpisodePlayer(environment), 4, chooser))
 
     assert [step.choice.action for step in steps[:-1]] == [0, 1, 1]
     assert steps[-1].choice is None

@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 from motif_jax import agents
 from motif_jax.core.errors import UserError
-from motif_jax.envs.recording import Recording
+from motif_jax.envs.recording import Recording, record_actions
 from motif_jax.motif import collect
 from motif_jax.play import (
     agent_policy,
@@ -24,7 +24,6 @@ from motif_jax.play import (
     visualize,
 )
 from motif_jax.rl import episode_recorder
-from motif_jax.rl.actors.rerecording import record_actions
 from tests.play.agent_runs import continuous_config
 from tests.reward_fixtures import load_config
 from tests.rl import runs

@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 
 from motif_jax.core.devices.services import ServiceFailedError
-from motif_jax.envs.recording import Recording
+from motif_jax.envs.recording import Recording, record_actions
 from motif_jax.rewards import RewardKind, Values
 from motif_jax.rl import episode_recorder, intrinsic
 from motif_jax.rl.actors.actor import episode_seed
-from motif_jax.rl.actors.rerecording import record_actions
 from motif_jax.rl.actors.worker_process import WorkerProcess
 from motif_jax.rl.episode_recorder import ActionCollector, EpisodeRecorder, drop_recordings
 from tests.play.agent_runs import recall_config

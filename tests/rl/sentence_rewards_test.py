@@ -13,7 +13,7 @@ import pytest
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
-from motif_jax.play.episode_worker import PlayedEpisode
+from motif_jax.envs.episode import PlayedEpisode
 from motif_jax.play.ratings import EpisodeRater
 from motif_jax.rewards import RewardKind, Values
 from motif_jax.rl import intrinsic

@@ -1,4 +1,5 @@
-"""Actor processes, trajectory slots in shared memory, supervision; numpy only.
+"""Actor processes, trajectory slots in shared memory, supervision; players of whole episodes. numpy
+only.
 
 A group is a set of environments that one process plays together. A worker is one core, on which the
 processes of `groups_per_worker` groups take turns: one plays while the others wait for their
@@ -14,10 +15,14 @@ environments. The order to read:
     cores.py            which core a worker has
     inline.py           the same in the calling thread, for serial runs
 
+Whole episodes, of evaluations, collections and recordings:
+
+    policies.py         what plays: a policy of worker processes (random, bot), or a network with
+                        batches of observations
+    episodes.py         plays episodes in processes by `envs.episode.EpisodePlayer`
+
 Processes of all kinds:
 
     processes.py        start, death, kill and end, of actors and of workers
-    worker_process.py   workers that serve requests, and jobs spread over them: evaluation,
-                        collecting, recordings
-    rerecording.py      plays an episode again from its seed and actions, for a recording
+    worker_process.py   workers that serve requests, and jobs spread over them
 """

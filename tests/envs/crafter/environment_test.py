@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
-from motif_jax.envs.episode import fixed_actions, play
-from motif_jax.envs.recording import Digest
+from motif_jax.envs.recording import record_actions
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 
 pytest.importorskip(
@@ -35,13 +34,9 @@ print(digest_of("Crafter-v1"), digest_of("CrafterPixels-v1"))
 
 def digest_of(name: str) -> str:
     """A digest of the first 200 steps of a player that moves about at random."""
-    environment = registry.make(name)
-    digest = Digest(name, {})
     # Without sleep, in which random players die early.
     actions = np.random.default_rng(1).integers(0, 6, 200)
-    for transition in play(environment, 1, fixed_actions(actions)):
-        digest.add(transition.observation, transition.reward, transition.end)
-    return digest.hexdigest()
+    return record_actions(name, {}, 1, actions).digest
 
 
 def small_game(material: str | None = None, **inventory: int) -> CrafterGame:

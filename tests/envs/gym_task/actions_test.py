@@ -18,7 +18,7 @@ from motif_jax.envs.gym_task.actions import (
 )
 from motif_jax.envs.gym_task.captions import CaptionedStep
 from motif_jax.envs.spec import MASKED
-from motif_jax.play import policies
+from motif_jax.rl.actors import policies
 from tests.envs.playing import started
 
 BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)

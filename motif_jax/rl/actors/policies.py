@@ -7,7 +7,8 @@ policy of yours is given as 'module:Class', and the class is called with the env
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -15,17 +16,40 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from motif_jax.core import config as checks
-from motif_jax.core import entry_points
+from motif_jax.core import entry_points, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.envs.episode import Choose
 from motif_jax.envs.spec import MASKED, Action, EnvironmentSpec
 from motif_jax.nets import squashed_gaussian
-from motif_jax.play.episode_worker import Uniforms
 
 RANDOM = "random"
 BOT = "bot"
 FIXED = "fixed"
 AGENT = "agent"
+# Numbers from one generator: making it takes several times as long as drawing them.
+_BLOCK = 1024
+
+
+class Uniforms:
+    """Uniform numbers in [0, 1) that depend on the episode's seed and the step alone."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        # The block drawn last, and its number.
+        self._number = -1
+        self._block = np.empty(0)
+
+    def at(self, step: int) -> float:
+        """Returns the number of `step`; steps may be asked for in any order."""
+        number, offset = divmod(step, _BLOCK)
+        if number != self._number:
+            self._number = number
+            self._block = seeds.rng(self._seed, "actions", number).random(_BLOCK)
+        return float(self._block[offset])
+
+    def each(self) -> Iterator[float]:
+        """The numbers of steps 0, 1, ..."""
+        return map(self.at, itertools.count())
 
 
 class WorkerPolicy(Protocol):
@@ -175,7 +199,7 @@ def load_user_policy(name: str, spec: EnvironmentSpec, key: str = "policy") -> A
     has_methods = all(callable(getattr(policy, method, None)) for method in needed)
     is_complete = isinstance(in_workers, bool) and has_methods
     required = "a class with in_workers=True, player() and probabilities(), or in_workers=False, initial_state() and act()"
-    checks.require(is_complete, key, name, f"{required}, see motif_jax.play.policies")
+    checks.require(is_complete, key, name, f"{required}, see motif_jax.rl.actors.policies")
     return policy
 
 

@@ -1,4 +1,5 @@
-"""Plays seeded episodes of a policy on all cores.
+"""Plays seeded episodes on all cores: whole ones in a process each (`EpisodeServer`), or those of a
+network in lanes, whose observations it reads in batches (`LaneServer`). Free of jax.
 
 Results depend on policy, environment, seeds and the number of lanes, not on the number of workers
 or on timing. Episode i is always played in lane i mod `lanes`, and the network always sees batches
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import multiprocessing
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,12 +22,156 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
-from motif_jax.envs.spec import Action
-from motif_jax.play import episode_worker, policies
-from motif_jax.play.episode_worker import PlayedEpisode, Uniforms, shared_block, shared_view
-from motif_jax.play.policies import BatchPolicy, WorkerPolicy
+from motif_jax.envs.episode import EpisodePlayer, PlayedEpisode, Transition, fixed_actions
+from motif_jax.envs.spec import RUNNING, Action, row
+from motif_jax.rl.actors import policies
+from motif_jax.rl.actors.policies import BatchPolicy, Uniforms, WorkerPolicy
 from motif_jax.rl.actors.processes import MAX_DEATHS, Deaths
-from motif_jax.rl.actors.worker_process import WorkerProcess, close_all, run_jobs
+from motif_jax.rl.actors.worker_process import WorkerProcess, close_all, note_progress, run_jobs
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodeJob:
+    """An episode to play.
+
+    Attributes:
+      index: its number, for `PlayedEpisode.index`.
+      seed: of its game.
+      player: the number of its policy.
+      actions: [steps, ...], played in place of a policy's: those of an episode that was played
+          before.
+    """
+
+    index: int
+    seed: int
+    player: int = 0
+    actions: np.ndarray | None = None
+
+
+class EpisodeServer:
+    """A worker that plays one whole episode for each `EpisodeJob`.
+
+    Its setup: environment, options; and where they are needed policies, by their number;
+    keep_fields, keep_texts and digest_fields of the `EpisodePlayer`; finish, what makes the answer
+    of a job and its episode, whose fields the next episode overwrites. Without it the episode is
+    the answer.
+    """
+
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        self._policies: Sequence[WorkerPolicy] = setup.get("policies", ())
+        self._finish: Callable[[EpisodeJob, PlayedEpisode], Any] | None = setup.get("finish")
+        self._player = EpisodePlayer(
+            registry.make(setup["environment"], **setup["options"]),
+            setup.get("keep_fields", ()),
+            setup.get("keep_texts", True),
+            setup.get("digest_fields"),
+        )
+
+    def answer(self, request: EpisodeJob) -> Any:
+        """Plays the episode of a job."""
+        job = request
+        if job.actions is None:
+            spec = self._player.environment.spec
+            choose = self._policies[job.player].player(job.seed, spec)
+        else:
+            choose = fixed_actions(job.actions)
+        # A long game is no process that hangs: each of its steps is noted.
+        for _ in self._player.transitions(job.seed, choose):
+            note_progress()
+        episode = self._player.episode(job.index)
+        return episode if self._finish is None else self._finish(job, episode)
+
+    def close(self) -> None:
+        self._player.close()
+
+
+def shared_block(shape: Sequence[int], dtype: Any) -> Any:
+    """Shared memory for an array of `shape` and `dtype`, and at least a byte."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    # Without a lock: requests and answers say who may write.
+    return multiprocessing.get_context("spawn").RawArray("b", max(1, size))
+
+
+def shared_view(block: Any, shape: Sequence[int], dtype: str) -> np.ndarray:
+    """Returns a shared block of memory as an array of `shape` and `dtype`."""
+    count = int(np.prod(shape))
+    return np.frombuffer(block, dtype=dtype, count=count).reshape(shape)
+
+
+class LaneServer:
+    """A worker that holds an environment for each of its lanes; observations go to rows of shared
+    memory.
+
+    A request says which lanes are stepped with their shared actions, and which begin an episode:
+    (lane, index, seed, actions). These actions are played at once, which restores an episode of a
+    process that died.
+    The answer is (lane, episode) of the episodes that ended.
+    """
+
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        self._name = setup["environment"]
+        self._options = setup["options"]
+        self._keep_fields = setup["keep_fields"]
+        spec = registry.spec(self._name, **self._options)
+        lanes = setup["lanes"]
+        self._rows = {
+            name: shared_view(setup["blocks"][name], (lanes, *array.shape), array.dtype)
+            for name, array in spec.observation.items()
+        }
+        self._actions = shared_view(
+            setup["actions"], (lanes, *spec.action.shape), spec.action.dtype
+        )
+        # The lane that this worker is stepping, -1 for none: tells the pool which episode a dead
+        # worker died of.
+        self._current_lane = shared_view(setup["at"], (setup["workers"],), "int32")[
+            setup["worker"] :
+        ]
+        self._players: dict[int, EpisodePlayer] = {}
+        # The number of the episode that each lane plays, and its transitions.
+        self._running: dict[int, tuple[int, Iterator[Transition]]] = {}
+
+    def answer(
+        self, request: tuple[Sequence[int], Sequence[tuple]]
+    ) -> list[tuple[int, PlayedEpisode]]:
+        """Steps and starts lanes; returns (lane, episode) of the episodes that ended."""
+        steps, starts = request
+        finished = [(lane, self._step(lane)) for lane in steps]
+        for lane, index, seed, actions in starts:
+            record = self._start(lane, index, seed)
+            # Actions of a restored episode; only the last of them may have ended it.
+            for action in actions:
+                self._actions[lane] = action
+                record = self._step(lane)
+            finished.append((lane, record))
+        self._current_lane[0] = -1
+        return [(lane, record) for lane, record in finished if record is not None]
+
+    def _start(self, lane: int, index: int, seed: int) -> PlayedEpisode | None:
+        self._current_lane[0] = lane
+        if lane not in self._players:
+            environment = registry.make(self._name, **self._options)
+            self._players[lane] = EpisodePlayer(environment, self._keep_fields)
+        transitions = self._players[lane].transitions(
+            seed,
+            # Read when a step is asked for, which is after the pool has written the action.
+            lambda _: self._actions[lane].tolist(),
+            row(self._rows, lane),
+        )
+        self._running[lane] = (index, transitions)
+        return self._step(lane)
+
+    def _step(self, lane: int) -> PlayedEpisode | None:
+        self._current_lane[0] = lane
+        # A restored episode plays all of its actions within one request.
+        note_progress()
+        index, transitions = self._running[lane]
+        if next(transitions).end == RUNNING:
+            return None
+        return self._players[lane].episode(index)
+
+    def close(self) -> None:
+        for player in self._players.values():
+            player.close()
 
 
 class _Lane:
@@ -79,7 +225,14 @@ class _LanePool:
         current_lanes = shared_block((self._workers,), "int32")
         # "at" is the lane that a worker steps, as `LaneServer` reads it.
         shared = {"blocks": blocks, "actions": actions, "at": current_lanes}
-        self._setup = {**order.setup, **shared, "lanes": count, "workers": self._workers}
+        self._setup = {
+            "environment": order.environment,
+            "options": order.options,
+            "keep_fields": order.how.keep_fields,
+            **shared,
+            "lanes": count,
+            "workers": self._workers,
+        }
         self._actions = shared_view(actions, (count, *action.shape), action.dtype)
         self._current_lanes = shared_view(current_lanes, (self._workers,), "int32")
         self._current_lanes[:] = -1
@@ -93,7 +246,7 @@ class _LanePool:
         self._processes = [self._spawn(worker) for worker in range(self._workers)]
 
     def _spawn(self, worker: int) -> WorkerProcess:
-        return WorkerProcess(episode_worker.LaneServer, {**self._setup, "worker": worker})
+        return WorkerProcess(LaneServer, {**self._setup, "worker": worker})
 
     def half(self, number: int) -> range:
         """The lanes of the half 0 or 1: while one is stepped, the network reads the other."""
@@ -199,14 +352,6 @@ class _Order:
     on_death: Any
     on_steps: Callable[[int], None] | None
 
-    @property
-    def setup(self) -> dict[str, Any]:
-        return {
-            "environment": self.environment,
-            "options": self.options,
-            "keep_fields": self.how.keep_fields,
-        }
-
     def lost(self, episode: tuple[int, int] | None) -> None:
         """Raises UserError for an episode (index, seed) that ended `MAX_DEATHS` processes, None:
         before any was begun.
@@ -293,22 +438,30 @@ def _decide(
 
 
 def _play_in_workers(order: _Order, policy: WorkerPolicy) -> Iterator[PlayedEpisode]:
-    setup = {**order.setup, "policy": policy}
+    setup = {
+        "environment": order.environment,
+        "options": order.options,
+        "keep_fields": order.how.keep_fields,
+        "policies": [policy],
+    }
+    jobs = [EpisodeJob(index, seed) for index, seed in order.todo]
     # Only random actions have a known duration: a bot may think for as long as it likes.
     patient = type(policy) is not policies.RandomPolicy
-    jobs = run_jobs(
-        episode_worker.EpisodeServer,
+    answers = run_jobs(
+        EpisodeServer,
         setup,
-        order.todo,
+        jobs,
         order.how.workers,
         order.stop,
-        order.lost,
+        lambda job: order.lost((job.index, job.seed)),
         patient,
         order.on_death,
     )
-    with contextlib.closing(jobs) as played:
-        for _, record in played:
-            yield record
+    with contextlib.closing(answers) as played:
+        for job, episode in played:
+            if episode.end == RUNNING:
+                raise RuntimeError(f"the policy ran out of actions in episode {job.index}")
+            yield episode
 
 
 def play_episodes(
