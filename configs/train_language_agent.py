@@ -6,7 +6,7 @@ scores the actions' words.
 
 MODEL is a folder with config.json, safetensors and tokenizer.json, or a name of the Hugging Face
 hub (google/flan-t5-large). Everything else is as in configs/train_agent.py, with its files;
-evaluate, visualize, replay, report and study take the run. See docs/glam.md.
+evaluate, visualize, report and study take the run. See docs/glam.md.
 
 Variants:
   (none)      the published hyperparameters, mended: 32 environments x 40 steps, 4 epochs,

@@ -36,7 +36,6 @@ MODULES = {
     "pretrain_language_model": "motif_jax.lm.pretrain_language_model",
     # Playing and looking
     "evaluate": "motif_jax.play.evaluate",
-    "replay": "motif_jax.play.replay",
     "visualize": "motif_jax.play.visualize",
     "report": "motif_jax.reports.report",
     "study": "motif_jax.reports.run_study",

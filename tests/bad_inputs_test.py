@@ -29,7 +29,7 @@ BAD = [
     ("pretrain_language_model.py:smoke", "texts=AT/none", "AT/none"),
     ("evaluate.py:smoke", "policy=agent agent.dir=AT", "AT"),
     ("visualize.py:smoke", "forms.start=5 forms.stop=3", "config.forms.stop"),
-    ("replay.py", "evaluation=AT", "AT"),
+    ("visualize.py", "recorded.evaluation=AT", "AT"),
     ("evaluate_text.py:play", "agent=AT", "AT"),
     ("evaluate_text.py:rank", "agent=AT", "config.data"),
     ("report.py", "agent.dir=AT", "AT"),

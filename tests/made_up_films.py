@@ -8,7 +8,7 @@ import numpy as np
 
 from motif_jax.envs import registry
 from motif_jax.envs.episode import EpisodePlayer
-from motif_jax.play import drawn_fields, watching
+from motif_jax.play import watching
 from motif_jax.play.ratings import TextReward
 from motif_jax.rl.actors.policies import RandomPolicy
 
@@ -61,7 +61,6 @@ def film(steps: int = 150, seed: int = 3, screen: bool = True) -> watching.Film:
     actions = [choose({}) for _ in range(steps)]
     maker = watching.FilmMaker(
         "NetHackScore-v1",
-        {"max_episode_steps": steps},
         environment.spec,
         "A <b>made-up</b> film",
     )
@@ -75,10 +74,10 @@ def film(steps: int = 150, seed: int = 3, screen: bool = True) -> watching.Film:
 @functools.cache
 def grid_film(level: str = "BabyAI-MixedTrainLocal-v0", seed: int = 5) -> watching.Film:
     """A random player in a grid world, with its probabilities."""
-    options = drawn_fields.with_screen(level, {"kind": "open", "max_episode_steps": 30})
+    options = watching.with_screen(level, {"kind": "open", "max_episode_steps": 30})
     environment = registry.make(level, **options)
     player = EpisodePlayer(environment)
-    maker = watching.FilmMaker(level, {}, environment.spec, "A film of a grid")
+    maker = watching.FilmMaker(level, environment.spec, "A film of a grid")
     chooser = watching.policy_actions(RandomPolicy(), seed, environment.spec)
     for sight in watching.watch(player, seed, chooser):
         maker.add(sight)

@@ -202,7 +202,6 @@ NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     "oni": lambda at: {"annotator.store_dir": at.folder / "store"},
     "pretrain_language_model": lambda at: {"texts": at.texts},
     "probe_language_agent": lambda at: {"policy": at.language_agent},
-    "replay": lambda at: {"evaluation": at.evaluations[0]},
     "report": lambda at: {"reward.dir": at.reward, "evaluations": str(at.evaluations[0])},
     "test_language_agent": lambda at: {**_plays(at), "policy": "zero_shot", "environment.name": LEVEL},
     "train_language_agent": lambda at: _plays(at),

@@ -15,9 +15,9 @@ The commands:
 
     evaluate.py                 N episodes -> table, JSON, parquet (evaluation_files.py; journal.py
                                 resumes)
-    visualize.py                episodes on the terminal (playback.py, keyboard.py), or recorded
-                                without one
-    replay.py                   recorded episodes, with the values of a reward and of an agent
+    visualize.py                episodes on the terminal (playback.py, keyboard.py) and as films: of
+                                a policy that plays now, or recorded ones with the values of a
+                                reward and of an agent
     watching.py                 an episode step by step, and as a film
     terminal.py                 a step on the terminal
     films/                      players in the browser, GIFs, ttyrecs

@@ -111,20 +111,8 @@ class EvaluateConfig(PlayedPolicy):
 
 
 @section_class
-class VisualizeConfig(PlayedPolicy):
-    """Episodes that are watched while they are played."""
-
-    episodes: int = positive(1, "number of episodes to play")
-    live: bool = plain_key(True, "shows them, where there is a terminal")
-    seconds_per_step: float = non_negative(
-        0.125, "seconds between steps at the start; 0: as fast as possible"
-    )
-    forms: Forms = subsection(Forms)
-
-
-@section_class
-class ReplayedAgent:
-    """The agent that comments on replayed episodes."""
+class CommentingAgent:
+    """The agent that comments on recorded episodes."""
 
     dir: str | None = plain_key(
         None,
@@ -132,21 +120,32 @@ class ReplayedAgent:
     )
     checkpoint: str | None = plain_key(
         None,
-        "'latest', 'best' (by mean return in training), or a step; 0: before it; None: the evaluation's, or the latest of agent.dir",
+        "'latest', 'best' (by mean return in training), or a step; 0: before it; None: the evaluation's, or the latest of dir",
     )
 
 
 @section_class
-class ReplayConfig:
-    """Recorded episodes that are played again."""
+class RecordedEpisodes:
+    """Recorded episodes, which are shown in place of those that a policy plays now."""
 
-    seed: int = sections.SEED
     evaluation: str | None = plain_key(None, "folder of an evaluation")
     episodes: str = plain_key(
         EPISODES,
         "episodes of the evaluation: indices, best, worst (by intrinsic return, else return), or all",
+        read_when=(".evaluation", ()),
     )
-    recordings: str = plain_key("", "recordings (.json) or folders of them, with commas between")
-    agent: ReplayedAgent = subsection(ReplayedAgent)
-    reward: Scoring = subsection(Scoring)
+    files: str = plain_key("", "recordings (.json) or folders of them, with commas between")
+    agent: CommentingAgent = subsection(CommentingAgent)
+
+
+@section_class
+class VisualizeConfig(PlayedPolicy):
+    """Episodes that are watched."""
+
+    recorded: RecordedEpisodes = subsection(RecordedEpisodes)
+    episodes: int = positive(1, "number of episodes that the policy plays")
+    live: bool = plain_key(True, "shows them, where there is a terminal")
+    seconds_per_step: float = non_negative(
+        0.125, "seconds between steps at the start; 0: as fast as possible"
+    )
     forms: Forms = subsection(Forms)

@@ -29,7 +29,7 @@ CHECKPOINT = plain_key(
 )
 
 
-# Episodes of an evaluation that `replay` shows.
+# Episodes of an evaluation that `visualize` shows.
 EPISODES = "best,worst"
 
 

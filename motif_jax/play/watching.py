@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from motif_jax.envs import registry
 from motif_jax.envs.episode import EpisodePlayer, PlayedEpisode
 from motif_jax.envs.recording import Recording, digest_fields, mismatch_error
 from motif_jax.envs.spec import RUNNING, Action, EnvironmentSpec, Frame
-from motif_jax.play.drawn_fields import with_screen
 from motif_jax.play.ratings import TextReward
 from motif_jax.rl.actors.policies import Uniforms, choose_actions, log_softmax, masked
 
@@ -218,7 +218,6 @@ class Film:
     """
 
     task: str
-    options: dict[str, Any]
     seed: int
     title: str
     action_names: tuple[str, ...]
@@ -251,9 +250,8 @@ class Film:
 class FilmMaker:
     """Collects the steps of one episode and makes a film of them."""
 
-    def __init__(self, task: str, options: Any, spec: EnvironmentSpec, title: str) -> None:
+    def __init__(self, task: str, spec: EnvironmentSpec, title: str) -> None:
         self._task = task
-        self._options = dict(options)
         self._spec = spec
         self._title = title
         self._steps: list[WatchedStep] = []
@@ -294,7 +292,6 @@ class FilmMaker:
             numbers = [number_of[label] for label in labels]
         film = Film(
             task=self._task,
-            options=self._options,
             seed=episode.seed,
             title=self._title,
             action_names=names,
@@ -356,40 +353,110 @@ def _png(picture: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def film_recording(
+def with_screen(
+    task: str, options: Mapping[str, Any], fields: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Returns `options` of the environment `task` with `fields` and the fields that its renderer
+    draws.
+    """
+    spec = registry.spec(task, **options)
+    renderer = registry.renderer(spec)
+    # What the environment shows anyway need not be asked for.
+    drawn = (
+        []
+        if renderer is None
+        else [name for name in renderer.fields if name in spec.optional_fields]
+    )
+    shown = tuple(dict.fromkeys((*options.get("fields", ()), *fields, *drawn)))
+    return {**options, "fields": shown} if shown else dict(options)
+
+
+class Screening:
+    """Plays one episode for people who watch, and films it.
+
+    Args:
+      options: of the game; its environment shows `fields` and what is drawn besides.
+      choose_of, rater_of: spec -> `Choose`, and the rater for `watch`; None without a reward.
+      observed: options (`spec.OBSERVED`) that decide what a policy reads.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        options: Mapping[str, Any],
+        seed: int,
+        title: str,
+        choose_of: Callable[[EnvironmentSpec], Choose],
+        rater_of: Callable[[EnvironmentSpec], Any] | None = None,
+        fields: Sequence[str] = (),
+        observed: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        environment = registry.make(task, **with_screen(task, {**options, **observed}, fields))
+        self.spec = environment.spec
+        # A digest is of the task's own fields: there are more, for people, reward and agent.
+        fields_of_digest = digest_fields(task, options)
+        self._player = EpisodePlayer(environment, keep_texts=False, digest_fields=fields_of_digest)
+        self._seed = seed
+        self._choose = choose_of(self.spec)
+        self._rater = None if rater_of is None else rater_of(self.spec)
+        self._maker = FilmMaker(task, self.spec, title)
+
+    def steps(self) -> Iterator[WatchedStep]:
+        """Plays the episode; a viewer may leave it early."""
+        for watched in watch(self._player, self._seed, self._choose, self._rater):
+            self._maker.add(watched)
+            yield watched
+
+    def film(self, recording: Recording | None = None) -> Film:
+        """The film of the steps so far.
+
+        Raises:
+          UserError: they are not the episode of `recording`: an observation, reward or final number
+              differs.
+        """
+        episode = self._player.episode()
+        if recording is not None:
+            is_same_game = episode.digest == recording.digest
+            is_same_end = finite(episode.info) == finite(dict(recording.info))
+            if not (is_same_game and is_same_end and len(episode) == len(recording.actions)):
+                raise mismatch_error(recording)
+        return self._maker.film(episode)
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._player.close()
+
+
+def screening_of(
     recording: Recording,
     title: str,
     policy: Any = None,
-    rater_of: Any = None,
+    rater_of: Callable[[EnvironmentSpec], Any] | None = None,
     fields: Sequence[str] = (),
     observed: Mapping[str, Any] = MappingProxyType({}),
-) -> Film:
-    """Plays a recording again and films it.
-
-    Args:
-      policy: a `BatchPolicy` whose values and probabilities are kept.
-      rater_of: spec -> rater for `watch`, which reads `fields` besides the task's.
-      observed: options (`spec.OBSERVED`) that decide what `policy` reads.
-
-    Raises:
-      UserError: the episode does not replay as recorded: an observation, reward or final number
-          differs.
+) -> Screening:
+    """A recorded episode with the values and probabilities of `policy`, a `BatchPolicy` or None;
+    further arguments as of `Screening`.
     """
-    # A digest is of the task's own fields: `shown` has more, for people, reward and agent.
-    options = {key: value for key, value in recording.options.items() if key != "fields"}
-    shown = with_screen(recording.task, {**options, **observed}, fields)
-    environment = registry.make(recording.task, **shown)
-    fields_of_digest = digest_fields(recording.task, options)
-    player = EpisodePlayer(environment, keep_texts=False, digest_fields=fields_of_digest)
-    maker = FilmMaker(recording.task, options, environment.spec, title)
-    choose = recorded_actions(recording.actions, policy, environment.spec)
-    with contextlib.closing(player):
-        rater = rater_of and rater_of(environment.spec)
-        for watched in watch(player, recording.seed, choose, rater):
-            maker.add(watched)
-        episode = player.episode()
-    is_same_game = episode.digest == recording.digest
-    is_same_end = finite(episode.info) == finite(dict(recording.info))
-    if not (is_same_game and is_same_end and len(episode) == len(recording.actions)):
-        raise mismatch_error(recording)
-    return maker.film(episode)
+    choose_of = functools.partial(recorded_actions, recording.actions, policy)
+    return Screening(
+        recording.task,
+        recording.options,
+        recording.seed,
+        title,
+        choose_of,
+        rater_of,
+        fields,
+        observed,
+    )
+
+
+def film_recording(recording: Recording, *arguments: Any) -> Film:
+    """Plays a recording again and films it; arguments as of `screening_of`.
+
+    Raises UserError as `Screening.film`.
+    """
+    with contextlib.closing(screening_of(recording, *arguments)) as screening:
+        for _ in screening.steps():
+            pass
+        return screening.film(recording)

@@ -71,6 +71,6 @@ class ReportConfig:
         below=1,
     )
     replays: str = plain_key(
-        "", "folders of `replay` of the training's recorded games, with commas between"
+        "", "folders of `visualize` of the training's recorded games, with commas between"
     )
     plots: bool = plain_key(True, "PNG and PDF files beside the page")

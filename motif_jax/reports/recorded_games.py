@@ -40,7 +40,7 @@ def read_recorded(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def players(folders: Iterable[Path], workdir: Path) -> dict[str, str]:
-    """Stem -> link, relative to `workdir`, to the player that `replay` wrote for the game."""
+    """Stem -> link, relative to `workdir`, to the player that `visualize` wrote for the game."""
     paths = (path for folder in folders for path in sorted(folder.glob("step-*.html")))
     return {path.stem: link(path, workdir) for path in paths}
 
@@ -127,6 +127,6 @@ def section(data: RunData) -> Section | None:
     table = _table("training-games-table", data.recorded, key, first_columns, replay_cell)
     note = (
         f"{len(data.recorded):,} games were recorded; these are the best and the worst by {measure(key).title}. "
-        "The replay stage makes players of them: config.recordings=AGENT_RUN/recordings."
+        "The stage visualize makes players of them: config.recorded.files=AGENT_RUN/recordings."
     )
     return Section("Sampled games of the training", "training-games", [table], note)

@@ -35,7 +35,8 @@ def test_a_run_from_games_to_its_report(tmp_path):
         for policy in ("agent", "random")
     ]
     assert seeds[0] == seeds[1], "both play the same games"
-    run_stage("replay", tmp_path / "games", "", recordings=f"{agent}/recordings", **of_both)
+    shown = {"recorded.files": f"{agent}/recordings", "recorded.agent.dir": agent}
+    run_stage("visualize", tmp_path / "games", **shown, **{"reward.dir": reward})
     values = {"dataset_dir": data, **of_both, "replays": str(tmp_path / "games")}
     values["evaluations"] = f"{tmp_path}/of_agent,{tmp_path}/of_random"
     run_stage("report", tmp_path / "report", "quickstart", **values)

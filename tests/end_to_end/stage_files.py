@@ -104,9 +104,6 @@ FILES = {
     "probe_language_agent": """
         run/clauses.jsonl run/distrib.csv run/plan.json run/probes.json run/probes.jsonl
     """.split(),
-    "replay": """
-        run/episode-00000.html run/episode-00000.ttyrec3.bz2 run/films.json
-    """.split(),
     "report": """
         report.html report.json report.md
     """.split(),
@@ -155,6 +152,9 @@ FILES = {
     "visualize": """
         run/episode-00000.gif run/episode-00000.html run/episode-00000.json run/episode-00000.ttyrec3.bz2
         run/films.json
+    """.split(),
+    "visualize_recorded": """
+        run/episode-00000.html run/episode-00000.ttyrec3.bz2 run/films.json
     """.split(),
 }
 

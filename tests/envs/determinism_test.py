@@ -15,7 +15,7 @@ from motif_jax.envs import determinism, registry
 from motif_jax.envs.episode import EpisodePlayer, fixed_actions
 from motif_jax.envs.recording import mismatch_error, record, record_actions
 from motif_jax.motif import sampling
-from motif_jax.play import evaluate, evaluation_files, replay, visualize
+from motif_jax.play import evaluate, evaluation_files, visualize
 from motif_jax.rl import train_agent
 from motif_jax.rl.actors import episodes
 from motif_jax.rl.actors.episodes import EpisodeJob, EpisodeServer
@@ -152,9 +152,9 @@ def test_games_that_the_seed_does_not_decide_are_no_pairs(tmp_path, capsys):
     assert [row["seed"] for row in first["rows"]] == [row["seed"] for row in second["rows"]]
     assert len(first_games) == len(second_games) == 3
     assert not first_games.keys() & second_games.keys()
-    config = load_config("replay", "", {"evaluation": str(folders[0])})
+    config = load_config("visualize", "", {"recorded.evaluation": str(folders[0])})
     with pytest.raises(UserError, match=determinism.UNSEEDED):
-        replay.check(config, tmp_path / "film")
+        visualize.check(config, tmp_path / "film")
 
 
 def test_a_training_says_first_that_the_seed_does_not_decide(tmp_path):

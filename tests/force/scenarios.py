@@ -139,7 +139,9 @@ SCENARIOS: dict[str, Scenario] = {
         "explain_reward.py", "reward.dir={at.reward} dataset_dir={at.dataset} 'text=You see here a key.'",
         page("explain.html", "*.csv", "summary.json"),
     ),
-    "replay": Scenario("replay.py", "recordings={at.recordings}", files("*.html", "films.json")),
+    "visualize_recorded": Scenario(
+        "visualize.py", "recorded.files={at.recordings}", files("*.html", "films.json")
+    ),
     "report": Scenario(
         "report.py", "dataset_dir={at.dataset} reward.dir={at.reward} agent.dir={at.runs}/agent evaluations={at.evaluations[0]}",
         page("report.html", "report.json", "*.csv", "plots/*.png"),

@@ -161,7 +161,9 @@ def test_games_of_a_wrapped_environment_are_filmed_again(tmp_path):
     run_stage("evaluate", tmp_path / "games", episodes=2, workers=1, **vault)
 
     run_stage(
-        "replay", tmp_path / "films", variant="", evaluation=str(tmp_path / "games"), episodes="0,1"
+        "visualize",
+        tmp_path / "films",
+        **{"recorded.evaluation": str(tmp_path / "games"), "recorded.episodes": "0,1"},
     )
 
     films = sorted(path.name for path in (tmp_path / "films").glob("*.html"))

@@ -47,7 +47,6 @@ def row_film(task_rewards):
     steps = len(task_rewards)
     return watching.Film(
         task="t",
-        options={},
         seed=0,
         title="t",
         action_names=("wait",),

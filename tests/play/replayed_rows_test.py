@@ -1,4 +1,4 @@
-"""Which episodes of an evaluation are replayed."""
+"""Which episodes of an evaluation are shown again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.play import evaluation_files, replay
-from motif_jax.play.config import ReplayConfig, ReplayedAgent
+from motif_jax.play import evaluation_files, visualize
+from motif_jax.play.config import CommentingAgent, RecordedEpisodes
 
 Rows = list[dict[str, Any]]
 
@@ -29,22 +29,23 @@ Rows = list[dict[str, Any]]
 def test_the_checkpoint_is_the_evaluations_unless_another_is_named(
     folder: str | None, checkpoint: str | None, expected: tuple[str, str]
 ) -> None:
-    config = ReplayConfig(agent=ReplayedAgent(dir=folder, checkpoint=checkpoint))
+    chosen = RecordedEpisodes(agent=CommentingAgent(dir=folder, checkpoint=checkpoint))
 
-    assert replay.agent_of(config, {"policy": ".", "checkpoint": 300}) == expected
+    assert visualize.agent_of(chosen, {"policy": ".", "checkpoint": 300}) == expected
 
 
 def rows_of_evaluation(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> Callable[[str], Rows]:
     """The rows of the named episodes, from an evaluation of `rows`."""
     monkeypatch.setattr(evaluation_files, "read_evaluation", lambda folder: {"rows": rows})
-    return functools.partial(replay.chosen_rows, "runs/texts")
+    return functools.partial(visualize.chosen_rows, "runs/texts")
 
 
-def test_an_evaluation_of_texts_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluation_of_texts_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = rows_of_evaluation(monkeypatch, [{"index": 0, "return": 1.0, "dialogue": {}}])
 
     with pytest.raises(
-        UserError, match=r"config\.evaluation='runs/texts': must be an evaluation of games"
+        UserError,
+        match=r"config\.recorded\.evaluation='runs/texts': must be an evaluation of games",
     ):
         chosen("0")
 
@@ -57,5 +58,5 @@ def test_a_return_of_nan_is_neither_best_nor_worst(monkeypatch: pytest.MonkeyPat
     chosen = rows_of_evaluation(monkeypatch, rows)
 
     assert [row["index"] for row in chosen("best,worst,0")] == [1, 3, 0]
-    with pytest.raises(UserError, match=r"config\.episodes='best'"):
+    with pytest.raises(UserError, match=r"config\.recorded\.episodes='best'"):
         rows_of_evaluation(monkeypatch, rows[:1])("best")

@@ -11,14 +11,14 @@ from rich.style import Style
 
 from motif_jax.envs import registry
 from motif_jax.envs.episode import EpisodePlayer
-from motif_jax.play import drawn_fields, terminal, watching
+from motif_jax.play import terminal, watching
 from motif_jax.play.messages import MessageTally, as_text
 from tests.made_up_films import MadeUpPolicy, MadeUpRater
 
 
 @pytest.fixture(scope="module")
 def sight() -> Iterator[watching.WatchedStep]:
-    options = drawn_fields.with_screen("NetHackScore-v1", {"max_episode_steps": 5})
+    options = watching.with_screen("NetHackScore-v1", {"max_episode_steps": 5})
     environment = registry.make("NetHackScore-v1", **options)
     chooser = watching.policy_actions(MadeUpPolicy(), 3, environment.spec)
     yield next(watching.watch(EpisodePlayer(environment), 3, chooser, MadeUpRater()))

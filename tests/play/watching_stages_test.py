@@ -1,5 +1,5 @@
-"""evaluate, replay and visualize: what they check, in which order they write, and continuing after
-a stop.
+"""evaluate and visualize: what they check, in which order they write, and continuing after a
+stop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from motif_jax.play import (
     evaluate,
     evaluation_files,
     evaluation_setup,
-    replay,
     visualize,
     watching,
 )
@@ -60,7 +59,7 @@ def test_episodes_that_are_kept_are_not_played_again(tmp_path, stream):
 
     lines = stream.getvalue().splitlines()
     existing = [line.split(": ")[1] for line in lines if "exists already" in line]
-    assert existing == [f"{tmp_path}/episode-0000{number}.json" for number in (0, 1)]
+    assert existing == [f"{tmp_path}/episode-0000{number}.html" for number in (0, 1)]
     assert [line for line in lines if line.startswith("written: ")] == [
         f"written: {tmp_path}/episode-00002.html"
     ]
@@ -72,11 +71,8 @@ def test_a_replay_films_each_recording_once(tmp_path, stream):
     run(visualize, visualize_config(), recorded)
 
     # The folder has the second recording too.
-    run(
-        replay,
-        replay_config(recordings=f"{recorded},{recorded}/episode-00001.json"),
-        tmp_path / "replayed",
-    )
+    files = f"{recorded},{recorded}/episode-00001.json"
+    run(visualize, recorded_config(files=files), tmp_path / "replayed")
 
     films = films_of(tmp_path / "replayed")
     assert list(films) == ["episode-00000", "episode-00001"]
@@ -103,17 +99,17 @@ def stop_after_first_film(monkeypatch):
     """The first film ends with a SIGTERM to this process; gives the seeds of all films that are
     made.
     """
-    film_recording = watching.film_recording
+    film_of = watching.Screening.film
     seeds = []
 
     def film_and_stop(*arguments):
-        film = film_recording(*arguments)
+        film = film_of(*arguments)
         if not seeds:
             os.kill(os.getpid(), signal.SIGTERM)
         seeds.append(film.seed)
         return film
 
-    monkeypatch.setattr(watching, "film_recording", film_and_stop)
+    monkeypatch.setattr(watching.Screening, "film", film_and_stop)
     return seeds
 
 
@@ -143,17 +139,18 @@ def test_a_row_that_the_replay_contradicts_is_not_filmed(evaluation):
         run(evaluate, evaluate_config(show_best=3), evaluation)
 
 
-def replay_config(**changes):
-    return load_config("replay", "", changes)
+def recorded_config(**changes):
+    values = {f"recorded.{name}": value for name, value in changes.items()}
+    return load_config("visualize", "", values)
 
 
 @pytest.mark.slow
 def test_a_stopped_replay_goes_on_after_the_last_film(evaluation, tmp_path, monkeypatch):
     seeds = stop_after_first_film(monkeypatch)
-    config = replay_config(evaluation=str(evaluation), episodes="all")
+    config = recorded_config(evaluation=str(evaluation), episodes="all")
 
-    assert run(replay, config, tmp_path / "r") == EXIT_CODE
-    assert run(replay, config, tmp_path / "r") is None
+    assert run(visualize, config, tmp_path / "r") == EXIT_CODE
+    assert run(visualize, config, tmp_path / "r") is None
 
     assert len(seeds) == len(set(seeds)) == 3
     assert len(list((tmp_path / "r").glob("*.html"))) == 3
@@ -164,16 +161,17 @@ def replayed(evaluation, tmp_path, monkeypatch):
     """A config of a replay that has ended, its folder, and the seeds of the films that are made
     from now on.
     """
-    config = replay_config(evaluation=str(evaluation), episodes="all")
-    run(replay, config, tmp_path / "r")
+    config = recorded_config(evaluation=str(evaluation), episodes="all")
+    run(visualize, config, tmp_path / "r")
     seeds = []
-    film_recording = watching.film_recording
+    film_of = watching.Screening.film
 
     def film(*arguments):
-        seeds.append(arguments[0].seed)
-        return film_recording(*arguments)
+        film = film_of(*arguments)
+        seeds.append(film.seed)
+        return film
 
-    monkeypatch.setattr(watching, "film_recording", film)
+    monkeypatch.setattr(watching.Screening, "film", film)
     return config, tmp_path / "r", seeds
 
 
@@ -181,7 +179,7 @@ def replayed(evaluation, tmp_path, monkeypatch):
 def test_films_that_exist_are_not_made_again(replayed):
     config, folder, seeds = replayed
 
-    assert run(replay, config, folder) is None
+    assert run(visualize, config, folder) is None
 
     assert seeds == []
 
@@ -192,7 +190,7 @@ def test_films_in_other_forms_are_made_anew(replayed):
 
     config.forms.gif = True
     config.forms.stop = 3
-    assert run(replay, config, folder) is None
+    assert run(visualize, config, folder) is None
 
     assert len(seeds) == 3
 
@@ -202,7 +200,7 @@ def test_films_of_a_retrained_reward_are_made_again(replayed, monkeypatch):
     config, folder, seeds = replayed
 
     monkeypatch.setattr(evaluation_setup, "digests_of", lambda *_: {"reward": "another"})
-    assert run(replay, config, folder) is None
+    assert run(visualize, config, folder) is None
 
     assert len(seeds) == 3
 
@@ -216,15 +214,13 @@ def test_an_agent_reads_its_fields_only_in_its_game(tmp_path):
     untrained.write(tmp_path / "agent", "symbolic", {"environment.name": "BabyAI-GoToLocal-v0"})
     untrained.write(tmp_path / "other", "recall", {})
 
-    run(
-        replay,
-        replay_config(recordings=str(recorded), **{"agent.dir": str(tmp_path / "agent")}),
-        tmp_path / "r",
-    )
+    config = recorded_config(files=str(recorded), **{"agent.dir": str(tmp_path / "agent")})
+    run(visualize, config, tmp_path / "r")
 
     assert (tmp_path / "r" / "episode-00000.html").is_file()
-    config = replay_config(recordings=str(recorded), **{"agent.dir": str(tmp_path / "other")})
+    config = recorded_config(files=str(recorded), **{"agent.dir": str(tmp_path / "other")})
     with pytest.raises(
-        UserError, match=r"config\.agent\.dir='.*other': must be an agent that can play BabyAI"
+        UserError,
+        match=r"config\.recorded\.agent\.dir='.*other': must be an agent that can play BabyAI",
     ):
-        replay.check(config, tmp_path / "o")
+        visualize.check(config, tmp_path / "o")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 
@@ -13,7 +14,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.episode import EpisodePlayer, PlayedEpisode, fixed_actions, play
 from motif_jax.envs.recording import record_actions
 from motif_jax.envs.spec import TERMINATED, Frame
-from motif_jax.play import drawn_fields, watching
+from motif_jax.play import watching
 from motif_jax.play.ratings import EpisodeRater, LiveRater, RatingReward
 from motif_jax.rl import intrinsic
 from motif_jax.rl.actors.episodes import PlaySettings, play_episodes
@@ -30,16 +31,19 @@ OPTIONS = {"max_episode_steps": 120}
 
 def film_of(task, options, policy, seed, greedy=False, fields=(), rater=None):
     """A film of an episode that is played live, rated by `rater`, or by a made-up reward."""
-    shown = drawn_fields.with_screen(task, options, fields)
-    environment = registry.make(task, **shown)
-    player = EpisodePlayer(environment)
-    maker = watching.FilmMaker(task, shown, environment.spec, "title")
-    choose = watching.policy_actions(policy, seed, environment.spec, greedy)
-    for step in watching.watch(player, seed, choose, rater or MadeUpRater()):
-        maker.add(step)
-    film = maker.film(player.episode())
-    player.close()
-    return film
+    screening = watching.Screening(
+        task,
+        options,
+        seed,
+        "title",
+        lambda spec: watching.policy_actions(policy, seed, spec, greedy),
+        lambda spec: rater or MadeUpRater(),
+        fields,
+    )
+    with contextlib.closing(screening):
+        for _ in screening.steps():
+            pass
+        return screening.film()
 
 
 @pytest.mark.parametrize("policy", [RandomPolicy(), MadeUpPolicy()], ids=["random", "batched"])
@@ -114,7 +118,7 @@ def test_a_replay_shows_the_film_again(name):
     network = None if policy.in_workers else policy
     again = watching.film_recording(recording, "title", network, lambda spec: MadeUpRater())
 
-    different = {"options"}
+    different = set()
     if policy.in_workers:
         # Only a network's probabilities are computed again.
         different.add("probabilities")
@@ -122,15 +126,15 @@ def test_a_replay_shows_the_film_again(name):
     for field, array in vars(film).items():
         if field not in different:
             np.testing.assert_equal(vars(again)[field], array, field)
-    assert "fields" not in again.options
 
 
 def test_a_film_of_the_game_shows_its_screen_and_numbers():
     film = film_of("NetHackScore-v1", OPTIONS, MadeUpPolicy(), 5)
 
-    assert film.options == {"max_episode_steps": 120, "fields": ("tty_chars", "tty_colors")}
     assert film.chars.shape == film.colors.shape == (121, 24, 80)
-    environment = registry.make("NetHackScore-v1", **film.options)
+    shown = watching.with_screen("NetHackScore-v1", OPTIONS)
+    assert shown == {"max_episode_steps": 120, "fields": ("tty_chars", "tty_colors")}
+    environment = registry.make("NetHackScore-v1", **shown)
     for step, transition in enumerate(play(environment, 5, fixed_actions(film.actions))):
         np.testing.assert_array_equal(film.chars[step], transition.observation["tty_chars"])
         np.testing.assert_array_equal(film.colors[step], transition.observation["tty_colors"])
@@ -216,7 +220,7 @@ def test_a_film_without_a_screen_has_empty_screens():
 def test_pictures_of_a_film_are_made_smaller():
     nothing = np.zeros((1, 1), np.uint8)
     frame = Frame(nothing, nothing, None, {}, picture=np.full((480, 640, 3), 7, np.uint8))
-    maker = watching.FilmMaker("t", {}, registry.spec("Recall-v0"), "title")
+    maker = watching.FilmMaker("t", registry.spec("Recall-v0"), "title")
     maker.add(watching.WatchedStep(0, {}, frame, None, 0, None, 0.0, 0.5, None, 2))
     film = maker.film(PlayedEpisode(0, 1, np.zeros(0, np.int32), np.zeros(0, np.float32), 2, {}))
     [picture] = [Image.open(io.BytesIO(picture)) for picture in film.pictures]

@@ -20,7 +20,6 @@ from motif_jax.play import (
     agent_policy,
     evaluate,
     evaluation_files,
-    replay,
     visualize,
 )
 from motif_jax.rl import episode_recorder
@@ -117,12 +116,12 @@ def test_evaluated_games_are_filmed_again(run: Path, tmp_path: Path, policy: str
 
     rows = evaluation_files.read_rows(folder / "episodes.jsonl")
     assert [evaluation_files.decode_actions(row["actions"]).shape for row in rows] == [(10, 2)] * 5
-    films = {"evaluation": str(folder), "episodes": "best", "agent__dir": "", "reward__dir": ""}
+    shown = {"recorded.evaluation": str(folder), "recorded.episodes": "best"}
     config = load_config(
-        "replay", "smoke", {key.replace("__", "."): value for key, value in films.items()}
+        "visualize", "smoke", {**shown, "recorded.agent.dir": "", "reward.dir": ""}
     )
-    replay.check(config, tmp_path / "films")
-    assert replay.run(config, tmp_path / "films") is None
+    visualize.check(config, tmp_path / "films")
+    assert visualize.run(config, tmp_path / "films") is None
     assert len(list((tmp_path / "films").glob("episode-*.html"))) == 1
 
 

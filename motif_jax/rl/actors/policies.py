@@ -1,4 +1,4 @@
-"""Policies that play episodes, for evaluation, collecting, watching and replay.
+"""Policies that play episodes, for evaluation, collecting and watching.
 
 A `WorkerPolicy` (random actions, a bot) is pickled, sent to the workers and plays there, on the
 CPU. A `BatchPolicy` (a network) plays on the device, for a batch of environments at a time. A
