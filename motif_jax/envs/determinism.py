@@ -184,8 +184,8 @@ def _with_pictures(name: str, options: Mapping[str, Any]) -> Environment:
     pictures = registry.spec(name, **options).optional_fields
     fields = (*options.get("fields", ()), *pictures)
     if pictures:
-        # whoever needs the pictures asks for them, and is refused then
-        with contextlib.suppress(UserError):
+        # Whoever needs the pictures asks for them and is told then; gymnasium may raise anything.
+        with contextlib.suppress(Exception):
             return registry.make(name, **{**options, "fields": fields})
     return registry.make(name, **options)
 

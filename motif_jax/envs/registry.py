@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import importlib.util
 import inspect
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -39,8 +38,6 @@ _ENTRY_POINTS: dict[str, str] = {
     **dict.fromkeys(MINIGRID, "motif_jax.envs.minigrid_events.environment:MiniGridEvents"),
     **dict.fromkeys(crafter.NAMES, "motif_jax.envs.crafter.environment:Crafter"),
 }
-# name -> the package that it needs, which the extra of the same name installs.
-_PACKAGES = dict.fromkeys(crafter.NAMES, crafter.PACKAGE)
 _GYM_PREFIX = "gym:"
 _GYM_TASK = "motif_jax.envs.gym_task.environment"
 # Keys of config.environment for gymnasium environments, with their defaults.
@@ -107,17 +104,11 @@ def replace_options(options: Mapping[str, Any], environment: Mapping[str, Any]) 
 
 
 def _kwargs_of(environment: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The JSON object of the key `kwargs`; None without a value. Raises UserError: it is none."""
+    """The JSON object of the key `kwargs`; None without a value."""
     text = environment.get("kwargs")
     if text is None:
         return None
-    try:
-        kwargs: dict[str, Any] = parse_json(text or NO_KWARGS, dict)
-    except ValueError as error:
-        raise UserError(
-            f"config.environment.kwargs={text}: must be a JSON object ({error})"
-        ) from None
-    return kwargs
+    return parse_json(text or NO_KWARGS, dict)
 
 
 def _takes_kwargs(name: str) -> bool:
@@ -141,16 +132,7 @@ def check(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> None:
     if is_gym(name):
         importlib.import_module(_GYM_TASK).check(name, options)
     elif entry_points.is_entry_point(name):
-        if not hasattr(_load(name), "make_spec"):
-            raise UserError(
-                f"config.{_KEY}={name}: must be a class with make_spec, see motif_jax.envs.spec"
-            )
-    elif name in _PACKAGES:
-        package = _PACKAGES[name]
-        if importlib.util.find_spec(package) is None:
-            raise UserError(
-                f"config.{_KEY}={name}: needs the package {package}: pip install 'motif-jax[{package}]'"
-            )
+        _load(name)
     elif not _is_level(name) and name not in _ENTRY_POINTS:
         listed = ", ".join(known for known in _ENTRY_POINTS if known not in MINIHACK)
         allowed = f"{listed}, one of minigrid's own BabyAI levels, MiniHack-...-v0 (docs/environments.md), gym:ID, or module:Class"

@@ -20,7 +20,7 @@ from motif_jax.envs.babyai_text import catalogue
 from motif_jax.glam import generalisation
 from motif_jax.glam.config import LevelPolicy
 from motif_jax.glam.generalisation import CHOOSES_WORDS, READS, GeneralisationTest, PlayedLevel
-from motif_jax.play import agent_policy, evaluation_setup
+from motif_jax.play import agent_policy
 from motif_jax.rl import agent_networks, choices, settings
 from motif_jax.rl.actors import policies
 from motif_jax.rl.config import AgentConfig, TrainedTask, agent_config
@@ -106,8 +106,7 @@ def open_pinned(config: LevelPolicy, workdir: Path) -> EvalAgent:
     """Opens the agent, with the checkpoint that the run in `workdir` started with, even if there is
     a newer one.
 
-    Raises UserError as `open_agent`, or if a file that it reads changed since the run started, or
-    it cannot be greedy.
+    Raises UserError as `open_agent`, or if a file that it reads changed since the run started.
     """
     path = workdir / PLAN
     before = read_json(path, _REMEDY, keys=("checkpoint", "read")) if path.exists() else {}
@@ -121,7 +120,6 @@ def open_pinned(config: LevelPolicy, workdir: Path) -> EvalAgent:
             f"{agent.name} has another {' and another '.join(changed)} than when {workdir} started: restore the previous one, "
             "or choose another --workdir"
         )
-    evaluation_setup.check_greedy(config.policy, config.greedy, agent.policy(agent.base).in_workers)
     return agent
 
 
@@ -219,7 +217,6 @@ def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
     folder = config.policy
     checkpoint = config.agent.checkpoint
     level = config.environment.name
-    evaluation_setup.check_checkpoint(checkpoint)
     trained = agent_policy.read_config(folder)
     name, options = agent_policy.environment_of(trained)
     spec = registry.spec(name, **options)

@@ -107,8 +107,6 @@ def _split(entry: str) -> tuple[str, str]:
     folder, separator, checkpoint = entry.rpartition("@")
     if separator and (checkpoint in ("", "latest", "best", "all") or is_natural(checkpoint)):
         return folder, checkpoint or "latest"
-    if separator and "/" not in checkpoint and not Path(entry).is_dir():
-        raise UserError(f"config.agents={entry}: must end with @latest, @best, @all or @STEP")
     return entry, "latest"
 
 

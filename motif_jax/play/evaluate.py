@@ -115,20 +115,12 @@ def _pinned(workdir: Path) -> evaluation_setup.PinnedVersions:
     remedy = "restore a copy of it, or evaluate into another --workdir"
     plan = read_json(path, remedy, keys=("checkpoint", "reward", "digests"))
     reward = plan["reward"] or {}
-    digests = plan["digests"]
     shares = plan.get("shares")
-    is_valid = (
-        isinstance(reward, dict) and isinstance(digests, dict) and isinstance(shares, list | None)
-    )
-    checkpoint = plan["checkpoint"]
-    reward_step = reward.get("step") if is_valid else None
-    is_valid = is_valid and all(
-        step is None or type(step) is int for step in (checkpoint, reward_step)
-    )
-    if not is_valid:
-        raise UserError(f"{path} is damaged (no checkpoint or no reward): {remedy}")
     return evaluation_setup.PinnedVersions(
-        checkpoint, reward_step, digests, None if shares is None else tuple(shares)
+        plan["checkpoint"],
+        reward.get("step"),
+        plan["digests"],
+        None if shares is None else tuple(shares),
     )
 
 
@@ -217,7 +209,6 @@ class _Evaluation:
             fields = setup.options.get("fields", ())
             film = watching.film_recording(recording, title, policy, rater_of, fields)
             films.write(stem, film, source)
-        films.check_movies()
         return None
 
     def _filmed_indices(self, rows: Sequence[Mapping[str, Any]]) -> set[int]:

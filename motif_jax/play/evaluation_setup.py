@@ -25,9 +25,7 @@ DEFAULT_ENVIRONMENT = "NetHackScore-v1"
 # Options that decide what an agent sees and does. 'obs:FIELD' as the text takes a field out of the
 # observation.
 _OBSERVATION_OPTIONS = (*registry.SHAPING, "text", "text_bytes")
-# Policies that choose their actions where the environments are stepped.
-_IN_WORKERS = (policies.RANDOM, policies.FIXED, policies.BOT)
-_NAMED = (*_IN_WORKERS, policies.AGENT)
+_NAMED = (policies.RANDOM, policies.FIXED, policies.BOT, policies.AGENT)
 
 
 @dataclass(frozen=True)
@@ -87,35 +85,25 @@ class _Agent(NamedTuple):
     two_decimals: bool | None = None
 
 
-def check_checkpoint(checkpoint: str) -> None:
-    """Raises UserError where `config.agent.checkpoint` names no checkpoint."""
-    is_valid = checkpoint in ("latest", "best") or checks.is_natural(checkpoint)
-    checks.require(is_valid, "agent.checkpoint", checkpoint, "latest, best or a step")
-
-
 def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup:
-    """Opens the setup as `open_setup` does; raises UserError, too, for values that it does not
-    read.
+    """Opens the setup as `open_setup` does, and tries out its environment.
+
+    Raises UserError, too, where the agent is not named, or with switches of `compat` that it does
+    not play with.
     """
     policy = config.policy
-    name = config.environment.name
-    if policy == policies.AGENT or config.agent.dir is not None:
+    if policy == policies.AGENT:
         checks.existing_folder(config, "agent.dir")
-    is_known = policy in _NAMED or policies.is_user_policy(policy)
-    allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
-    checks.require(is_known or (bool(policy) and Path(policy).is_dir()), "policy", policy, allowed)
-    check_checkpoint(config.agent.checkpoint)
-    if name is not None and not registry.is_gym(name):
-        registry.check(name)
-    # Before the policy 'fixed' is fitted, which takes minutes.
-    check_greedy(policy, config.greedy, policy in _IN_WORKERS)
-    _check_unread(config)
+    is_folder = policy not in _NAMED and not policies.is_user_policy(policy)
+    if is_folder or config.agent.dir is not None:
+        for key, is_on in asdict(config.compat).items():
+            checks.require(
+                not is_on, f"compat.{key}", True, "off: an agent's folder says how its game is"
+            )
     setup = open_setup(config, pins)
     # Its options may be those of the agent, which are known now.
     if registry.is_gym(setup.environment):
         registry.check(setup.environment, setup.options)
-    # Again: a policy of the user's own says where it plays once it is loaded.
-    check_greedy(policy, config.greedy, setup.policy.in_workers)
     _require_room(config, setup)
     return setup
 
@@ -134,37 +122,6 @@ def _require_room(config: PlayedPolicy, setup: EvalSetup) -> None:
         f"{setup.environment} with test_language_agent, whose config.prompt_tokens may be more"
     )
     prompt_lengths.require_room(setup.environment, setup.options, episode_seeds, key, remedy)
-
-
-def check_greedy(name: str, greedy: bool, in_workers: bool) -> None:
-    """Raises UserError if `greedy` is set for a policy, called `name`, that draws its actions
-    itself (`in_workers`).
-    """
-    allowed = f"False: {name} chooses its actions itself, only a network's are drawn"
-    checks.require(not (greedy and in_workers), "greedy", greedy, allowed)
-
-
-def _check_unread(config: PlayedPolicy) -> None:
-    """Refuses keys that would be left unread, as the folder of an agent decides them, or there is
-    no agent.
-    """
-    is_folder = config.policy not in _NAMED and not policies.is_user_policy(config.policy)
-    if is_folder and config.agent.dir is not None:
-        is_same = Path(config.agent.dir).resolve() == Path(config.policy).resolve()
-        allowed = f"None, or the folder that config.policy={config.policy} names"
-        checks.require_key(config, "agent.dir", is_same, allowed)
-    plays_agent = is_folder or config.policy == policies.AGENT
-    default = PlayedAgent().checkpoint
-    is_read = plays_agent or config.agent.dir is not None or config.agent.checkpoint == default
-    allowed = (
-        f"left at {default}: {config.policy} has no checkpoints; give config.agent.dir with it"
-    )
-    checks.require_key(config, "agent.checkpoint", is_read, allowed)
-    if is_folder or config.agent.dir is not None:
-        for key, is_on in asdict(config.compat).items():
-            checks.require(
-                not is_on, f"compat.{key}", True, "off: an agent's folder says how its game is"
-            )
 
 
 def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup:
@@ -233,13 +190,6 @@ def _options(config: PlayedPolicy, agent: _Agent) -> dict[str, Any]:
     options = registry.replace_options(agent.options, {**asdict(config.environment), "name": name})
     change = config.environment.change
     if change is not None:
-        allowed = f"None: {name} is not BabyAI-Text, and only its prompts can be changed"
-        checks.require(name.startswith(catalogue.PREFIX), "environment.change", change, allowed)
-        from motif_jax.envs.babyai_text import changes
-
-        names = (*changes.CHANGES, *changes.EXCHANGED)
-        allowed = f"'' (none) or one of {', '.join(names)}; None: the agent's"
-        checks.require(change in ("", *names), "environment.change", change, allowed)
         options["change"] = change
     if config.policy != policies.BOT and not config.bot_agreement:
         return options

@@ -46,10 +46,6 @@ def fit(name: str, options: Mapping[str, Any], seed: int) -> tuple[float, ...]:
     # The cache's key: the same games for all options that this policy does not read.
     played = {key: value for key, value in options.items() if key not in _UNREAD}
     spec = registry.spec(name, **played)
-    if spec.action_size:
-        raise UserError(
-            f"config.policy=fixed: must be another for {name}, whose actions are not numbered"
-        )
     if spec.mask_field is not None:
         raise UserError(
             f"config.policy=fixed: must be another for {name}, which does not allow all actions at every step"

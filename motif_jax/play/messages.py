@@ -6,14 +6,12 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from motif_jax.core import text_bytes
-from motif_jax.core.errors import UserError
 
 # A backslash that looks like the start of an escape is escaped, too.
 _LIKE_ESCAPE = re.compile(r"\\(?=x[0-9a-f]{2}|u[0-9a-f]{4}|U00(?:0[0-9a-f]|10)[0-9a-f]{4})")
@@ -114,27 +112,6 @@ def pack(tallies: Sequence[MessageTally]) -> str:
 
 
 def unpack(text: str) -> list[MessageTally]:
-    """The inverse of `pack`. Raises UserError: the text is damaged."""
-    try:
-        rows = json.loads(zlib.decompress(base64.b85decode(text)))
-        return [MessageTally(row[0], row[1], 1, row[2], row[3]) for row in rows]
-    except (ValueError, TypeError, LookupError, zlib.error) as error:
-        raise UserError(
-            f"the messages of an episode are damaged ({error}): take its line out of episodes.jsonl, and evaluate plays it again"
-        ) from None
-
-
-def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[MessageTally]:
-    """Tallies from their fields. Raises TypeError or ValueError: the rows have another form."""
-    tallies = [MessageTally(**row) for row in rows]
-    for t in tallies:
-        numbers = (
-            t.count,
-            t.episodes,
-            *(value for value in (t.reward, t.total) if value is not None),
-        )
-        if not isinstance(t.text, str) or not all(
-            isinstance(value, int | float) for value in numbers
-        ):
-            raise ValueError(f"a text and numbers are needed, there is {asdict(t)}")
-    return tallies
+    """The inverse of `pack`."""
+    rows = json.loads(zlib.decompress(base64.b85decode(text)))
+    return [MessageTally(row[0], row[1], 1, row[2], row[3]) for row in rows]

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder
-from motif_jax.core.errors import UserError
 from motif_jax.core.sentences import split_rows
 from motif_jax.envs.episode import PlayedEpisode
 from motif_jax.envs.spec import EnvironmentSpec
@@ -115,12 +113,6 @@ def choose_reward(
         # Only a trained reward has a threshold that is rounded.
         return replace(chosen, two_decimals=None)
 
-    path = str(chosen.section.dir)
-    if config.dir is None and not Path(path).exists():
-        raise UserError(
-            f"config.reward.dir=None: {owner} used the reward in {path}, which does not exist: give "
-            "--config.reward.dir=DIR, or --config.reward.dir= to go without"
-        )
     from motif_jax.rl import intrinsic
 
     # A number in place of "the newest": the plan names it, and a resumed run pins it.

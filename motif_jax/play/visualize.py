@@ -125,7 +125,6 @@ def _record(
         with contextlib.closing(episodes.screening(show, recording)) as screening:
             _play_on(screening.steps())
             folder.keep(show, screening.film(recording), source)
-    folder.films.check_movies()
     return None
 
 
@@ -354,9 +353,9 @@ class _RecordedShows:
         or has other actions.
         """
         if self._reward is not None:
-            from motif_jax.rl import reward_kinds
+            from motif_jax.rl import intrinsic
 
-            reward_kinds.check(self._reward.section)
+            intrinsic.check(self._reward.section)
         if self._trained_on is None:
             return
         for show in self.shows:

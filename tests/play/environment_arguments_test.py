@@ -112,7 +112,7 @@ def test_another_environment_is_made_by_the_flags_of_the_evaluation(lake):
     load = functools.partial(agent_policy.load, str(lake), "0", "gym:ToyIce-v0")
     elsewhere = {"modules": "tests.gym_toys", "wrappers": STACKED, "text": "", "text_bytes": 256}
 
-    with pytest.raises(UserError, match="is_slippery"):
+    with pytest.raises(TypeError, match="is_slippery"):
         load()
 
     assert load(elsewhere)[1] == 0

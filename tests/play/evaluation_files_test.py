@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet
@@ -28,15 +28,6 @@ def test_actions_of_large_environments_are_kept(tmp_path):
     assert ":" not in evaluation_files.encode_actions([255]), "a byte is enough"
     with pytest.raises(ValueError, match="actions of at least 0 can be packed, not -1"):
         evaluation_files.encode_actions([0, -1])
-    for damaged in ('"damaged"', "7"):
-        (tmp_path / "episodes.jsonl").write_text(
-            f'{{"index": 0}}\n{{"index": 1, "actions": {damaged}}}\n'
-        )
-        with pytest.raises(
-            UserError,
-            match=r"damaged in line 2 \(its actions: .*take out that line, and evaluate plays",
-        ):
-            evaluation_files.read_rows(tmp_path / "episodes.jsonl")
 
 
 def test_a_cut_journal_loses_at_most_its_last_row(tmp_path):
@@ -71,8 +62,6 @@ def test_speed_adds_up_sessions():
 
 
 def test_read_evaluation(tmp_path):
-    with pytest.raises(UserError, match="not a finished evaluation"):
-        evaluation_files.read_evaluation(tmp_path)
     summary = write_evaluation(tmp_path, "random", evaluation_rows(6, 0.0, 1))
     read = evaluation_files.read_evaluation(tmp_path)
     rows = read.pop("rows")
@@ -156,19 +145,6 @@ def test_tallies_of_messages(tmp_path):
     assert messages.merge([alike[:1], [MessageTally("b", 1)]]) == [
         MessageTally("b", 2, 2, None, 1.0)
     ]
-    for bad in (
-        {"text": 5, "count": 1},
-        {"text": "", "count": ""},
-        {"text": "", "count": 1, "total": "x"},
-    ):
-        with pytest.raises(ValueError, match=r"a text and numbers are needed, there is \{'text': "):
-            messages.from_rows([bad])
-    assert messages.from_rows(json.loads(json.dumps(list(map(asdict, merged))))) == merged
-    for damaged in ("#", messages.pack(tallies)[:-9], evaluation_files.encode_actions([1]), 5):
-        with pytest.raises(
-            UserError, match=r"messages of an episode are damaged .* evaluate plays it again"
-        ):
-            messages.unpack(damaged)
     without = messages.tally_episode(texts, np.array([1, 1]))
     assert without == [MessageTally("\\x01\\xc8", 2)]
 

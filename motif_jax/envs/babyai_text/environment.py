@@ -90,8 +90,7 @@ def make_spec(name: str, *, fields: Iterable[str] = (), **options: Any) -> Envir
     """The spec of `BabyAIText` with these `LevelOptions`. Raises UserError: a value is invalid."""
     chosen = LevelOptions(**options)
     level = catalogue.find(name)
-    if level is None:
-        raise UserError(f"config.environment.name: there is no level {name!r}; {levels_in_words()}")
+    assert level is not None, "the registry makes levels that there are"
     _check(name, level, chosen)
 
     # With several kinds of task the arrays have the size of the largest grid.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from motif_jax.core import resources
@@ -20,7 +20,6 @@ _FILE = "configs/probes/babyai_text.json"
 DESCRIPTION = "probes.json"
 LINES = "probes.jsonl"
 CLAUSES = "clauses.jsonl"
-_KEYS = ("name", "goal", "observations", "actions")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,41 +65,18 @@ def read(prompts: str | os.PathLike[str]) -> list[Probe]:
     """
     path = resources.path(_FILE) if prompts == PACKAGE_PROBES else prompts
     remedy = "give a list of objects with name, goal, observations and actions, like configs/probes/babyai_text.json"
-    if not os.path.isfile(path):
-        raise UserError(
-            f"config.probes.prompts={str(prompts)!r}: must be '{PACKAGE_PROBES}' (the built-in probes), '' (none), or a JSON file"
-        )
-    content: Any = read_json(path, remedy, list)
-    if not content:
-        raise UserError(f"{path} holds no probes: {remedy}")
-    return [_probe(entry, number, path, remedy) for number, entry in enumerate(content)]
+    return [_probe(entry, path) for entry in read_json(path, remedy, list)]
 
 
-def _probe(entry: Any, number: int, path: str | os.PathLike[str], remedy: str) -> Probe:
-    if not _is_valid(entry):
-        form = "one action fewer than observations, each a list of clauses"
-        raise UserError(f"{path}: the probe at index {number} is invalid ({form}): {remedy}")
-    return Probe(
+def _probe(entry: Mapping[str, Any], path: str | os.PathLike[str]) -> Probe:
+    probe = Probe(
         name=entry["name"],
         goal=entry["goal"],
         observations=tuple(tuple(clauses) for clauses in entry["observations"]),
         actions=tuple(entry["actions"]),
         right=entry.get("right", ""),
     )
-
-
-def _is_valid(entry: Any) -> bool:
-    # `right` may be left out.
-    if not isinstance(entry, dict) or set(entry) - {"right"} != set(_KEYS):
-        return False
-    if not _are_texts([entry["name"], entry["goal"], entry.get("right", "")]):
-        return False
-    actions = entry["actions"]
-    observations = entry["observations"]
-    if not _are_texts(actions) or not isinstance(observations, list):
-        return False
-    return all(map(_are_texts, observations)) and len(observations) == len(actions) + 1
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+    # Further actions would be left out of the prompt.
+    if len(probe.observations) != len(probe.actions) + 1:
+        raise UserError(f"{path}: {probe.name} must have one action fewer than observations")
+    return probe

@@ -5,5 +5,3 @@ from __future__ import annotations
 SYMBOLS = "Crafter-v1"
 PIXELS = "CrafterPixels-v1"
 NAMES = (SYMBOLS, PIXELS)
-# The package, and the extra of this one that installs it.
-PACKAGE = "crafter"

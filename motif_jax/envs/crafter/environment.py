@@ -58,7 +58,7 @@ def make_spec(
     """The spec of `Crafter` with these options. Raises UserError: `kwargs` has another key than
     area, or no area.
     """
-    _area(name, kwargs)
+    _area(**(kwargs or {}))
     optional = {_FRAME: ArraySpec((_FRAME_SIDE, _FRAME_SIDE, 3), "uint8")}
     if unknown := sorted(set(fields) - set(optional)):
         raise ValueError(f"{name} has no fields {', '.join(unknown)}")
@@ -92,21 +92,13 @@ def make_spec(
     )
 
 
-def _area(name: str, kwargs: Mapping[str, Any] | None) -> tuple[int, int]:
-    """Width and height of the world."""
-    options = dict(kwargs or {})
-    area = options.pop("area", _AREA)
-    if options:
-        raise UserError(
-            f"config.environment.kwargs: {name} has no {', '.join(sorted(options))}, but area"
-        )
-    is_pair = isinstance(area, Sequence) and not isinstance(area, str) and len(area) == len(_AREA)
-    if not is_pair or not all(type(side) is int and side >= _LEAST_SIDE for side in area):
-        raise UserError(
-            f"config.environment.kwargs: area={area}: must be [width, height] of {name}'s world, each at least {_LEAST_SIDE} "
-            "cells"
-        )
+def _area(area: Sequence[int] = _AREA) -> tuple[int, int]:
+    """Width and height of the world. Raises UserError: it is too small for the game."""
     width, height = area
+    if min(width, height) < _LEAST_SIDE:
+        raise UserError(
+            f"config.environment.kwargs: area={area}: must be [width, height] of the world, each at least {_LEAST_SIDE} cells"
+        )
     return width, height
 
 
@@ -140,7 +132,7 @@ class Crafter(Environment):
         kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         self.spec = make_spec(name, fields=fields, kwargs=kwargs)
-        self.game = CrafterGame(_area(name, kwargs))
+        self.game = CrafterGame(_area(**(kwargs or {})))
         self._limit = max_episode_steps
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:

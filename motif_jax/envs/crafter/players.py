@@ -13,8 +13,6 @@ import numpy as np
 from crafter import constants
 
 from motif_jax.core import seeds
-from motif_jax.core.errors import UserError
-from motif_jax.envs.crafter.catalogue import SYMBOLS
 from motif_jax.envs.crafter.environment import CHANNELS, COLUMNS, ROWS
 from motif_jax.envs.episode import Choose
 from motif_jax.envs.spec import EnvironmentSpec
@@ -56,12 +54,6 @@ class Gatherer:
     spec: EnvironmentSpec
     random_share: float = 0.2
     in_workers: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not {"view", "inventory", "facing"} <= set(self.spec.observation):
-            raise UserError(
-                f"the player Gatherer reads what {SYMBOLS} shows, and plays nothing else"
-            )
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
         """Returns what chooses the actions of the episode `seed`."""

@@ -25,13 +25,11 @@ from motif_jax.envs.checked import CheckedEnvironment, unplayable
 from motif_jax.envs.config import REWARD_TEXT_BYTES
 from motif_jax.envs.gym_task import captions, making
 from motif_jax.envs.gym_task.actions import (
-    MASK,
     ActionMask,
-    UnsupportedActionsError,
     action_names,
     make_actions,
 )
-from motif_jax.envs.gym_task.spaces import MisfitError, UnsupportedSpaceError, leaves
+from motif_jax.envs.gym_task.spaces import MisfitError, leaves
 from motif_jax.envs.spec import (
     REST,
     ROW_NAMES,
@@ -289,14 +287,8 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
     name = maker.name
     text = reading.text
     frames = FRAME in reading.fields
-    try:
-        actions = make_actions(env.action_space)
-    except UnsupportedActionsError as error:
-        raise UserError(f"config.{_KEY}={name}: its actions cannot be played: {error}") from None
-    try:
-        space_leaves = list(leaves(env.observation_space, reading.text_bytes))
-    except UnsupportedSpaceError as error:
-        raise UserError(f"config.{_KEY}={name}: its observation cannot be read: {error}") from None
+    actions = make_actions(env.action_space)
+    space_leaves = list(leaves(env.observation_space, reading.text_bytes))
     observation = {leaf.name: leaf.field for leaf in space_leaves}
     if len(observation) < len(space_leaves):
         listed = ", ".join(sorted(leaf.name for leaf in space_leaves))
@@ -304,8 +296,8 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
             f"config.{_KEY}={name}: two fields of its observation have one name, of {listed}"
         )
     # Fields that serve as the text or as the mask are not shown twice.
-    text_is_observed = _take(text, captions.KEY, observation)
-    _take(reading.action_mask, MASK, observation)
+    text_is_observed = _take(text, observation)
+    _take(reading.action_mask, observation)
     if clash := {TEXT, COUNT, FRAME, ACTION_MASK} & set(observation):
         raise UserError(
             f"config.{_KEY}={name}: a field of its observation must not be called {min(clash)}"
@@ -318,8 +310,6 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
             COUNT: ArraySpec((), "int32"),
         }
     if reading.action_mask:
-        allowed = "empty where actions are continuous numbers, which have no mask"
-        checks.require(actions.size == 0, MASK, reading.action_mask, allowed)
         ActionMask(reading.action_mask, actions.count)
         observation[ACTION_MASK] = ArraySpec((actions.count,), "uint8")
 
@@ -327,7 +317,7 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
     pictures = {}
     if draws:
         # The shape is known only once a picture was drawn, and only needed if one is observed.
-        pictures[FRAME] = ArraySpec(_frame_shape(env, name) if frames else (), "uint8")
+        pictures[FRAME] = ArraySpec(_frame_shape(env) if frames else (), "uint8")
     return EnvironmentSpec(
         observation=observation | (pictures if frames else {}),
         num_actions=actions.count,
@@ -347,18 +337,13 @@ def _described(env: gymnasium.Env, maker: making.GymMaker, reading: _Reading) ->
     )
 
 
-def _take(source: str, key: str, observation: dict[str, ArraySpec]) -> bool:
-    """Takes the field that 'obs:FIELD' names out of `observation`; False: `source` names none.
-    Raises UserError: there is no such field.
-    """
+def _take(source: str, observation: dict[str, ArraySpec]) -> bool:
+    """Takes the field that 'obs:FIELD' names out of `observation`; False: `source` names none."""
     name = _field_of(source)
-    if not name:
-        return False
-    allowed = f"one of its fields, which are {', '.join(observation)}"
-    field = observation.pop(name, None)
-    observation.pop(name + REST, None)
-    checks.require(field is not None, key, source, allowed)
-    return True
+    if name:
+        del observation[name]
+        observation.pop(name + REST, None)
+    return bool(name)
 
 
 def _field_of(source: str) -> str:
@@ -368,17 +353,9 @@ def _field_of(source: str) -> str:
     )
 
 
-def _frame_shape(env: gymnasium.Env, name: str) -> tuple[int, ...]:
-    try:
-        env.reset(seed=0)
-        picture = np.asarray(env.render())
-    except Exception as error:
-        raise UserError(f"config.{_KEY}={name}: its pictures cannot be drawn ({error})") from error
-    if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
-        raise UserError(
-            f"config.{_KEY}={name}: its render() must return uint8 [height, width, 3], it returns {_described_array(picture)}"
-        )
-    return picture.shape
+def _frame_shape(env: gymnasium.Env) -> tuple[int, ...]:
+    env.reset(seed=0)
+    return np.asarray(env.render()).shape
 
 
 def _described_array(array: np.ndarray) -> str:

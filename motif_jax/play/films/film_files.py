@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.core import config as checks
-from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_bytes, atomic_write_json, read_json
 from motif_jax.envs import registry
 from motif_jax.play.films import movie, player, ttyrec
@@ -49,13 +48,6 @@ class Films:
         self._entries: dict[str, dict[str, Any]] = {}
         if self._path.exists():
             self._entries = read_json(self._path, _REMEDY)
-            keys = {"source", "files", "steps"}
-            if not all(
-                isinstance(entry, dict) and keys <= set(entry) for entry in self._entries.values()
-            ):
-                raise UserError(f"{self._path} is damaged (no list of films): {_REMEDY}")
-        self._longest_film = 0
-        self._movies = 0
 
     def _digest(self, source: Any) -> str:
         # Other forms or settings of them make the film again.
@@ -67,10 +59,7 @@ class Films:
         entry = self._entries.get(stem)
         if entry is None or entry["source"] != self._digest(source):
             return False
-        exists = all((self._folder / name).exists() for name in entry["files"])
-        if exists:
-            self._count(entry)
-        return exists
+        return all((self._folder / name).exists() for name in entry["files"])
 
     def write(self, stem: str, film: Film, source: Any = None) -> list[Path]:
         """Writes `film` as STEM.html and so on; returns the paths. Without a `source` it is written
@@ -100,18 +89,4 @@ class Films:
         }
         self._entries[stem] = entry
         atomic_write_json(self._path, self._entries)
-        self._count(entry)
         return paths
-
-    def _count(self, entry: dict[str, Any]) -> None:
-        self._longest_film = max(self._longest_film, entry["steps"])
-        if any(name.endswith(".gif") for name in entry["files"]):
-            self._movies += 1
-
-    def check_movies(self) -> None:
-        """Raises UserError where GIFs are wanted, and `forms.start` lies after the end of every
-        film.
-        """
-        is_missing = self._forms.gif and self._longest_film > 0 and self._movies == 0
-        allowed = f"below {self._longest_film}, the length of the longest of these episodes: there is no movie"
-        checks.require(not is_missing, "forms.start", self._forms.start, allowed)

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from motif_jax.core import config as checks
 from motif_jax.core import entry_points, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.envs.episode import Choose
@@ -186,20 +185,14 @@ def is_user_policy(policy: str) -> bool:
 
 
 def load_user_policy(name: str, spec: EnvironmentSpec, key: str = "policy") -> Any:
-    """Makes the policy 'module:Class' that `config.key` names; UserError if it is neither kind of
-    policy.
+    """Makes the policy 'module:Class' that `config.key` names, a `WorkerPolicy` or a
+    `BatchPolicy`.
     """
     policy: Any = entry_points.load(key, name)
     # A class or function makes the policy; another object is one already.
     if callable(policy):
         entry_points.require_signature(key, name, policy, spec)
         policy = policy(spec)
-    in_workers = getattr(policy, "in_workers", None)
-    needed = ("player", "probabilities") if in_workers else ("initial_state", "act")
-    has_methods = all(callable(getattr(policy, method, None)) for method in needed)
-    is_complete = isinstance(in_workers, bool) and has_methods
-    required = "a class with in_workers=True, player() and probabilities(), or in_workers=False, initial_state() and act()"
-    checks.require(is_complete, key, name, f"{required}, see motif_jax.rl.actors.policies")
     return policy
 
 
