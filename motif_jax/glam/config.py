@@ -8,8 +8,7 @@ from motif_jax.core import sections
 from motif_jax.core.compat import Compat, quirk
 from motif_jax.core.training.config import GradientConfig
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
-from motif_jax.play.config import AgentCheckpoint
-from motif_jax.play.keys import GREEDY, LANES, WORKERS
+from motif_jax.play.config import GREEDY, LANES, WORKERS, AgentCheckpoint
 from motif_jax.rl.algorithms.config import Ppo
 from motif_jax.rl.config import PlayedTask
 from motif_jax.schema import (

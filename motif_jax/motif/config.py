@@ -8,7 +8,7 @@ from typing import Any
 from motif_jax.core import sections
 from motif_jax.core.config import available_cores
 from motif_jax.envs.config import LAST_TEXT, MAX_EPISODE_STEPS, GymOptions
-from motif_jax.play.keys import LANES
+from motif_jax.play.config import LANES
 from motif_jax.rl.reward_keys import RewardCheckpoint, ThresholdedReward
 from motif_jax.schema import (
     length_key,

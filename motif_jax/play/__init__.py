@@ -15,11 +15,10 @@ The commands:
 
     evaluate.py                 N episodes -> table, JSON, parquet (evaluation_files.py; journal.py
                                 resumes)
-    visualize.py                episodes on the terminal (playback.py, keyboard.py) and as films: of
-                                a policy that plays now, or recorded ones with the values of a
-                                reward and of an agent
+    visualize.py                episodes on the terminal and as films: of a policy that plays now,
+                                or recorded ones with the values of a reward and of an agent
     watching.py                 an episode step by step, and as a film
-    terminal.py                 a step on the terminal
+    terminal.py                 the terminal: keys, speed and pauses, a step
     films/                      players in the browser, GIFs, ttyrecs
 
 Beside them:

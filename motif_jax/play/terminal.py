@@ -1,10 +1,16 @@
-"""An episode on the terminal: the map in colour, the reward as a bar, the policy's
-probabilities.
-"""
+"""An episode on the terminal: its keys, its speed and pauses, and how a step is drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import math
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -16,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from motif_jax.core.errors import printable
+from motif_jax.core.interruption import Interruption
 from motif_jax.display import text_tables
 from motif_jax.envs.spec import Action
 from motif_jax.play.films.movie import BACK, COLOURS
@@ -29,6 +36,140 @@ _STYLES = [Style(color=f"rgb({r},{g},{b})", bgcolor=_GROUND) for r, g, b in COLO
 BAR_RANGE = 4.0
 # Lines of the full view, without the screen's rows.
 _FULL_HEIGHT = 14
+HELP = "Space pause  Right step  +/- speed  n next reward  e end of episode  q quit"
+SPEEDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, math.inf)
+# While it waits for a key, the terminal looks for a signal at least so often.
+LOOK_SECONDS = 0.5
+# On the way to the end so many steps pass between two that are drawn.
+_FINISHING_STEPS = 50
+# Tasks take so much or less for each step, which is no reward that anybody looks for.
+_LEAST_REWARD = 0.015
+
+Draw = Callable[[WatchedStep], None]
+KeyOf = Callable[[float], str | None]
+# What a terminal sends for keys with names.
+_ARROWS = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1b[C": "right", b"\x1b[D": "left"}
+
+
+@contextlib.contextmanager
+def single_keys() -> Iterator[Callable[[float], str | None]]:
+    """Gives a function that waits so many seconds for a key: 'up', 'left', ..., the character, or
+    None.
+
+    It raises EOFError if the terminal was closed. The terminal's settings come back at the end.
+    """
+    descriptor = sys.stdin.fileno()
+    pending = b""
+    before = termios.tcgetattr(descriptor)
+
+    def key(timeout: float) -> str | None:
+        nonlocal pending
+        if not pending:
+            # The descriptor itself: `sys.stdin` would buffer keys that `select` does not see.
+            if not select.select([descriptor], [], [], timeout)[0]:
+                return None
+            pending = os.read(descriptor, 1024)
+            if not pending:
+                raise EOFError("the terminal was closed")
+        length = 3 if pending[:3] in _ARROWS else 1
+        data = pending[:length]
+        pending = pending[length:]
+        return _ARROWS.get(data, data.decode("latin-1"))
+
+    # Not the raw mode, in which Ctrl-C would send no signal.
+    tty.setcbreak(descriptor)
+    try:
+        yield key
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def is_terminal() -> bool:
+    """Whether a person can watch and press keys."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+@dataclass
+class Playback:
+    """How the steps of one episode are shown; keys change it (`HELP`).
+
+    Attributes:
+      speed: steps a second; infinite: as fast as the episode is played.
+      paused: the step that is shown stays until a key continues.
+      skipping: nothing is drawn until the next reward.
+      finishing: few steps are drawn until the end.
+      quit: the rest of the episode, and later ones, are not shown.
+    """
+
+    speed: float
+    paused: bool = False
+    skipping: bool = False
+    finishing: bool = False
+    quit: bool = False
+
+    def show(
+        self, steps: Iterable[WatchedStep], draw: Draw, key_of: KeyOf, stop: Interruption
+    ) -> None:
+        """Draws steps until the last one, `quit` or a request to stop; `key_of(seconds)` waits so
+        long for a key, None without one.
+        """
+        for watched in steps:
+            if stop.requested:
+                return
+            # The last observation is always drawn.
+            if self._is_hidden(watched) and watched.choice is not None:
+                continue
+            self.skipping = False
+            draw(watched)
+            self._wait(watched, draw, key_of, stop)
+            if self.quit:
+                return
+
+    def _is_hidden(self, watched: WatchedStep) -> bool:
+        if self.finishing and watched.step % _FINISHING_STEPS:
+            return True
+        return self.skipping and not _is_rewarded(watched)
+
+    def _wait(self, watched: WatchedStep, draw: Draw, key_of: KeyOf, stop: Interruption) -> None:
+        """Returns when the next step is due, or a key asks for it; the last step waits for any
+        key.
+        """
+        # At an infinite speed the next step is due at once.
+        due = time.monotonic() + 1 / self.speed
+        at_end = watched.choice is None
+        while not stop.requested:
+            hold = (self.paused or at_end) and not self.finishing
+            left = math.inf if hold else max(0.0, due - time.monotonic())
+            key = key_of(min(left, LOOK_SECONDS))
+            if key is None and left <= LOOK_SECONDS:
+                return
+            if key is not None and (self.press(key) or at_end):
+                return
+            # Again: a key has changed the state, or the terminal its size.
+            draw(watched)
+
+    def press(self, key: str) -> bool:
+        """Does what a key says; returns whether the next step is to be played at once."""
+        if key == " ":
+            self.paused = not self.paused
+        elif key in ("+", "=", "up"):
+            self.speed = min((speed for speed in SPEEDS if speed > self.speed), default=self.speed)
+        elif key in ("-", "down"):
+            self.speed = max((speed for speed in SPEEDS if speed < self.speed), default=self.speed)
+        elif key == "n":
+            self.skipping = True
+        elif key == "e":
+            self.finishing = True
+        elif key == "q":
+            self.quit = True
+        return key in ("right", ".", "n", "e", "q")
+
+
+def _is_rewarded(watched: WatchedStep) -> bool:
+    """Whether a step pays: by the intrinsic reward, or by the task where there is none."""
+    if watched.reward is not None:
+        return watched.intrinsic > 0
+    return abs(watched.task_reward) > _LEAST_REWARD
 
 
 @dataclass

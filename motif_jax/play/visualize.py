@@ -27,9 +27,7 @@ from motif_jax.envs.spec import OBSERVED, EnvironmentSpec
 from motif_jax.play import (
     evaluation_files,
     evaluation_setup,
-    keyboard,
     messages,
-    playback,
     ratings,
     terminal,
     watching,
@@ -101,7 +99,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
     with run_folder.opened(workdir, config_tree):
         episodes = _RecordedShows(config) if _is_recorded(config) else _PlayedShows(config)
         folder = _FilmFolder(workdir, FilmForms(**vars(config.forms)), console)
-        if config.live and keyboard.is_terminal():
+        if config.live and terminal.is_terminal():
             _show(episodes, folder, config.seconds_per_step, console)
             return None
         with interruption.Interruption() as stop:
@@ -232,7 +230,7 @@ class _Viewer:
         self._totals = terminal.RewardTotals()
         self.steps = self._counted(screening)
         speed = 1 / seconds_per_step if seconds_per_step else math.inf
-        self.playback = playback.Playback(speed)
+        self.playback = terminal.Playback(speed)
 
     def _counted(self, screening: watching.Screening) -> Iterator[watching.WatchedStep]:
         for watched in screening.steps():
@@ -241,16 +239,16 @@ class _Viewer:
             yield watched
 
     def show(self) -> None:
-        """Shows the episode, by the keys of `playback.HELP`, until it ends or the viewer leaves."""
+        """Shows the episode, by the keys of `terminal.HELP`, until it ends or the viewer leaves."""
         with interruption.Interruption(quiet=True) as stop:
             try:
                 with (
-                    keyboard.single_keys() as key_of,
+                    terminal.single_keys() as key_of,
                     Live(console=self._console, screen=True, auto_refresh=False) as live,
                 ):
                     self._draw(key_of, live, stop)
             except (EOFError, OSError, termios.error):
-                if keyboard.is_terminal() and not stop.requested:
+                if terminal.is_terminal() and not stop.requested:
                     raise
                 # It was closed, which counts as the signal of that.
                 stop.requested = True
@@ -258,7 +256,7 @@ class _Viewer:
             if stop.requested:
                 stop.leave()
 
-    def _draw(self, key_of: playback.KeyOf, live: Live, stop: interruption.Interruption) -> None:
+    def _draw(self, key_of: terminal.KeyOf, live: Live, stop: interruption.Interruption) -> None:
         def draw(watched: watching.WatchedStep) -> None:
             live.update(self._view(watched, live.console.size.height), refresh=True)
 
@@ -270,7 +268,7 @@ class _Viewer:
         if self.playback.paused:
             state = "paused"
         return terminal.view(
-            watched, self._totals, self._label, self._title, state, playback.HELP, height
+            watched, self._totals, self._label, self._title, state, terminal.HELP, height
         )
 
 

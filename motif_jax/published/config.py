@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
 from motif_jax.core import sections
-from motif_jax.play.keys import CHECKPOINT
+from motif_jax.play.config import CHECKPOINT
 from motif_jax.rl.reward_keys import RewardCheckpoint
 from motif_jax.schema import (
     fraction,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from motif_jax.play.keyboard import single_keys
+from motif_jax.play.terminal import single_keys
 
 
 class Terminal:

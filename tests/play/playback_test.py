@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import pytest
 
 from motif_jax.core.interruption import Interruption
-from motif_jax.play import playback
-from motif_jax.play.playback import Playback
+from motif_jax.play import terminal
 from motif_jax.play.ratings import TextReward
+from motif_jax.play.terminal import Playback
 from motif_jax.play.watching import WatchedAction, WatchedStep
 
 LAST = 5
@@ -39,7 +39,7 @@ def step_of(step: int, with_reward: bool) -> WatchedStep:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for keys."""
-    monkeypatch.setattr(playback, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(terminal, "LOOK_SECONDS", 0.0)
 
 
 def drawn_steps(keys: Iterable[str | None], with_reward: bool = True) -> tuple[list[int], Playback]:

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from motif_jax.envs.recording import Recording
-from motif_jax.play import keyboard, visualize
+from motif_jax.play import terminal, visualize
 from tests.play.watched_stages import films_of, run, visualize_config
 
 
@@ -20,9 +20,9 @@ def show(tmp_path, stream, monkeypatch):
 
     def shown(*keys, episodes=1):
         typed = iter(keys)
-        monkeypatch.setattr(keyboard, "is_terminal", lambda: True)
+        monkeypatch.setattr(terminal, "is_terminal", lambda: True)
         monkeypatch.setattr(
-            keyboard, "single_keys", lambda: contextlib.nullcontext(lambda seconds: next(typed))
+            terminal, "single_keys", lambda: contextlib.nullcontext(lambda seconds: next(typed))
         )
         # Slow enough that no step comes by itself.
         config = visualize_config(episodes=episodes, live=True, seconds_per_step=1000.0, seed=3)

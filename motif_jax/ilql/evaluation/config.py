@@ -6,7 +6,7 @@ import dataclasses
 
 from motif_jax.core import sections
 from motif_jax.ilql.agent.config import Decode
-from motif_jax.play.keys import THREADS
+from motif_jax.play.config import THREADS
 from motif_jax.schema import non_negative, one_of, plain_key, positive, section_class, subsection
 
 _EPISODES = ("kind", ("episodes",))

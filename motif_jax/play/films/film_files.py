@@ -12,8 +12,8 @@ from typing import Any
 from motif_jax.core import config as checks
 from motif_jax.core.files import atomic_write_bytes, atomic_write_json, read_json
 from motif_jax.envs import registry
+from motif_jax.play.config import Forms
 from motif_jax.play.films import movie, player, ttyrec
-from motif_jax.play.keys import Forms
 from motif_jax.play.watching import Film
 
 LEDGER = "films.json"
