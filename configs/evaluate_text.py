@@ -33,7 +33,9 @@ play: a person at the terminal plays a text task with an agent, against it, or i
 Every game is kept in WORKDIR/games.jsonl. End with Ctrl-D.
 """
 
-from motif_jax.ilql.evaluation.config import EvaluateTextConfig
+import dataclasses
+
+from motif_jax.ilql.config import EvaluateTextConfig
 from motif_jax.schema import configs, section_keys
 
 # The published way to decode, by task.
@@ -46,6 +48,11 @@ TASKS = {
 # Of methods whose values are of whole actions: samples between which they decide.
 CANDIDATES = {"utterance": 4, "chai": 5}
 KEYS = {"stage": "evaluate_text", **section_keys(EvaluateTextConfig)}
+# Of kind 'rank' nobody speaks.
+KEYS["decode"] = {
+    name: dataclasses.replace(key, read_when=("kind", ("episodes", "play")))
+    for name, key in KEYS["decode"].items()
+}
 VARIANTS = {
     "smoke": {"episodes": 8, "lanes": 8, "show": 2},
     **{task: {"task": task, "decode": decode} for task, decode in TASKS.items()},

@@ -13,7 +13,7 @@ Variants: faithful (the published numbers: roberta-base, batch 16, learning rate
 smoke (seconds).
 """
 
-from motif_jax.ilql.tasks.reddit.config import UpvoteConfig
+from motif_jax.ilql.config import UpvoteConfig
 from motif_jax.schema import configs, section_keys
 
 KEYS = {

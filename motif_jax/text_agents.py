@@ -24,10 +24,10 @@ from motif_jax.core import entry_points, hub, run_folder
 from motif_jax.core.devices import jax_options
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
-from motif_jax.ilql.agent.config import Decode
+from motif_jax.ilql.config import Decode
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.ilql.dialogues.json_lines import AGENT, CHAT_ROLES, meta_of_roles
-from motif_jax.ilql.evaluation import text_setup, text_values
+from motif_jax.ilql.dialogues.dialogue_files import AGENT, CHAT_ROLES, meta_of_roles
+from motif_jax.ilql.evaluation import recorded_texts, text_setup
 from motif_jax.ilql.evaluation.text_episodes import AgentTextActor, DialogueObservation
 
 
@@ -100,7 +100,7 @@ class TextAgent:
         """
         so_far = as_dialogue(dialogue)
         # Of a dialogue that is longer than the agent's positions it reads the end.
-        text_values.last_position(self._saved.tokenizer, so_far, "dialogue")
+        recorded_texts.last_position(self._saved.tokenizer, so_far, "dialogue")
         observation = DialogueObservation(so_far)
         # Made once for each way of choosing: an actor puts the parameters on the device.
         if greedy not in self._actors:
@@ -156,7 +156,7 @@ class TextAgent:
 
     def _checked(self, dialogue: Any) -> Dialogue:
         converted = as_dialogue(dialogue)
-        text_values.require_fit(
+        recorded_texts.require_fit(
             self._saved.network, self._saved.tokenizer, Dialogues.of([converted]), "dialogue"
         )
         return converted
@@ -165,10 +165,10 @@ class TextAgent:
         design = self._saved.network.design
         if design.q != "token" or not design.v:
             raise UserError(f"{self.folder}: method {self.method} has no values of tokens")
-        valued = text_values.values_of(self._saved, Dialogues.of(dialogues))
+        valued = recorded_texts.values_of(self._saved, Dialogues.of(dialogues))
         return [self._token_values(dialogue) for dialogue in valued]
 
-    def _token_values(self, valued: text_values.ValuedDialogue) -> TokenValues:
+    def _token_values(self, valued: recorded_texts.ValuedDialogue) -> TokenValues:
         numbers = valued.values
         item = valued.item
         # An index is that of the position before its token.

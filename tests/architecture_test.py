@@ -54,11 +54,11 @@ JAX_FREE = {
 }  # fmt: skip
 JAX_ALLOWED = (
     "core/devices/", "core/training/", "core/checkpoint", "core/profiling.py", "ilql/tasks/reddit/",
-    "ilql/dialogues/candidate_batches.py", "ilql/dialogues/dialogue_batches.py",
+    "ilql/dialogues/dialogue_batches.py",
 )  # fmt: skip
 JAX_FAMILY = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
 ONLY_IN = {
-    "flax": ("nets/", "lm/", "glam/", "ilql/agent/", "ilql/tasks/reddit/"),
+    "flax": ("nets/", "lm/", "glam/", "ilql/agent/", "ilql/tasks/reddit/", "published/exports.py"),
     "orbax": ("core/checkpoints.py",),
     "nle": ("envs/nethack/",),
     "crafter": ("envs/crafter/",),

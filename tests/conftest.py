@@ -64,8 +64,8 @@ NUMERIC = {
     "lm/candidate_scores_test.py",
     "oni/classification_loss_test.py",
     "rl/algorithms/golden_reward_test.py",
-    "ilql/methods/implicit_q_golden_test.py",
-    "ilql/methods/implicit_q_test.py",
+    "ilql/losses_golden_test.py",
+    "ilql/losses_test.py",
     "rl/algorithms/losses_test.py",
     "rl/algorithms/ppo_test.py",
     "motif/reward/preference_test.py",
@@ -79,7 +79,7 @@ NUMERIC = {
     "nets/layers_test.py",
     "nets/reward_test.py",
     "nets/tiles_test.py",
-    "ilql/methods/text_objective_test.py",
+    "ilql/objective_test.py",
 }
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.ilql.dialogues.collate import Quirks, truncated
+from motif_jax.ilql.config import IlqlCompat, PolicyWeights, TextMethod
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
-from motif_jax.ilql.dialogues.items import TokenItem, tokenise
-from motif_jax.ilql.dialogues.token_rewards import constant
-from motif_jax.ilql.methods.implicit_q import ImplicitQSettings, TextBatch
-from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
+from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout, truncated
+from motif_jax.ilql.dialogues.dialogue_tokens import TokenItem, constant_reward, tokenise
+from motif_jax.ilql.methods import TextBatch
+from motif_jax.ilql.tasks.wordle.environment import WordleTokenizer
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = (("ilql_loss.json", "ilql_loss.npz"), ("ilql_loss_extra.json", "ilql_loss_extra.npz"))
@@ -29,7 +28,9 @@ NAMES = """
 07_cql_temp2_margin 08_value_clip 09_monte_carlo_v 10_max_len_20 11_token_reward 12_zero_action_item
 00_cql_double 01_cql_single 02_utterance_double 03_utterance_single_tau0p9 04_utterance_token_reward 05_utterance_monte_carlo
 """.split()
-PUBLISHED = Quirks(padded_positions=True, whole_rewards=True, utterances_by_tokens=True)
+PUBLISHED = IlqlCompat(
+    ilql_padded_positions=True, ilql_utterance_int_reward=True, ilql_utterance_truncation=True
+)
 
 
 def dialogue_text(dialogue: Dialogue) -> str:
@@ -95,47 +96,51 @@ def item_of(text: str, reward: float, paid: np.ndarray | None = None) -> TokenIt
     dialogue = Dialogue(
         tuple(utterance for utterance, _ in utterances), tuple(rewards), text.endswith("</eod>")
     )
-    return tokenise(dialogue, WordleTokenizer(), constant(reward))
+    return tokenise(dialogue, WordleTokenizer(), constant_reward(reward))
 
 
-def settings_of(case: Case) -> ImplicitQSettings:
+def method_of(case: Case) -> TextMethod:
     config = case.config
-    return ImplicitQSettings(
-        discount=config["gamma"],
-        expectile=config["tau"],
+    policy = PolicyWeights(
         beta=config["beta"],
         exponential=config["exp_weights"],
         most_weight=config.get("clip_weight"),
         context_weight=config["transition_weight"],
+    )
+    return TextMethod(
+        discount=config["gamma"],
+        expectile=config["tau"],
+        policy=policy,
         q_min=config.get("value_min"),
         q_max=config.get("value_max"),
         cql_temperature=config["cql_temp"],
         margin=config.get("dm_margin", 0.0),
         monte_carlo=bool(case.options.get("mc_returns")),
-        all_tokens=True,
     )
 
 
-def items_of(case: Case, quirks: Quirks = PUBLISHED) -> list[TokenItem]:
+def items_of(case: Case, compat: IlqlCompat = PUBLISHED) -> list[TokenItem]:
     """The case's games from their texts, cut as it says."""
     paid = case.arrays["batch/rewards"]
     max_len = case.options.get("max_len")
     games = zip(case.texts, paid, strict=True)
     return [
-        truncated(item_of(text, case.options.get("tr", 0.0), token_rewards), max_len, quirks)
+        truncated(item_of(text, case.options.get("tr", 0.0), token_rewards), max_len, compat)
         for text, token_rewards in games
     ]
 
 
-def batch_of(case: Case, quirks: Quirks = PUBLISHED, utterance: bool | None = None) -> TextBatch:
+def batch_of(
+    case: Case, compat: IlqlCompat = PUBLISHED, utterance: bool | None = None
+) -> TextBatch:
     """The case's games as a batch, made by the package from their texts; by `utterance`s or not
     where that is given.
     """
     by_utterance = case.utterance if utterance is None else utterance
     plan = ItemLayout(
-        WordleTokenizer().delimiters.pad, by_utterance, case.options.get("max_len"), quirks
+        WordleTokenizer().delimiters.pad, by_utterance, case.options.get("max_len"), compat
     )
-    items = items_of(case, quirks)
+    items = items_of(case, compat)
     width = max(len(item.tokens) for item in items)
     tokens = max(len(item.action_indices) for item in items)
     utterances = max(len(item.utterance_action_indices) for item in items)

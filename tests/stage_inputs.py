@@ -95,7 +95,7 @@ class Inputs:
     @functools.cached_property
     def dialogues(self) -> Path:
         """Games of Wordle as collect_text leaves them."""
-        from motif_jax.ilql.dialogues import parquet
+        from motif_jax.ilql.dialogues import dialogue_files
 
         game = Dialogue(
             ("crane", "<b><b><b><b><b>", "moist", "<g><g><g><g><g>"),
@@ -104,7 +104,7 @@ class Inputs:
             {},
         )
         folder = self.folder / "dialogues"
-        parquet.write(folder / "dialogues.parquet", [Dialogues.of([game] * 120)], {})
+        dialogue_files.write(folder / "dialogues.parquet", [Dialogues.of([game] * 120)], {})
         return folder
 
     @functools.cached_property

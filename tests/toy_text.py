@@ -11,7 +11,7 @@ import string
 from docs.examples import backwards
 from docs.examples.backwards import Backwards
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS, Delimiters
+from motif_jax.ilql.dialogues.dialogue_tokens import DELIMITER_TEXTS, Delimiters
 from motif_jax.ilql.evaluation.text_episodes import DialogueObservation
 from motif_jax.ilql.tasks.contract import Outcome, TextEnvironment
 

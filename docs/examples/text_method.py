@@ -11,7 +11,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from motif_jax.ilql.methods.text_methods import Rule
+from motif_jax.ilql.methods import Rule
 
 TEMPERATURE, MOST = 1.0, 5.0
 
@@ -22,8 +22,8 @@ class ExtremeQ(Rule):
     place of an expectile.
     """
 
-    def losses(self, batch, estimates, settings):
-        sums = super().losses(batch, estimates, settings)
+    def losses(self, batch, estimates, method):
+        sums = super().losses(batch, estimates, method)
         errors = jax.lax.stop_gradient(estimates.target_q) - estimates.values[:, :-1]
         scaled = jnp.minimum(errors / TEMPERATURE, MOST)
         return sums._replace(

@@ -31,6 +31,7 @@ from motif_jax.core import resources
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.training.task import shapes_of
 from motif_jax.core.training.trainer import Carry, make_train_steps
+from motif_jax.ilql import methods
 from motif_jax.ilql.agent.text_agent import (
     POLICY,
     TARGET,
@@ -39,19 +40,11 @@ from motif_jax.ilql.agent.text_agent import (
     TextAgentNetwork,
     V,
 )
-from motif_jax.ilql.config import TextConfig
-from motif_jax.ilql.dialogues import token_columns
+from motif_jax.ilql.config import LossWeights, TextConfig
+from motif_jax.ilql.dialogues import dialogue_tokens
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
-from motif_jax.ilql.methods import implicit_q
-from motif_jax.ilql.methods.implicit_q import (
-    ActionQ,
-    Estimates,
-    ImplicitQSettings,
-    TextBatch,
-    Weights,
-)
-from motif_jax.ilql.methods.text_methods import RULES
-from motif_jax.ilql.methods.text_objective import CountedBatch, Objective
+from motif_jax.ilql.methods import ActionQ, Estimates, TextBatch
+from motif_jax.ilql.objective import CountedBatch, Objective
 from motif_jax.ilql.text_task import TextState, TextTraining
 from motif_jax.lm import config as configs
 from motif_jax.lm.generation import token_log_probs
@@ -94,7 +87,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     if chosen.baseline:
         gradients["plain"] = _gradient(functools.partial(_plain, objective))
     batch = batch_of(chosen, config.seed)
-    arguments = (learned, frozen, CountedBatch(batch, implicit_q.counts(batch, objective.settings)))
+    arguments = (learned, frozen, CountedBatch(batch, objective.counts(batch)))
     sides = {side: _language.compiled(gradient, *arguments) for side, gradient in gradients.items()}
     first = _language.first_step_seconds(sides["ours"])
     apart = _apart(sides["ours"](), sides["plain"]()) if chosen.baseline else None
@@ -153,8 +146,7 @@ def subject(config: ConfigDict) -> tuple[Objective, Any, Any]:
     frozen = {
         "target": {"trunks": {TARGET: other["trunks"][TARGET]}, "heads": other["target_heads"]}
     }
-    settings = ImplicitQSettings(0.99, 0.7)
-    objective = Objective(network, RULES["ilql"], settings, Weights(conservative=1e-4))
+    objective = Objective(TextConfig(loss=LossWeights(cql=1e-4)), network)
     return objective, learned, frozen
 
 
@@ -299,10 +291,12 @@ def batch_of(chosen: ConfigDict, seed: int) -> TextBatch:
     is_action = np.arange(length) // _ACTION_TOKENS % 2 == 1
     # The last token of each action.
     is_action_end = is_action & ~np.append(is_action[1:], False)
-    kinds = np.where(is_action, token_columns.ACTION, token_columns.CONTEXT).astype(np.uint8)
-    kinds[is_action_end] = token_columns.ACTION_END
+    kinds = np.where(is_action, dialogue_tokens.ACTION, dialogue_tokens.CONTEXT).astype(np.uint8)
+    kinds[is_action_end] = dialogue_tokens.ACTION_END
     rewards = np.where(is_action_end, -1.0, 0.0).astype(np.float32)
-    items = [token_columns.rebuilt(row.astype(np.int32), kinds, rewards, True) for row in tokens]
+    items = [
+        dialogue_tokens.rebuilt_item(row.astype(np.int32), kinds, rewards, True) for row in tokens
+    ]
     return jax.tree.map(jnp.asarray, ItemLayout(_PAD).batch(items, length, int(is_action.sum()), 1))
 
 
@@ -311,7 +305,7 @@ def _plain(objective: Objective, learned: Any, frozen: Any, part: CountedBatch, 
     published.
     """
     agent: TextAgentNetwork = objective.agent
-    settings = objective.settings
+    method = objective.config.method
     batch = part.batch
     target = frozen["target"]
 
@@ -330,17 +324,17 @@ def _plain(objective: Objective, learned: Any, frozen: Any, part: CountedBatch, 
     def at_actions(of_all: jax.Array) -> jax.Array:
         return jnp.take_along_axis(of_all, batch.action_positions[..., None], axis=1)
 
-    tokens = implicit_q.action_tokens(batch)
-    rows = [implicit_q.action_q(at_actions(q), tokens, settings, True, False) for q in qs]
-    chosen_qs = [implicit_q.chosen(at_actions(q), tokens) for q in target_qs]
-    target_q = implicit_q.target_of(chosen_qs, settings)
+    tokens = methods.action_tokens(batch)
+    rows = [objective.rule.action_q(at_actions(q), tokens, method, True, False) for q in qs]
+    chosen_qs = [methods.chosen(at_actions(q), tokens) for q in target_qs]
+    target_q = methods.target_of(chosen_qs, method)
     v = jnp.take_along_axis(values, batch.state_positions, axis=1)
     next_v = jax.lax.stop_gradient(v[:, 1:])
     log_probs = token_log_probs(logits[:, :-1], batch.tokens[:, 1:])
     log_probs = jnp.take_along_axis(log_probs, batch.action_token_positions, axis=1)
 
     estimates = Estimates(v, [ActionQ(*row) for row in rows], target_q, next_v, log_probs)
-    sums = implicit_q.losses(batch, estimates, settings)
+    sums = objective.rule.losses(batch, estimates, method)
     actions, policy_tokens = part.counts
     # With the conservative weight of `subject`.
     loss = (sums.q + sums.v + 1e-4 * sums.conservative) / actions + sums.policy / policy_tokens

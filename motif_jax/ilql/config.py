@@ -1,16 +1,24 @@
-"""The configs of collections of dialogues and of trainings on them (docs/ilql.md)."""
+"""The configs of the stages of ILQL: collections of dialogues, trainings on them, evaluations, and
+the model of upvotes (docs/ilql.md).
+
+`TextMethod` has the numbers of a method, which its loss reads (methods.py), and `LossWeights` the
+weights of the loss's terms.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+
+from motif_jax import schema
 from motif_jax.core import sections
 from motif_jax.core.compat import quirk
 from motif_jax.core.config import available_cores
-from motif_jax.core.training.config import TextDatasetConfig
-from motif_jax.ilql.agent.config import Decode
-from motif_jax.ilql.dialogues.config import TokenRewardSection
+from motif_jax.core.training.config import GradientConfig, TextDatasetConfig
+from motif_jax.play.config import THREADS
 from motif_jax.schema import (
     LENGTH,
     fraction,
+    layer_size_key,
     length_key,
     non_negative,
     one_of,
@@ -39,7 +47,7 @@ class PolicyWeights:
 
 @section_class
 class TextMethod:
-    """The method of a training on dialogues."""
+    """The method of a training on dialogues: the numbers that its losses read (methods.py)."""
 
     name: str = plain_key("ilql", "method of METHOD above, or module:Class (docs/ilql.md)")
     discount: float = fraction(
@@ -76,6 +84,37 @@ class TextMethod:
 
 
 @section_class
+class LossWeights:
+    """Weights of the loss terms."""
+
+    q: float = non_negative(1.0, "weight of Q's term")
+    v: float = non_negative(1.0, "weight of V's term")
+    policy: float = non_negative(1.0, "weight of the policy's cross-entropy")
+    cql: float = non_negative(
+        0.0, "weight of the conservative term, of methods with a Q of every token and of chai"
+    )
+    margin: float = non_negative(
+        0.0, "weight of the margin term, of methods with a Q of every token"
+    )
+
+    @property
+    def trains_values(self) -> bool:
+        """Whether a term other than the policy's is trained."""
+        return any((self.q, self.v, self.cql, self.margin))
+
+    @property
+    def of_terms(self) -> dict[str, float]:
+        """The weights by the names of the terms, see `objective.LossTerms`."""
+        return {
+            "q": self.q,
+            "v": self.v,
+            "conservative": self.cql,
+            "margin": self.margin,
+            "policy": self.policy,
+        }
+
+
+@section_class
 class CandidateTexts:
     """Texts among which method chai chooses."""
 
@@ -84,9 +123,9 @@ class CandidateTexts:
     )
     max_tokens: int = positive(6, "greatest number of tokens of a candidate text", maximum=LENGTH)
     together: int = positive(4, "states whose candidates are written in one program")
-    temperature: float = plain_key(1.0, "temperature of the draws of candidate texts")
-    top_k: int = plain_key(0, "tokens that may be drawn; 0: all")
-    top_p: float = plain_key(1.0, "probability of the tokens that may be drawn")
+    temperature: float = positive(1.0, "temperature of the draws of candidate texts")
+    top_k: int = non_negative(0, "tokens that may be drawn; 0: all")
+    top_p: float = plain_key(1.0, "probability of the tokens that may be drawn", above=0, maximum=1)
     cache_mebibytes: int = positive(1024, "kept in candidates/ of the run; the oldest are dropped")
     folder: str | None = plain_key(None, "keeps candidates here, for several runs of one policy")
 
@@ -128,17 +167,16 @@ class DialogueFilter:
 
 
 @section_class
-class LossWeights:
-    """Weights of the loss terms."""
+class TokenRewardSection:
+    """Rewards of the tokens of actions."""
 
-    q: float = non_negative(1.0, "weight of Q's term")
-    v: float = non_negative(1.0, "weight of V's term")
-    policy: float = non_negative(1.0, "weight of the policy's cross-entropy")
-    cql: float = non_negative(
-        0.0, "weight of the conservative term, of methods with a Q of every token and of chai"
+    constant: float = plain_key(0.0, "reward of every token of an action")
+    file: str | None = plain_key(
+        None, "JSON file {token: value} of rewards, in place of the constant"
     )
-    margin: float = non_negative(
-        0.0, "weight of the margin term, of methods with a Q of every token"
+    scale: float = plain_key(1.0, "factor on the values of the file", read_when=(".file", ()))
+    shift: float = plain_key(
+        0.0, "amount that is added to the scaled values", read_when=(".file", ())
     )
 
 
@@ -175,6 +213,67 @@ class InitialParameters:
 
     policy: str | None = plain_key(None, "a run that the policy's parameters are taken from")
     value: str | None = plain_key(None, "a run that the values' parameters are taken from")
+
+
+# Of VisDial.
+PUBLISHED_RETURN = -5.7
+# Values with whole output layers, and those beside low-rank additions to a pretrained model, whose
+# sentences few dialogues teach less than its pretraining did.
+PUBLISHED_WEIGHT, LOW_RANK_WEIGHT = 16.0, 4.0
+
+
+@section_class
+class Decode:
+    """How text agents choose what they write."""
+
+    kind: str | None = plain_key(
+        None,
+        "'sample', 'greedy', 'beam' (of `width`), or 'rerank': the best of `batches` x `width` samples (utterance ILQL and CHAI: by the value "
+        "of the whole action; others: by sums over its tokens). None: as published, 'rerank' for these two methods, else 'sample'",
+        choices=("sample", "greedy", "beam", "rerank"),
+    )
+    max_tokens: int | None = length_key(
+        None, "greatest number of tokens of an action; None: the longest of the agent's data"
+    )
+    width: int | None = layer_size_key(
+        None, "number of candidate texts (beams); None: 4 for utterance ILQL, 5 for CHAI, else 1"
+    )
+    batches: int = positive(1, "number of batches of samples, for 'rerank'")
+    temperature: float = positive(
+        1.0, "temperature of the policy's logits, before they are steered"
+    )
+    top_k: int = non_negative(0, "number of most likely tokens that may be drawn; 0: all")
+    top_p: float = plain_key(
+        1.0,
+        "probability of the most likely tokens that may be drawn together",
+        above=0,
+        maximum=1,
+    )
+    advantage_weight: float | None = plain_key(
+        None,
+        "weight of Q - V, which is added to the logits; None: 16 as published, 4 where trunk and values were learned by low-rank additions",
+    )
+    advantage_clip: float | None = plain_key(
+        None, "greatest addition to a logit; 0: tokens can only become less likely"
+    )
+    advantage_form: str = one_of(
+        ("exp", "sign"), "'sign' adds log(weight) where Q > V, else log(1 - weight)"
+    )
+    logits: bool = plain_key(True, "steers the policy's logits; False: values alone decide")
+    advantages: bool = plain_key(True, "steers by advantages; False: the policy alone decides")
+    rerank_advantage_weight: float = plain_key(
+        1.0, "weight of the advantages' sum over an action's tokens, for 'rerank'"
+    )
+    rerank_log_prob_weight: float = plain_key(
+        0.0, "weight of the log-probabilities' sum over an action's tokens, for 'rerank'"
+    )
+    log_prob_weight: float = plain_key(
+        0.0, "utterance ILQL and CHAI: weight of log pi beside the action's value"
+    )
+    target_return: float = plain_key(
+        PUBLISHED_RETURN,
+        "return that a decision transformer is conditioned on; the default is VisDial's published one: give that of your task",
+    )
 
 
 @section_class
@@ -305,3 +404,172 @@ class CollectTextConfig:
     )
     # The process that collects only hands out work, so all cores play.
     workers: int = positive(available_cores(), "number of processes that play")
+
+
+_EPISODES = ("kind", ("episodes",))
+_RANK = ("kind", ("rank",))
+_PLAY = ("kind", ("play",))
+# Somebody speaks in a task.
+_SPEAKS = ("kind", ("episodes", "play"))
+
+
+@section_class
+class EvaluatedTokenReward:
+    """Rewards of the tokens of actions, in an evaluation."""
+
+    constant: float | None = plain_key(
+        None,
+        "reward of every token of an action; None, without a file: the rewards that the agent was trained with, or 0 without an agent",
+        read_when=_EPISODES,
+    )
+    file: str | None = plain_key(
+        None, "JSON file {token: value} of rewards, in place of the constant", read_when=_EPISODES
+    )
+    scale: float = plain_key(1.0, "factor on the values of the file", read_when=(".file", ()))
+    shift: float = plain_key(
+        0.0, "amount that is added to the scaled values", read_when=(".file", ())
+    )
+
+
+@section_class
+class Ranks:
+    """The texts that agents' values rank highest and lowest."""
+
+    dialogues: int = positive(
+        10_000,
+        "number of dialogues to read, from the start of the data; groups are never split",
+        read_when=_RANK,
+    )
+    n_gram: int = positive(3, "tokens of an n-gram", read_when=_RANK)
+    tokens: int = positive(
+        6, "last tokens of an action for which ranking accuracy is measured", read_when=_RANK
+    )
+
+
+@section_class
+class PlayedGames:
+    """Games that a person plays at the terminal."""
+
+    mode: str = one_of(
+        ("with", "against", "answer"),
+        "'with': each turn it proposes what to say, and you take it (Enter) or say something else; 'against': you play, then it plays from the "
+        "same seed; 'answer': you are the other side, and it speaks to you",
+        read_when=_PLAY,
+    )
+    games: int = positive(1, "number of games to play", read_when=_PLAY)
+
+
+@section_class
+class EvaluateTextConfig:
+    """An evaluation of agents that speak."""
+
+    kind: str = one_of(
+        ("episodes", "rank", "play"),
+        "'episodes': plays seeded episodes, or reads recorded dialogues; 'rank': the texts of recorded dialogues by agents' values; 'play': "
+        "games with a person at the terminal",
+    )
+    seed: int = sections.SEED
+    agent: str | None = plain_key(
+        None,
+        "a run of train_text, of kind 'rank' one or several with commas between, whose tokens must have values; or, but for 'rank', the Hugging "
+        "Face folder of a decoder whose tokenizer has the delimiters, such as export:text_agent writes: a policy without values, which needs "
+        "config.task and decode.max_tokens",
+    )
+    policy: str | None = plain_key(
+        None,
+        "plays in the agent's place, such as 'optimal'; with an agent, in its task",
+        read_when=_SPEAKS,
+    )
+    task: str | None = plain_key(
+        None,
+        "task to play: a text task or module:Class (docs/ilql.md); None: the agent's",
+        read_when=_SPEAKS,
+    )
+    options: str = plain_key(
+        "",
+        'options of the task as JSON, {"num_words": 100}; over those that the agent was trained with',
+        read_when=_SPEAKS,
+    )
+    data: str | None = plain_key(
+        None,
+        "evaluates these recorded dialogues instead of playing, or ranks their texts (.jsonl, .parquet or a folder with one); None: plays, or, "
+        "for the task `dialogues` without an environment, takes those that the training held out",
+        read_when=("kind", ("episodes", "rank")),
+    )
+    url: str | None = plain_key(
+        None,
+        "address of the task's server, in place of that of options; may change on resuming",
+        read_when=_SPEAKS,
+    )
+    decode: Decode = subsection(Decode)
+    token_reward: EvaluatedTokenReward = subsection(EvaluatedTokenReward)
+    dtype: str = sections.DTYPE
+    episodes: int = positive(1024, "number of episodes to play", read_when=_EPISODES)
+    lanes: int = positive(
+        1024, "played at a time, in one program", maximum=1 << 20, read_when=_EPISODES
+    )
+    threads: int = dataclasses.replace(THREADS, read_when=_EPISODES)
+    show: int = non_negative(8, "episodes on the page token by token", read_when=_EPISODES)
+    published_log: bool = plain_key(
+        False, "writes eval_log.pkl as the published evaluations do", read_when=_EPISODES
+    )
+    rank: Ranks = subsection(Ranks)
+    play: PlayedGames = subsection(PlayedGames)
+
+
+@section_class
+class CommentFiles:
+    """The comments of Reddit."""
+
+    folder: str = plain_key(
+        "", "folder with comments_positive.csv and comments_negative.csv; empty: made up"
+    )
+    indexes: str = plain_key(
+        "", "a JSON list of rows that are used (published: the test split); empty: all"
+    )
+    num_comments: int = positive(2000, "number of comments that are made up")
+
+
+@section_class
+class UpvoteNetwork:
+    """The classifier of comments."""
+
+    # With its tokenizer and, where it has one, its pooler.
+    checkpoint: str | None = plain_key(
+        None, "a RoBERTa's folder or hub name; None: fresh, of these sizes"
+    )
+    width: int = layer_size_key(128, "width of the residual stream")
+    layers: int = layer_size_key(2, "number of layers; of a T5, on each side")
+    heads: int = layer_size_key(4, "number of attention heads")
+    max_length: int = length_key(256, "positions of the table")
+
+
+@section_class
+class UpvoteConfig(GradientConfig):
+    """A training of a model of upvotes."""
+
+    reddit: CommentFiles = subsection(CommentFiles)
+    cutoff: int = plain_key(0, "comments with a higher score were liked")
+    network: UpvoteNetwork = subsection(UpvoteNetwork)
+    vocab_size: int = positive(1024, "size of the vocabulary that is learned for a fresh tokenizer")
+    max_len: int = plain_key(
+        256,
+        "tokens of a comment that the model reads, with the two around it",
+        minimum=3,
+        maximum=schema.LENGTH,
+    )
+    freeze: bool = plain_key(False, "learns the head alone")
+    batch_size: int = sections.batch_size_key(32, "comments of a step")
+    accumulate: int = sections.ACCUMULATE
+    max_steps: int = positive(300, "number of optimiser steps of the training")
+    evaluate_every: int = positive(100, "optimiser steps between evaluations")
+    evaluation_batches: int = positive(
+        64, "greatest number of batches of held-out comments in an evaluation"
+    )
+    optimizer: sections.DecayingOptimizer = subsection(
+        sections.DecayingOptimizer, learning_rate=3e-4, final_fraction=0.1
+    )
+    dropout: float = sections.DROPOUT
+    dtype: str = sections.DTYPE
+    keep_checkpoints: int = sections.KEEP_CHECKPOINTS
+    chunk_steps: int = sections.batch_size_key(4, "optimiser steps of one program")

@@ -1,27 +1,34 @@
 """Evaluates agents that speak, as `config.kind` says: by seeded episodes of a text task, many at a
 time, with tables of intervals and a page; by recorded dialogues, whose texts their values rank; or
 in games with a person at the terminal.
+
+`write_published_log` writes the episodes in the layout of published ILQL logs, which
+`published.results` reads: a pickle {all_logs, eval_dump {results, entropies}, config} of
+plain containers and numbers.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_json, atomic_write_text, read_json
+from motif_jax.core.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
 from motif_jax.core.interruption import EXIT_CODE, Interruption
 from motif_jax.ilql.agent import agent_folder
-from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.config import EvaluateTextConfig
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import Dialogues
 from motif_jax.ilql.evaluation import (
-    published_log,
     recorded_texts,
     text_episodes,
     text_games_page,
@@ -29,7 +36,6 @@ from motif_jax.ilql.evaluation import (
     text_setup,
     text_terminal,
 )
-from motif_jax.ilql.evaluation.config import EvaluateTextConfig
 from motif_jax.ilql.tasks import registry
 from motif_jax.play import evaluation_files, evaluation_tables
 from motif_jax.play.evaluation_files import Journal
@@ -51,7 +57,7 @@ IDENTITY = (
     "show",
     "dtype",
 )
-PLAN, PAGE, DIALOGUES = "plan.json", "tokens.html", "dialogues.parquet"
+PLAN, PAGE = "plan.json", "tokens.html"
 # rows of episodes or dialogues, by index
 _PlanAndRows = tuple[dict[str, Any], list[dict[str, Any]]]
 
@@ -92,9 +98,7 @@ def run(config_tree: ConfigDict, workdir: Path) -> int | None:
         if len(rows) < plan.get("dialogues", config.episodes):
             return EXIT_CODE
         if config.published_log:
-            published_log.write(
-                workdir / published_log.FILE, rows, run_folder.as_plain(config_tree)
-            )
+            write_published_log(workdir / PUBLISHED_LOG, rows, run_folder.as_plain(config_tree))
         _write(config, workdir, plan, rows)
         return None
 
@@ -203,8 +207,10 @@ def _write(
     if ranking and plan.get("data"):
         summary["ranking"] = ranking
     dialogues = Dialogues.of(text_games_page.dialogue_of(row) for row in rows)
-    parquet.write(
-        workdir / DIALOGUES, [dialogues], {"origin": "motif_jax evaluate_text", "plan": dict(plan)}
+    dialogue_files.write(
+        workdir / dialogue_files.DIALOGUES,
+        [dialogues],
+        {"origin": "motif_jax evaluate_text", "plan": dict(plan)},
     )
     # Dialogues have a file and tokens a page of their own.
     plain = [
@@ -224,5 +230,41 @@ def _write(
             file=sys.stderr,
         )
     print(
-        f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, {DIALOGUES}, table.md"
+        f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, {dialogue_files.DIALOGUES}, table.md"
     )
+
+
+PUBLISHED_LOG = "eval_log.pkl"
+
+
+def write_published_log(
+    path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any]
+) -> None:
+    """Writes rows of an evaluation's journal; an entropy or divergence that was not measured is 0,
+    as published.
+    """
+    results: list[Any] = []
+    entropies: list[float] = []
+    for row in rows:
+        texts = row["dialogue"]["texts"]
+        rewards = row["dialogue"]["rewards"]
+        actions = [index for index, reward in enumerate(rewards) if reward is not None]
+        # A step: (observation, action, reward, end).
+        steps = [
+            (tuple(texts[:index]), texts[index], float(rewards[index]), index == actions[-1])
+            for index in actions
+        ]
+        results.append((tuple(texts), steps))
+        entropies.append(float(row.get("entropy") or 0.0))
+    log = {
+        "all_logs": {
+            "env_reward": float(np.mean([row["return"] for row in rows])),
+            "token_reward": float(
+                np.mean([row.get("token_return", row["return"]) for row in rows])
+            ),
+            "kl": float(np.mean([row.get("divergence") or 0.0 for row in rows])),
+        },
+        "eval_dump": {"results": results, "entropies": entropies},
+        "config": dict(config),
+    }
+    atomic_write_bytes(Path(path), pickle.dumps(log, protocol=4))

@@ -16,11 +16,9 @@ from motif_jax.core.training import block_stack, gradient_sums
 from motif_jax.core.training.finite import all_finite, update_if
 from motif_jax.core.training.task import Evaluation, TrainingPosition, diverged, shapes_of
 from motif_jax.ilql.agent import agent_start
-from motif_jax.ilql.agent.target_network import soft_update
 from motif_jax.ilql.config import TextConfig
-from motif_jax.ilql.methods import implicit_q
-from motif_jax.ilql.methods.implicit_q import Counts, TextBatch
-from motif_jax.ilql.methods.text_objective import CountedBatch, LossTerms, Objective
+from motif_jax.ilql.methods import Counts, TextBatch
+from motif_jax.ilql.objective import CountedBatch, LossTerms, Objective
 from motif_jax.lm.sums_task import GradientTask, TrainingData
 
 # Metric of a step: tokens of its dialogues, without padding.
@@ -57,8 +55,10 @@ class TextTraining(GradientTask):
         parallel: DataParallel,
     ) -> None:
         learned, target, frozen = parameters
-        has_dropout = objective.dropout and not objective.rule.proposes
-        super().__init__(config, (learned, frozen), data, parallel, has_dropout, config.max_steps)
+        self._has_dropout = config.dropout > 0 and not objective.rule.proposes
+        super().__init__(
+            config, (learned, frozen), data, parallel, self._has_dropout, config.max_steps
+        )
         self.objective = objective
         # Only until `init_state` hands it over, so that memory holds it once.
         self._start_target = target
@@ -72,7 +72,7 @@ class TextTraining(GradientTask):
 
     def _counted(self, batches: TextBatch, average: str) -> CountedBatch:
         """Micro-batches [M, B, ...] and the denominators [M] of their sums, over all devices."""
-        counts_of = jax.vmap(lambda batch: implicit_q.counts(batch, self.objective.settings))
+        counts_of = jax.vmap(self.objective.counts)
         # Before the loss, since each device divides by the counts of all: gradients are added over
         # devices, not averaged.
         counts = jax.lax.psum(counts_of(batches), AXIS)
@@ -123,7 +123,7 @@ class TextTraining(GradientTask):
     def guarded_step(
         self, state: TextState, shared: Any, batch: TextBatch, may_apply: jax.Array
     ) -> tuple[TextState, dict[str, jax.Array], jax.Array]:
-        key = self.dropout_key(state.step) if self.objective.dropout else None
+        key = self.dropout_key(state.step) if self._has_dropout else None
         # Outermost, so that gradients, moments and targets are stacked, too.
         state, shared = block_stack.stacked_for_loop((state, shared))
         frozen = {**(shared or {}), "target": state.target}
@@ -180,9 +180,9 @@ class TextTraining(GradientTask):
 
     def _named(self, terms: LossTerms) -> dict[str, Any]:
         """The loss and the terms that have a weight, by name."""
-        weights = self.objective.weights
-        names = [name for name in LossTerms._fields if name == "loss" or getattr(weights, name)]
-        return {name: getattr(terms, name) for name in names}
+        weights = self.objective.weights.of_terms
+        names = [name for name, weight in weights.items() if weight]
+        return {name: getattr(terms, name) for name in ("loss", *names)}
 
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
         row = {}
@@ -235,9 +235,9 @@ class TextTraining(GradientTask):
             actions += float(counts.actions)
             policy_tokens += float(counts.policy)
         means = LossTerms(*(sums / np.maximum(self._denominators(actions, policy_tokens), 1)))
-        weights = self.objective.weights
+        weights = self.objective.weights.of_terms
         # From the means: the terms of a batch's loss have different denominators.
-        loss = sum(getattr(weights, name) * getattr(means, name) for name in LossTerms._fields[1:])
+        loss = sum(weight * getattr(means, name) for name, weight in weights.items())
         return means._replace(loss=loss)
 
     @staticmethod
@@ -248,3 +248,23 @@ class TextTraining(GradientTask):
         of_terms = dict.fromkeys(LossTerms._fields, float(actions))
         of_terms |= {"loss": 0.0, "policy": float(policy_tokens)}
         return np.array(list(of_terms.values()), np.float64)
+
+
+def soft_update(
+    target: Any, online: Any, step: jax.Array, polyak: float = 0.005, copy_every: int | None = None
+) -> Any:
+    """The targets after a step of the optimiser: target + polyak (online - target), leaf by leaf.
+
+    Args:
+      target, online: trees of one structure; float32, since lower precision loses small updates.
+      step: int32 [], 1 after the first step.
+      polyak: the share of `online` in each update (Lillicrap et al. 2016).
+      copy_every: steps between additional copies of `online` (Mnih et al. 2015); None: no copies.
+    """
+    # Chosen by a number, not a branch: `step` is known on the device alone.
+    rate: Any = polyak
+    if copy_every is not None:
+        rate = jnp.where(step % copy_every == 0, 1.0, polyak)
+    return jax.tree.map(
+        lambda old, new: (old + rate * (new - old)).astype(old.dtype), target, online
+    )

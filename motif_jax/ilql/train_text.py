@@ -1,36 +1,45 @@
 """Trains an agent that speaks from recorded dialogues: behaviour cloning, implicit Q-learning, and
 the other methods of docs/ilql.md.
+
+`run` makes the source of dialogues, and `build_training` the agent, its initial parameters, its
+data and the task of the offline trainer; `export` writes the agent's folder.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder
+from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
-from motif_jax.core.interruption import StoppedError
-from motif_jax.core.training import trainer
+from motif_jax.core.interruption import StoppedError, never
+from motif_jax.core.training import run_files, trainer
+from motif_jax.core.training.task import key_of
 from motif_jax.core.training.trainer import OfflineRun
-from motif_jax.ilql import text_run
-from motif_jax.ilql.agent import agent_folder
+from motif_jax.ilql.agent import agent_folder, agent_start
+from motif_jax.ilql.agent.text_agent import TextAgentNetwork
+from motif_jax.ilql.chai_candidates import with_candidates
 from motif_jax.ilql.config import TextConfig
-from motif_jax.ilql.dialogues import (
-    dialogue_data,
-    dialogue_source,
-    files,
-    text_sources,
-)
-from motif_jax.ilql.dialogues.dialogue_source import DialogueSource
-from motif_jax.ilql.evaluation import text_rollouts
-from motif_jax.ilql.methods.text_methods import RULES, rule_of
+from motif_jax.ilql.dialogues import dialogue_data, dialogue_files, task_files
+from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
+from motif_jax.ilql.dialogues.dialogue_data import DialogueSource
+from motif_jax.ilql.evaluation import text_setup
+from motif_jax.ilql.methods import RULES, rule_of
+from motif_jax.ilql.objective import Objective
 from motif_jax.ilql.tasks import registry, text_scores
 from motif_jax.ilql.tasks.contract import TextTask
-from motif_jax.lm.config import ModelConfig
-from motif_jax.lm.generation import Sampling
+from motif_jax.ilql.text_task import TextTraining
+from motif_jax.lm import finetune_params, init_model, linear
+from motif_jax.lm.config import Dropout, ModelConfig
+from motif_jax.lm.model import LanguageModel, param_shapes
+from motif_jax.lm.sums_task import TrainingData
 from motif_jax.schema import read_section
 
 # A run is resumed only with the same values of these keys.
@@ -90,6 +99,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
 
 
 def _check_method(config: TextConfig) -> None:
+    """Raises UserError for numbers of a method that would teach something else in silence."""
     method = config.method
     name = method.name
     rule = rule_of(name)
@@ -100,11 +110,7 @@ def _check_method(config: TextConfig) -> None:
 
     if rule.q == "none":
         reason = f"{name} has no values, which alone tell its actions apart"
-        policy = method.policy
-        checks.require_key(config, "method.policy.beta", policy.beta == 0, f"0: {reason}")
-        checks.require_key(
-            config, "method.policy.exponential", policy.exponential, f"True: {reason}"
-        )
+        checks.require_key(config, "method.policy.beta", method.policy.beta == 0, f"0: {reason}")
 
     beta = method.policy.beta
     is_share = method.policy.exponential or 0 < beta <= 1
@@ -122,31 +128,25 @@ def _check_method(config: TextConfig) -> None:
         hosts = config.hosts.position().count
         allowed = f"1: method {name} keeps candidates of one host"
         checks.require(hosts == 1, "hosts.count", hosts, allowed)
-    if rule.q != "none":
-        _check_values(config)
-    if rule.proposes:
-        # The rest asks for what these lack, such as a loss of the policy.
-        _check_proposals(config)
-        return
-    if rule.q == "none":
-        allowed = f"above 0: {name} learns nothing else"
-        checks.require_key(config, "loss.policy", config.loss.policy > 0, allowed)
         checks.require_key(
-            config, "initial.value", not config.initial.value, f"None: {name} has no values"
+            config, "initial.value", not config.initial.value, f"None with method {name}"
         )
-        return
-
-    if rule.q != "token":
+    elif rule.q not in ("token", "none"):
         for key in ("cql", "margin"):
             allowed = f"0: {name} has one Q of the whole utterance, and none of other actions that the term could lower (--config.loss.{key}=0)"
             checks.require_key(config, f"loss.{key}", getattr(config.loss, key) == 0, allowed)
+    if rule.q != "none":
+        _check_values(config)
 
     # A language model that was not trained on the task's dialogues is not a policy: it does not
     # even end its utterances.
-    uses_policy = method.separate_policy or rule.prior_reward or rule.bootstrap == "prior"
-    if uses_policy and config.loss.policy == 0 and not config.initial.policy:
+    uses_policy = (
+        method.separate_policy or rule.proposes or rule.prior_reward or rule.bootstrap == "prior"
+    )
+    trains_policy = rule.weights(config.loss).policy > 0
+    if uses_policy and not trains_policy and not config.initial.policy:
         raise UserError(
-            f"config.initial.policy=None: method {name} with config.loss.policy=0 uses a policy that it does not train: name its run, "
+            f"config.initial.policy=None: method {name} with config.loss.policy={config.loss.policy} uses a policy that it does not train: name its run, "
             "--config.initial.policy=RUN"
         )
 
@@ -154,24 +154,14 @@ def _check_method(config: TextConfig) -> None:
 def _check_values(config: TextConfig) -> None:
     """Raises UserError where nothing teaches the values that the agent decodes by."""
     name = config.method.name
-    rule = rule_of(name)
-    weights = text_run.weights_of(config.loss, rule)
-    has_values = False
     if config.initial.value:
         about = agent_folder.describe(config.initial.value, "initial.value")
-        has_values = about["design"]["q"] != "none"
-    if has_values:
-        is_trained = weights.trains_values or weights.policy > 0
-        checks.require_key(
-            config, "loss.q", is_trained, "above 0, or another weight of config.loss"
-        )
-        return
-
-    above = "above 0"
-    # A method that proposes takes no run of values.
-    if not rule.proposes:
-        above = "above 0, or config.initial.value a run with values"
-    teaches_q = any((weights.q, weights.conservative, weights.margin))
+        if about["design"]["q"] != "none":
+            return
+    rule = rule_of(name)
+    weights = rule.weights(config.loss)
+    above = "above 0, or config.initial.value a run with values"
+    teaches_q = any((weights.q, weights.cql, weights.margin))
     allowed = f"{above}: {name} chooses what to say by Q"
     checks.require_key(config, "loss.q", teaches_q, allowed)
     # A method of the user's may have losses of its own, without V.
@@ -180,58 +170,37 @@ def _check_values(config: TextConfig) -> None:
     checks.require_key(config, "loss.v", weights.v > 0 or not reads_v, allowed)
 
 
-def _check_proposals(config: TextConfig) -> None:
-    name = config.method.name
-    candidates = config.candidates
-    if not config.initial.policy:
-        raise UserError(
-            f"config.initial.policy=None: method {name} draws candidates from a policy that it does not train: name a run of bc, --config.initial.policy=RUN"
-        )
-    checks.require_key(
-        config, "initial.value", not config.initial.value, f"None with method {name}"
-    )
-    for key in ("policy", "v", "margin"):
-        allowed = f"0: {name} learns Q of candidates alone"
-        checks.require_key(config, f"loss.{key}", getattr(config.loss, key) == 0, allowed)
-    checks.require_key(
-        config, "lora.patterns", not config.lora.patterns, f"empty: {name} learns heads alone"
-    )
-    folder = Path(candidates.folder or ".")
-    usable = folder.is_dir() or not folder.exists()
-    checks.require_key(config, "candidates.folder", usable, "a folder, or a new one")
-    try:
-        Sampling(False, candidates.temperature, candidates.top_k, candidates.top_p)
-    except UserError as error:
-        raise UserError(f"config.candidates.{error}") from None
-
-
 def _check_data(config: TextConfig) -> None:
-    source = dialogue_source.source_of(config)
+    source = dialogue_data.source_of(config)
     task = registry.make(source.task, source.options)
     dialogue_data.check_token_reward(
         config.token_reward, lambda: agent_folder.vocabulary_of(task).size
     )
-    if config.task == dialogue_source.RECORDED:
+    if config.task == dialogue_data.RECORDED:
         task.check(task.kinds[0], config.policy)
-        text_sources.require_size(task)
+        task_files.require_size(task)
     if source.path is None:
         _check_drawn(config, task)
     # Before the dialogues, whose room is what the model's positions leave.
-    trunk_config = _check_network(config, source, task)
+    trunk_config = model_config(config, source)
+    spec = finetune_params.spec_of(config.lora)
+    if spec is not None:
+        linear.matching(param_shapes(trunk_config), spec.patterns)
+    agent = objective_of(config, trunk_config).agent
+    text_setup.check_games(config.games, config.method, task, agent)
 
     for key, path in (("data", source.path), ("held_out.data", source.held_out)):
         if path is None:
             continue
-        dialogues_of_key = files.read(path)
-        dialogue_data.require_cutoff(config, dialogues_of_key, key)
+        dialogues = dialogue_files.read(path)
         if key == "data":
-            dialogue_data.require_rewards(config, dialogues_of_key)
+            dialogue_data.require_rewards(config, dialogues)
         if task.learned_tokens():  # no tokenizer yet that dialogues could fit
-            dialogue_data.require_any_action(config, dialogues_of_key, key)
+            dialogue_data.require_any_action(config, dialogues, key)
         else:
             tokenizer = task.tokenizer()
-            layout = text_run.layout_of(config, tokenizer.delimiters.pad, trunk_config)
-            dialogue_data.require_actions(config, tokenizer, dialogues_of_key, layout, key)
+            layout = layout_of(config, tokenizer.delimiters.pad, trunk_config)
+            dialogue_data.require_actions(config, tokenizer, dialogues, layout, key)
 
 
 def _check_drawn(config: TextConfig, task: TextTask) -> None:
@@ -239,50 +208,11 @@ def _check_drawn(config: TextConfig, task: TextTask) -> None:
     checks.choice(config, "kind", task.kinds)
     task.check(config.kind, config.policy)
     text_scores.check(task, plays=task.endless(config.kind))
-    text_sources.require_size(task)
+    task_files.require_size(task)
     if task.endless(config.kind) and (config.filter.top < 1 or config.filter.bottom < 1):
         raise UserError(
             f"config.filter.top={config.filter.top}, bottom={config.filter.bottom}: must be 1 without config.data: a stream has no best part"
         )
-
-
-def _check_network(config: TextConfig, source: DialogueSource, task: TextTask) -> ModelConfig:
-    """Checks the trunks' shapes, and how the agent plays its evaluations; returns the trunks'
-    config.
-    """
-    trunk_config = text_run.model_config(config, source)
-    text_run.check_shapes(config, trunk_config)
-    agent = text_run.objective_of(config, trunk_config).agent
-    text_rollouts.check(config.games, config.method, task, agent)
-    return trunk_config
-
-
-def _prepare_source(
-    config: TextConfig, workdir: Path, stopped: Callable[[], bool]
-) -> DialogueSource:
-    """The source of dialogues; makes the files that the task or a finite kind of dialogues needs.
-    Raises StoppedError.
-    """
-    source = dialogue_source.source_of(config)
-    if source.path is not None:
-        task = registry.make(config.task, source.options)
-        # The dialogues exist; a tokenizer may have to be learned from the task's.
-        options = text_sources.with_tokenizer(
-            task, task.kinds[0], config.policy, workdir, config.seed, stopped
-        )
-        return source._replace(options=options)
-
-    options = text_sources.prepare(
-        config.task, source.options, config.kind, config.policy, workdir, config.seed, stopped
-    )
-    # A stream's games reward what is said, so that the task needs its scorer while it is drawn.
-    source = source._replace(options=options, attach=text_scores.attach)
-    if registry.make(config.task, options).endless(config.kind):
-        return source
-    path = text_sources.write_all(
-        config.task, options, config.kind, config.policy, workdir, stopped
-    )
-    return source._replace(path=path)
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int:
@@ -294,25 +224,212 @@ def run(config_tree: ConfigDict, workdir: Path) -> int:
             source = _prepare_source(config, workdir, stopped)
         except StoppedError:
             return None
-        trunk_config = text_run.model_config(config, source)
-        parallel = trainer.devices_of(config)
-        training = text_run.build(config, workdir, source, parallel, trunk_config, stopped)
+        training = build_training(config, workdir, source, trainer.devices_of(config), stopped)
         if training is None:
             return None
 
         task = training.task
         text_task = registry.make(training.source.task, training.source.options)
-        task.play = text_rollouts.evaluation_player(
+        task.play = text_setup.evaluation_player(
             config, text_task, task.objective.agent, training.longest_action
         )
         learned = trainer.numbers_in(task.learned)
         tokens = task.objective.agent.model.config.vocab_size
         about = f"{config.method.name} on {config.task}: {learned:,} numbers to learn, {tokens:,} tokens; {training.amount}"
-        turns = dialogue_source.turns_in_words(config, source)
+        turns = dialogue_data.turns_in_words(config, source)
         if turns:
             about = f"{about}; {turns}"
-        return OfflineRun(task, about, lambda: text_run.export(training, workdir))
+        return OfflineRun(task, about, lambda: export(training, workdir))
 
     return trainer.run(
         config, config_tree.to_dict(), workdir, IDENTITY, build, registry.FREE_OPTIONS
     )
+
+
+def _prepare_source(
+    config: TextConfig, workdir: Path, stopped: Callable[[], bool]
+) -> DialogueSource:
+    """The source of dialogues; makes the files that the task or a finite kind of dialogues needs.
+    Raises StoppedError.
+    """
+    source = dialogue_data.source_of(config)
+    if source.path is not None:
+        task = registry.make(config.task, source.options)
+        # The dialogues exist; a tokenizer may have to be learned from the task's.
+        options = task_files.with_tokenizer(
+            task, task.kinds[0], config.policy, workdir, config.seed, stopped
+        )
+        return source._replace(options=options)
+
+    options = task_files.prepare_files(
+        config.task, source.options, config.kind, config.policy, workdir, config.seed, stopped
+    )
+    # A stream's games reward what is said, so that the task needs its scorer while it is drawn.
+    source = source._replace(options=options, attach=text_scores.attach)
+    if registry.make(config.task, options).endless(config.kind):
+        return source
+    path = task_files.write_dialogues(
+        config.task, options, config.kind, config.policy, workdir, stopped
+    )
+    return source._replace(path=path)
+
+
+class TextRun(NamedTuple):
+    """A training, and what the command needs to describe it and to play its evaluations."""
+
+    task: TextTraining
+    source: DialogueSource  # of its dialogues, with task options that name all files
+    amount: str  # size of the data, for the first line of a run
+    longest_action: int  # tokens of an action at most
+    dropout: Dropout  # rates of the exported trunks
+
+
+def build_training(
+    config: TextConfig,
+    workdir: Path,
+    source: DialogueSource,
+    parallel: DataParallel,
+    stopped: Callable[[], bool] = never,
+) -> TextRun | None:
+    """Makes missing tokens in `workdir`, and the training; None after a request to stop.
+
+    The caller sets `TextTraining.play` before the training.
+
+    Args:
+      source: of the dialogues; all files of its task exist.
+    """
+    # THE LOSS AND ITS NETWORKS
+    trunk_config = model_config(config, source)
+    objective = objective_of(config, trunk_config)
+
+    # DIALOGUES, TOKENS, BATCHES
+    vocabulary = agent_folder.vocabulary_of(registry.make(source.task, source.options))
+    layout = layout_of(config, vocabulary.delimiters.pad, trunk_config)
+    data = dialogue_data.open_data(config, source, workdir, layout, stopped)
+    if data is None:
+        return None
+
+    # INITIAL PARAMETERS
+    start = agent_start.start(objective, vocabulary, key_of(config.seed, "parameters"))
+    digests = {**data.digests, **start.digests}
+
+    # Recorded or drawn dialogues; CHAI's get the candidates of the frozen policy.
+    batches: tuple[Any, Any] = data.batches
+    if objective.rule.proposes:
+        batches = with_candidates(
+            config,
+            workdir,
+            objective.agent,
+            start,
+            vocabulary.delimiters,
+            data.batches,
+            stopped,
+        )
+
+    # THE TASK OF THE TRAINER
+    dialogues = TrainingData(*batches, digests, config.data or f"the stream of {config.task}")
+    parameters = (start.learned, start.target, start.frozen)
+    training = TextTraining(config, objective, parameters, dialogues, parallel)
+    # The training's rates of dropout are no property of the agent.
+    source_config = agent_start.model_config(config, vocabulary)
+    return TextRun(
+        training,
+        source._replace(options=data.options),
+        data.amount,
+        data.longest_action,
+        source_config.dropout,
+    )
+
+
+def objective_of(config: TextConfig, trunk_config: ModelConfig) -> Objective:
+    """The loss of a config, with the networks of its agent."""
+    dtype = jnp.dtype(config.dtype)
+    model = LanguageModel(trunk_config, dtype, config.remat)
+    return Objective(config, TextAgentNetwork(model, agent_start.design_of(config), dtype))
+
+
+def model_config(config: TextConfig, source: DialogueSource) -> ModelConfig:
+    """The trunks' config in the training: of the initial run, of `network.checkpoint`, or of the
+    sizes in `network`, which must fit task and method.
+    """
+    tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
+    trunk_config = agent_start.model_config(config, tokens)
+    return init_model.with_dropout(trunk_config, config.dropout)
+
+
+def layout_of(config: TextConfig, pad: int, trunk_config: ModelConfig) -> ItemLayout:
+    """The layout of batches; dialogues are cut to `max_len` and to the model's positions."""
+    limits = [
+        limit for limit in (config.max_len, room_of(config, trunk_config)) if limit is not None
+    ]
+    by_utterance = rule_of(config.method.name).q in ("utterance", "mean")
+    return ItemLayout(
+        pad=pad,
+        by_utterance=by_utterance,
+        max_len=min(limits, default=None),
+        compat=config.compat,
+        micro_batches=config.accumulate,
+    )
+
+
+def room_of(config: TextConfig, trunk_config: ModelConfig) -> int | None:
+    """How many tokens a dialogue may have, so that a prefix and a further action fit; None: no
+    limit.
+    """
+    if trunk_config.max_length is None:
+        return None
+    rule = rule_of(config.method.name)
+    room = trunk_config.max_length
+    if rule.prefix:
+        # The return's embedding takes a position.
+        room -= 1
+    if rule.proposes:
+        # A candidate continues a dialogue at any of its states, the last one, too.
+        room -= config.candidates.max_tokens
+    return room
+
+
+def export(run: TextRun, workdir: Path) -> Path:
+    """Writes the agent of the evaluation chosen in summary.json; returns its folder."""
+    task = run.task
+    config = task.config
+    source = run.source
+    target = workdir / agent_folder.AGENT
+    network = _with_dropout(task.objective.agent, run.dropout)
+
+    def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
+        parts = (items["params"], items.get("target", {}), task.shared() or {})
+        params = agent_start.agent_params(task.objective, *parts)
+        tokenizer = registry.make(source.task, source.options).tokenizer()
+        # What decoding and evaluation need: `SavedAgent.settings`.
+        numbers = {
+            **dataclasses.asdict(config.method),
+            "loss": dataclasses.asdict(task.objective.weights),
+            "max_len": config.max_len,
+            "token_reward": dataclasses.asdict(config.token_reward),
+            "longest_action": run.longest_action,
+        }
+        agent_folder.write(
+            target,
+            network,
+            params,
+            config.method.name,
+            numbers,
+            source.task,
+            source.options,
+            tokenizer,
+            extra={"trained": trained},
+            additions=agent_start.trunk_additions(task.objective, *parts),
+        )
+
+    shapes = {"params": task.learned}
+    if task.target:
+        shapes["target"] = task.target
+    return run_files.export(workdir, target / agent_folder.FILE, shapes, write)
+
+
+def _with_dropout(network: TextAgentNetwork, dropout: Dropout) -> TextAgentNetwork:
+    """The network with these rates of dropout in its trunks' config."""
+    trunk_config = dataclasses.replace(network.model.config, dropout=dropout)
+    model = dataclasses.replace(network.model, config=trunk_config)
+    return dataclasses.replace(network, model=model)

@@ -14,8 +14,8 @@ from motif_jax.core import run_folder
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import training_devices
 from motif_jax.core.training import trainer
-from motif_jax.ilql.tasks.reddit import upvote_run
-from motif_jax.ilql.tasks.reddit.config import UpvoteConfig
+from motif_jax.ilql.config import UpvoteConfig
+from motif_jax.ilql.tasks.reddit import upvote
 from motif_jax.ilql.tasks.reddit.task import RECORDED
 from motif_jax.lm import byte_pairs
 from motif_jax.lm.text import fetch
@@ -50,7 +50,7 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config_tree, IDENTITY)
     config = read_section(UpvoteConfig, config_tree)
     trainer.check(config, config.max_steps)
-    upvote_run.task_of(config.reddit).check(RECORDED, RECORDED)
+    upvote.task_of(config.reddit).check(RECORDED, RECORDED)
     tokenizer = None
     if config.network.checkpoint:
         tokenizer = Tokenizer.read(fetch(config.network.checkpoint, "network.checkpoint"))
@@ -59,13 +59,13 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
         least = byte_pairs.smallest("roberta")
         allowed = f"at least {least}: all bytes and special tokens"
         checks.require_key(config, "vocab_size", config.vocab_size >= least, allowed)
-    settings = upvote_run.settings_of(config, tokenizer)
+    settings = upvote.settings_of(config, tokenizer)
     if tokenizer is not None:
-        upvote_run.check_checkpoint(config, tokenizer, settings)
+        upvote.check_checkpoint(config, tokenizer, settings)
 
 
 def run(config_tree: ConfigDict, workdir: Path) -> int:
     config = read_section(UpvoteConfig, config_tree)
     parallel = DataParallel(training_devices(config.num_devices))
-    build = functools.partial(upvote_run.build, config, workdir, parallel)
+    build = functools.partial(upvote.build, config, workdir, parallel)
     return trainer.run(config, config_tree.to_dict(), workdir, IDENTITY, build)

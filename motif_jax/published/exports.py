@@ -1,5 +1,5 @@
 """Exports a reward as safetensors with its model card (Mitchell et al. 2019, "Model cards for model
-reporting"), agents as folders for transformers and vLLM.
+reporting"), agents as model folders for transformers and vLLM.
 """
 
 from __future__ import annotations
@@ -12,23 +12,31 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
+from flax.traverse_util import flatten_dict
 from ml_collections import ConfigDict
+from safetensors import safe_open
+from tokenizers import Tokenizer as Backend
 
 from motif_jax.core import config as checks
-from motif_jax.core import run_folder
-from motif_jax.core.files import atomic_write_text, replaced_folder
+from motif_jax.core import run_folder, tensor_files
+from motif_jax.core.files import atomic_write_json, atomic_write_text, parse_json, replaced_folder
 from motif_jax.core.locks import FolderLock
 from motif_jax.core.run_folder import read_description, stored_folder
 from motif_jax.glam import agent
 from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.config import LanguagePolicy
-from motif_jax.ilql.agent import agent_folder, exported
+from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.agent_folder import SavedAgent
 from motif_jax.ilql.agent.text_agent import POLICY
-from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS, Delimiters
+from motif_jax.ilql.dialogues.dialogue_tokens import DELIMITER_TEXTS, Delimiters
 from motif_jax.lm import folder as folders
+from motif_jax.lm import weights
 from motif_jax.lm.chat_template import ChatTemplate
+from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.text import fetch
+from motif_jax.lm.tokens import FILE as TOKENIZER
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.motif.reward import safetensors_file
 from motif_jax.motif.reward.reward_model import RewardModel, read_run
@@ -122,12 +130,12 @@ def _export_language_agent(config: ExportLanguageAgentConfig, workdir: Path) -> 
     assert isinstance(trained.network, LanguagePolicy), "no language model"
     network: Any = settings.make_network(trained)
     params, step = agent_policy.restore(folder, config.checkpoint, network)
-    with replaced_folder(workdir / exported.MODEL) as part:
+    with replaced_folder(workdir / MODEL) as part:
         source = fetch(trained.network.model, "network.model")
         learned = f"{trained.environment.name}, step {step:,}"
         in_turns = agent.template_of(trained.network, trained.compat, source) is not None
         write_language_agent(part, network, params, source, learned, in_turns)
-    print(f"step {step} of {folder}: {(workdir / exported.MODEL).resolve()}")
+    print(f"step {step} of {folder}: {(workdir / MODEL).resolve()}")
 
 
 def write_language_agent(
@@ -149,25 +157,25 @@ def write_language_agent(
     for name in folders.TOKENIZER_FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
-    if not (folder / exported.TOKENIZER_CONFIG).exists():
-        exported.write_tokenizer_config(folder, settings)
-    named = {"value": exported.VALUES, agent.ACTIONS: exported.ACTION_HEAD}
+    if not (folder / TOKENIZER_CONFIG).exists():
+        write_tokenizer_config(folder, settings)
+    named = {"value": VALUES, agent.ACTIONS: ACTION_HEAD}
     for name, head in network.heads.configs.items():
         about = {
             "heads": {name: dataclasses.asdict(head)},
             "actions": list(network.spec.action_names),
         }
-        exported.write_tensors(
-            folder / named[name], {"heads": {name: params["heads"][name]}}, about
-        )
+        write_tensors(folder / named[name], {"heads": {name: params["heads"][name]}}, about)
     # Generation would go on after an action: none has more tokens.
     longest = max(map(len, Tokenizer.read(folder).encode(network.spec.action_names)), default=1)
     generation = {"do_sample": False, "max_new_tokens": longest}
-    exported.write(folder, settings, merged, generation, _language_card(network, learned, in_turns))
+    write_model_folder(
+        folder, settings, merged, generation, _language_card(network, learned, in_turns)
+    )
 
 
 def _language_card(network: LanguageAgent, learned: str, in_turns: bool) -> str:
-    front, use = exported.opening(network.model.config, "PROMPT", "glam")
+    front, use = card_opening(network.model.config, "PROMPT", "glam")
     actions = ", ".join(network.spec.action_names)
     if agent.ACTIONS in network.heads.configs:
         chosen = "`action_head.safetensors` has a head whose outputs are the logits of the actions, in this order; transformers and vLLM do not read it."
@@ -202,9 +210,9 @@ def _export_text_agent(config: ExportTextAgentConfig, workdir: Path) -> None:
     agent = agent_folder.load(config.agent or "")
     allowed = "an agent without a prefix: a decision transformer reads its return as an embedding, which transformers does not"
     checks.require_key(config, "agent", not agent.network.design.prefix, allowed)
-    with replaced_folder(workdir / exported.MODEL) as part:
+    with replaced_folder(workdir / MODEL) as part:
         write_text_agent(part, agent)
-    print(f"{agent.method} of {config.agent}: {(workdir / exported.MODEL).resolve()}")
+    print(f"{agent.method} of {config.agent}: {(workdir / MODEL).resolve()}")
 
 
 def write_text_agent(folder: Path, agent: SavedAgent) -> None:
@@ -219,16 +227,16 @@ def write_text_agent(folder: Path, agent: SavedAgent) -> None:
     saved: Any = agent.tokenizer
     saved.save(folder)
     # Dialogues are tokenised utterance by utterance; the file makes transformers do the same.
-    exported.split_at_special_tokens(folder / exported.TOKENIZER)
+    split_at_special_tokens(folder / TOKENIZER)
     if template is None:
         texts = _delimiter_texts(agent)
-        exported.write_tokenizer_config(folder, settings, texts)
+        write_tokenizer_config(folder, settings, texts)
         marks_in_text = dict(zip(Delimiters._fields, texts, strict=True))
         turns = ("state_start", "action_start", "state_end", "action_end")
-        exported.write_dialogue_template(folder, {name: marks_in_text[name] for name in turns})
+        write_dialogue_template(folder, {name: marks_in_text[name] for name in turns})
     else:
         # `save` wrote the template; a beginning-of-text token comes from it alone.
-        exported.write_tokenizer_config(folder, settings, named=template.special_tokens)
+        write_tokenizer_config(folder, settings, named=template.special_tokens)
     # The policy is the model; all that transformers cannot read goes into a file of its own.
     policy = design.roles.trunk_of[POLICY]
     if design.qs:
@@ -251,11 +259,11 @@ def write_text_agent(folder: Path, agent: SavedAgent) -> None:
             "heads": heads,
             "settings": agent.settings,
         }
-        exported.write_tensors(folder / exported.VALUES, tree, about)
+        write_tensors(folder / VALUES, tree, about)
     longest = agent.settings.get("longest_action")
     generation = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
     generation |= {"max_new_tokens": longest} if longest else {}
-    exported.write(
+    write_model_folder(
         folder, settings, agent.params["trunks"][policy], generation, _text_card(agent, settings)
     )
 
@@ -291,7 +299,7 @@ def _dialogue_form(agent: SavedAgent) -> tuple[str, str]:
 
 def _text_card(agent: SavedAgent, settings: Any) -> str:
     prompt, dialogues = _dialogue_form(agent)
-    front, use = exported.opening(settings, prompt, agent.method)
+    front, use = card_opening(settings, prompt, agent.method)
     text = f"""{front}
 # An agent that speaks: {agent.method} on {agent.task_name}
 
@@ -332,3 +340,137 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
     with FolderLock(workdir):
         KINDS[config_tree.kind](config, workdir)
         run_folder.prepare(workdir, config_tree)
+
+
+MODEL = "model"
+VALUES, ACTION_HEAD = "values.safetensors", "action_head.safetensors"
+TOKENIZER_CONFIG, GENERATION = "tokenizer_config.json", "generation_config.json"
+CHAT_TEMPLATE = "chat_template.jinja"
+
+
+def write_model_folder(
+    folder: Path, model_config: ModelConfig, params: Any, generation: Mapping[str, Any], card: str
+) -> None:
+    """Writes a model (host arrays) into a folder that is empty or has a tokenizer, with its card,
+    the text of README.md.
+
+    `generation` has the entries of generation_config.json besides the special tokens.
+
+    Raises:
+      UserError: config.json cannot express the model.
+    """
+    folders.write(folder, model_config, params)
+    if not (folder / weights.INDEX).exists():
+        # vLLM reads every safetensors file of a folder without an index, the heads' too.
+        with safe_open(folder / weights.SINGLE, framework="numpy") as tensors:
+            places = dict.fromkeys(tensors.keys(), weights.SINGLE)
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
+        atomic_write_json(
+            folder / weights.INDEX, {"metadata": {"total_size": size}, "weight_map": places}
+        )
+    # The names by which transformers' `generate` looks for them.
+    start = "decoder_start_token_id" if model_config.encoder_layers else "bos_token_id"
+    special = {
+        "pad_token_id": model_config.pad_id,
+        "eos_token_id": list(model_config.end_ids) or None,
+    }
+    atomic_write_json(folder / GENERATION, {start: model_config.start_id, **special, **generation})
+    atomic_write_text(folder / CARD, card)
+
+
+def write_tensors(path: Path, tree: Any, about: Mapping[str, Any]) -> None:
+    """Writes a tree of arrays; a tensor's name is its path with dots, and the metadata has `about`
+    as JSON.
+    """
+    flat = {name: np.ascontiguousarray(leaf) for name, leaf in flatten_dict(tree, sep=".").items()}
+    tensor_files.save(flat, path, metadata={"about": json.dumps(about)})
+
+
+def write_tokenizer_config(
+    folder: Path,
+    model_config: ModelConfig,
+    special: tuple[str, ...] = (),
+    named: Mapping[str, str] | None = None,
+) -> None:
+    """Writes tokenizer_config.json for the tokenizer.json in `folder`.
+
+    Args:
+      special: further special tokens.
+      named: the tokens that a chat template writes by name (`bos_token`), which come before those
+          of `model_config`.
+    """
+    backend = Backend.from_file(str(folder / TOKENIZER))
+    values = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": backend.id_to_token(model_config.end_ids[0]) if model_config.end_ids else None,
+        "pad_token": backend.id_to_token(model_config.pad_id),
+        "additional_special_tokens": list(special) or None,
+        # GPT-2 would add embeddings of token types
+        "model_input_names": ["input_ids", "attention_mask"],
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": model_config.max_length,
+    }
+    known = {key: value for key, value in values.items() if value is not None}
+    known |= {name: text for name, text in (named or {}).items() if text}
+    atomic_write_json(folder / TOKENIZER_CONFIG, known)
+
+
+def write_dialogue_template(folder: Path, marks: Mapping[str, str]) -> None:
+    """Writes chat_template.jinja: the turns of a dialogue between its delimiters, as an agent of
+    dialogues reads them.
+
+    `marks` has the texts of the delimiters state_start, action_start, state_end and action_end. The
+    assistant's turns are the agent's actions; a dialogue whose next turn is the agent's needs no
+    further token.
+    """
+    template = (
+        "{%- if not messages or messages[0]['role'] == 'assistant' -%}ACTION_START{%- else -%}STATE_START{%- endif -%}"
+        "{%- for message in messages -%}"
+        "{{ message['content'] }}{%- if message['role'] == 'assistant' -%}ACTION_END{%- else -%}STATE_END{%- endif -%}"
+        "{%- endfor -%}"
+    )
+    for name, text in marks.items():
+        # As an expression, since a delimiter may hold what Jinja reads otherwise.
+        template = template.replace(name.upper(), "{{ " + repr(text) + " }}")
+    atomic_write_text(folder / CHAT_TEMPLATE, template)
+
+
+def split_at_special_tokens(path: Path) -> None:
+    """Rewrites a tokenizer.json to tokenise each part between special tokens as a text of its own,
+    as dialogues are, and add none.
+    """
+    values = parse_json(path.read_bytes(), dict)
+    values |= {"post_processor": None, "padding": None, "truncation": None}
+    first = values.get("pre_tokenizer") or {}
+    # SentencePiece's blank before a text: before each part, since each is a text of its own here.
+    for step in first.get("pretokenizers", [first]):
+        if step.get("prepend_scheme") == "first":
+            step["prepend_scheme"] = "always"
+    atomic_write_text(path, json.dumps(values, ensure_ascii=False))
+
+
+def card_opening(model_config: ModelConfig, prompt: str, tags: str) -> tuple[str, str]:
+    """The front matter of a card, and example code for transformers and vLLM that continues
+    `prompt`.
+    """
+    pipeline, kind = "text-generation", "AutoModelForCausalLM"
+    if model_config.encoder_layers:
+        pipeline, kind = "text2text-generation", "AutoModelForSeq2SeqLM"
+    front = f"---\nlibrary_name: transformers\npipeline_tag: {pipeline}\ntags: [motif_jax, {tags}]\n---\n"
+    use = f"""```python
+from transformers import AutoTokenizer, {kind}
+
+tokenizer, model = AutoTokenizer.from_pretrained(FOLDER), {kind}.from_pretrained(FOLDER)
+tokens = model.generate(**tokenizer({prompt!r}, return_tensors="pt"))
+tokenizer.decode(tokens[0])
+```
+"""
+    if not model_config.encoder_layers:
+        use += f"""
+```python
+from vllm import LLM
+
+LLM(FOLDER, dtype="float32").generate({prompt!r})
+```
+"""
+    return front, use

@@ -14,15 +14,20 @@ import numpy as np
 from motif_jax.core import digests
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json
-from motif_jax.ilql.dialogues import json_lines
-from motif_jax.ilql.dialogues import parquet as dialogues_parquet
-from motif_jax.ilql.dialogues.collected import DIALOGUES, META, DialogueTotals
+from motif_jax.ilql.collect_text import DialogueTotals
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.ilql.tasks.wordle import knowledge
-from motif_jax.ilql.tasks.wordle.boards import TRIES
-from motif_jax.ilql.tasks.wordle.colours import WordTable
+from motif_jax.ilql.dialogues.dialogue_files import DIALOGUES, META
 from motif_jax.ilql.tasks.wordle.environment import WordleObservation
-from motif_jax.ilql.tasks.wordle.words import LENGTH, LETTERS, is_word, read_words
+from motif_jax.ilql.tasks.wordle.game import (
+    LENGTH,
+    LETTERS,
+    TRIES,
+    WordTable,
+    colours_of,
+    is_word,
+    read_words,
+)
 from motif_jax.published.config import ImportDialoguesConfig
 from motif_jax.published.pickles import Stub, read_file
 
@@ -49,7 +54,7 @@ def write(config: ImportDialoguesConfig, workdir: Path, begin: Callable[[], None
         # Training and evaluation play with the words that the games were played with.
         about["config"] = {"task": "wordle", "wordle": {"words": words}, "compat": {}}
     totals = DialogueTotals()
-    dialogues_parquet.write(workdir / DIALOGUES, totals.counted(_read_dialogues(config)), about)
+    dialogue_files.write(workdir / DIALOGUES, totals.counted(_read_dialogues(config)), about)
     meta = {**about, **totals.summary(), "digest": digests.of_file(workdir / DIALOGUES)}
     # Last: `is_complete` takes this file for the end of the import.
     atomic_write_json(workdir / META, meta)
@@ -66,7 +71,7 @@ def _read_dialogues(config: ImportDialoguesConfig) -> Iterator[Dialogues]:
         words = read_words("words", config.words) if config.words else None
         yield read_games(config.path, words)
     else:
-        yield from json_lines.read(config.path)
+        yield from dialogue_files.read_json_lines(config.path)
 
 
 def read_games(path: str | os.PathLike[str], words: Sequence[str] | None = None) -> Dialogues:
@@ -127,8 +132,7 @@ def _game(item: Mapping[str, Any], table: WordTable) -> Dialogue:
     # The colours of a guess as one number, in base 3.
     weights = 3 ** np.arange(LENGTH)
     codes = [
-        int(knowledge.colours(state, guess) @ weights) if is_word(guess) else None
-        for guess in guesses
+        int(colours_of(state, guess) @ weights) if is_word(guess) else None for guess in guesses
     ]
     dialogue = WordleObservation(table, guesses, codes).to_sequence()
     return dialogue._replace(meta=_meta(item.get("meta") or {}))

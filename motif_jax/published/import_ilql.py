@@ -19,10 +19,10 @@ import numpy as np
 from motif_jax.core.errors import UserError, printable
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.text_agent import POLICY, TARGET, VALUES, Design, TextAgentNetwork
-from motif_jax.ilql.methods.implicit_q import ImplicitQSettings
-from motif_jax.ilql.methods.text_methods import RULES
+from motif_jax.ilql.config import TextMethod
+from motif_jax.ilql.methods import RULES
 from motif_jax.ilql.tasks import registry
-from motif_jax.ilql.tasks.reddit import upvote_run
+from motif_jax.ilql.tasks.reddit import upvote
 from motif_jax.ilql.tasks.reddit.text_scorer import LIKED
 from motif_jax.lm import config as configs
 from motif_jax.lm import weights
@@ -70,8 +70,7 @@ def write(config: ImportIlqlConfig, workdir: Path, begin: Callable[[], None]) ->
         )
     begin()
     settings = {
-        **dataclasses.asdict(ImplicitQSettings()),
-        "discount": config.discount,
+        **dataclasses.asdict(TextMethod(name=method, discount=config.discount)),
         "max_len": None,
     }
     agent_folder.write(
@@ -203,8 +202,8 @@ def write_upvote(config: ImportUpvoteConfig, workdir: Path, begin: Callable[[], 
     if Tokenizer.read(tokenizer_folder).size > imported.config.vocab_size:
         raise UserError(f"config.tokenizer={config.tokenizer}: has more tokens than {config.file}")
     begin()
-    upvote_run.write(
-        workdir / upvote_run.MODEL,
+    upvote.write(
+        workdir / upvote.MODEL,
         imported.config,
         imported.params,
         imported.heads,

@@ -20,8 +20,8 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json, remove_temporaries
 from motif_jax.core.locks import FolderLock
 from motif_jax.ilql.agent import agent_folder
-from motif_jax.ilql.dialogues.collected import META
-from motif_jax.ilql.tasks.reddit import upvote_run
+from motif_jax.ilql.dialogues.dialogue_files import META
+from motif_jax.ilql.tasks.reddit import upvote
 from motif_jax.motif.reward import safetensors_file
 from motif_jax.oni.online_model import OnlineRewardModel
 from motif_jax.published import (
@@ -159,7 +159,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "upvote": Kind(
         import_ilql.write_upvote,
-        is_complete=lambda workdir: (workdir / upvote_run.MODEL / "config.json").exists(),
+        is_complete=lambda workdir: (workdir / upvote.MODEL / "config.json").exists(),
         keeps_config=True,
     ),
     "dialogues": Kind(

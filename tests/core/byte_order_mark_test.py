@@ -7,8 +7,8 @@ import codecs
 import numpy as np
 
 from motif_jax.core.files import read_json
-from motif_jax.ilql.dialogues import json_lines
-from motif_jax.ilql.tasks.wordle import words
+from motif_jax.ilql.dialogues import dialogue_files
+from motif_jax.ilql.tasks.wordle import game
 from motif_jax.lm import text_data
 from motif_jax.motif.annotation import lexicon, prompts
 from motif_jax.motif.reward import frozen_text
@@ -24,7 +24,7 @@ def marked(tmp_path, name, text):
 
 def test_words(tmp_path):
     path = marked(tmp_path, "words.txt", "about\r\ncrane\r\n")
-    assert words.read_words("words", str(path)) == ("about", "crane")
+    assert game.read_words("words", str(path)) == ("about", "crane")
 
 
 def test_texts_to_learn_from(tmp_path):
@@ -42,7 +42,7 @@ def test_dialogues(tmp_path):
     path = marked(
         tmp_path, "d.jsonl", '{"sequence": [["a", 0], ["b", 1]], "reward": [1], "done": true}\n'
     )
-    assert sum(len(batch.metas) for batch in json_lines.read(path)) == 1
+    assert sum(len(batch.metas) for batch in dialogue_files.read_json_lines(path)) == 1
 
 
 def test_prompt_files(tmp_path):

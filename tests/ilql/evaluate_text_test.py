@@ -16,10 +16,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from motif_jax.core.errors import UserError
 from motif_jax.ilql import evaluate_text
-from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import Dialogues
-from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS
-from motif_jax.ilql.evaluation import published_log, text_episodes
+from motif_jax.ilql.dialogues.dialogue_tokens import DELIMITER_TEXTS
+from motif_jax.ilql.evaluation import text_episodes
 from motif_jax.ilql.tasks import file_tokens
 from motif_jax.lm import folder
 from motif_jax.lm.config import parse
@@ -110,7 +110,7 @@ def test_more_episodes_are_added_to_a_run(games: Path) -> None:
 
 def test_dialogues_are_written_in_the_order_of_their_episodes(games: Path) -> None:
     rows = evaluation_files.read_evaluation(games)["rows"]
-    dialogues = parquet.read(games / "dialogues.parquet")
+    dialogues = dialogue_files.read_parquet(games / "dialogues.parquet")
 
     assert [dialogue.meta for dialogue in dialogues] == [{"index": index} for index in range(9)]
     returns = {row["index"]: row["return"] for row in rows}
@@ -126,7 +126,7 @@ def test_dialogues_are_written_in_the_order_of_their_episodes(games: Path) -> No
 
 def test_an_evaluation_has_means_over_all_episodes(games: Path) -> None:
     evaluation = evaluation_files.read_evaluation(games)
-    returns = parquet.read(games / "dialogues.parquet").returns()
+    returns = dialogue_files.read_parquet(games / "dialogues.parquet").returns()
 
     assert evaluation["episodes"] == 9
     assert evaluation["steps"] == 18
@@ -177,9 +177,12 @@ def test_games_of_changed_files_are_not_added(tmp_path: Path) -> None:
 
 
 def test_a_published_log_has_the_returns_of_all_episodes(games: Path) -> None:
-    log = results.read_evaluation_log(games / published_log.FILE)
+    log = results.read_evaluation_log(games / evaluate_text.PUBLISHED_LOG)
 
-    assert log.returns.tolist() == parquet.read(games / "dialogues.parquet").returns().tolist()
+    assert (
+        log.returns.tolist()
+        == dialogue_files.read_parquet(games / "dialogues.parquet").returns().tolist()
+    )
 
 
 def test_a_table_has_the_measures_of_all_episodes(games: Path) -> None:
@@ -193,7 +196,7 @@ def test_a_table_has_the_measures_of_all_episodes(games: Path) -> None:
 def test_a_page_shows_the_first_games(games: Path) -> None:
     page = (games / evaluate_text.PAGE).read_text()
 
-    returns = parquet.read(games / "dialogues.parquet").returns()
+    returns = dialogue_files.read_parquet(games / "dialogues.parquet").returns()
     for game in range(SMALL["show"]):
         assert f"<h2>Game {game}</h2>" in page
         assert f"return {returns[game]:g}, 2 actions" in page
@@ -265,9 +268,11 @@ def test_a_policy_s_actions_are_paid_for_their_tokens(tmp_path: Path) -> None:
 def test_too_long_recorded_dialogues_are_left_out_with_a_line(
     agent: Path, games: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    game = next(iter(parquet.read(games / "dialogues.parquet")))
+    game = next(iter(dialogue_files.read_parquet(games / "dialogues.parquet")))
     long_game = game._replace(texts=game.texts * 40, rewards=game.rewards * 40)
-    parquet.write(tmp_path / "games.parquet", [Dialogues.of([long_game, game, long_game])], {})
+    dialogue_files.write(
+        tmp_path / "games.parquet", [Dialogues.of([long_game, game, long_game])], {}
+    )
 
     folder = evaluate(tmp_path / "looked", agent=str(agent), data=str(tmp_path / "games.parquet"))
 
@@ -294,7 +299,9 @@ def test_an_evaluation_of_recorded_dialogues_resumes(
 def test_a_published_log_of_recorded_dialogues_has_their_returns(tmp_path: Path) -> None:
     dialogue = {"texts": ["a", "b"], "rewards": [None, 0.5]}
 
-    published_log.write(tmp_path / "log.pkl", [{"return": 0.5, "dialogue": dialogue}], {})
+    evaluate_text.write_published_log(
+        tmp_path / "log.pkl", [{"return": 0.5, "dialogue": dialogue}], {}
+    )
 
     log = pickle.loads((tmp_path / "log.pkl").read_bytes())
     assert log["all_logs"] == {"env_reward": 0.5, "token_reward": 0.5, "kl": 0.0}

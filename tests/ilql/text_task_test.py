@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,22 +11,22 @@ import pytest
 from motif_jax.core.devices.parallel import AXIS, DataParallel
 from motif_jax.core.training.run_files import DEVICES
 from motif_jax.core.training.task import TrainingPosition
+from motif_jax.ilql import methods
 from motif_jax.ilql.config import TextConfig
-from motif_jax.ilql.methods import implicit_q
-from motif_jax.ilql.methods.text_objective import CountedBatch, Objective
+from motif_jax.ilql.objective import CountedBatch, Objective
 from motif_jax.ilql.text_task import TextTraining
 from motif_jax.lm.sums_task import TrainingData
 from motif_jax.schema import read_section
-from tests.ilql.methods.text_objective_test import batch_of, objective_of, parameters
+from tests.ilql.objective_test import batch_of, objective_of, parameters
 from tests.reward_fixtures import load_config
 
 
 class HeldOut(NamedTuple):
     """Batches to measure with."""
 
-    batches: Sequence[implicit_q.TextBatch]
+    batches: Sequence[methods.TextBatch]
 
-    def all_batches(self, max_batches: int) -> Sequence[implicit_q.TextBatch]:
+    def all_batches(self, max_batches: int) -> Sequence[methods.TextBatch]:
         return self.batches[:max_batches]
 
 
@@ -35,7 +34,7 @@ def task_of(
     objective: Objective,
     params: Any = ({}, {}, {}),
     devices: int = 1,
-    held_out: Sequence[implicit_q.TextBatch] = (),
+    held_out: Sequence[methods.TextBatch] = (),
     **changes: Any,
 ) -> TextTraining:
     config = read_section(
@@ -48,8 +47,8 @@ def task_of(
 
 
 def test_dropout_pins_the_number_of_devices() -> None:
-    for dropout, pinned in ((False, {}), (True, {DEVICES: "2"})):
-        task = task_of(dataclasses.replace(objective_of("bc"), dropout=dropout), devices=2)
+    for dropout, pinned in ((0.0, {}), (0.1, {DEVICES: "2"})):
+        task = task_of(objective_of("bc"), devices=2, dropout=dropout)
         assert task.digests == {"train": "some", **pinned}
 
 
@@ -60,7 +59,7 @@ def test_a_loss_is_averaged_over_actions_or_micro_batches() -> None:
     batch = batch_of()
     learned, _, _ = parameters(objective, batch)
     rows = [jax.tree.map(lambda leaf, row=row: leaf[row : row + 1], batch) for row in range(3)]
-    counts = [implicit_q.Counts(*implicit_q.counts(row, objective.settings)) for row in rows]
+    counts = [objective.counts(row) for row in rows]
     terms = jax.jit(lambda part: objective.terms(learned, {}, part, None).loss)
     losses = [
         float(terms(CountedBatch(*row_and_counts)))

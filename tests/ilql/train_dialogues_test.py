@@ -18,7 +18,7 @@ from motif_jax import text_agents
 from motif_jax.core.errors import UserError
 from motif_jax.ilql import evaluate_text, train_text
 from motif_jax.ilql.agent import agent_folder
-from motif_jax.ilql.dialogues import files, parquet
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from tests.reward_fixtures import load_config, run_config
 
@@ -66,7 +66,7 @@ def test_a_file_of_messages_becomes_an_agent_that_speaks(tmp_path: Path) -> None
     assert {"policy_loss", "q", "v", "advantage", "return"} <= set(results["measures"])
     assert 0 <= results["ranking"]["accuracy"] <= 1 <= results["ranking"]["pairs"]
     assert results["episodes"] == results["plan"]["dialogues"] < 126
-    played = parquet.read(tmp_path / "evaluation" / "dialogues.parquet")
+    played = dialogue_files.read_parquet(tmp_path / "evaluation" / "dialogues.parquet")
     assert {(one.texts[1], one.rewards[1]) for one in played} <= set(ANSWERS.items())
     evaluation.task = "dialogues"
     evaluation.policy = "expert"
@@ -94,9 +94,11 @@ def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: 
     (tmp_path / "a").mkdir()
     # As Windows begins a file.
     (tmp_path / "a" / "x.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8-sig")
-    assert list(files.read(files.find(str(tmp_path / "a"), "data"))) == [wanted] * 3
+    assert (
+        list(dialogue_files.read(dialogue_files.find(str(tmp_path / "a"), "data"))) == [wanted] * 3
+    )
     pq.write_table(pa.Table.from_pylist(rows[1:2] * 2), tmp_path / "x.parquet")
-    assert list(files.read(tmp_path / "x.parquet")) == [wanted] * 2
+    assert list(dialogue_files.read(tmp_path / "x.parquet")) == [wanted] * 2
     timed = [{**row, "made": datetime.datetime(2020, 1, 1)} for row in rows[1:2]]
     pq.write_table(pa.Table.from_pylist(timed), tmp_path / "x.parquet")
-    assert files.read(tmp_path / "x.parquet")[0].meta == {"made": "2020-01-01 00:00:00"}
+    assert dialogue_files.read(tmp_path / "x.parquet")[0].meta == {"made": "2020-01-01 00:00:00"}

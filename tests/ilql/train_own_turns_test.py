@@ -17,10 +17,9 @@ from motif_jax import lm, text_agents
 from motif_jax.core.errors import UserError
 from motif_jax.ilql import train_text
 from motif_jax.ilql.agent import agent_folder
-from motif_jax.ilql.dialogues import parquet, token_columns
+from motif_jax.ilql.dialogues import dialogue_files, dialogue_tokens
 from motif_jax.ilql.dialogues.dialogue import ROLES, Dialogue
-from motif_jax.ilql.dialogues.items import tokenise
-from motif_jax.ilql.dialogues.token_rewards import constant
+from motif_jax.ilql.dialogues.dialogue_tokens import constant_reward, tokenise
 from motif_jax.lm import chat_template
 from motif_jax.lm import config as lm_config
 from motif_jax.lm.token_data import TokensWriter
@@ -63,7 +62,7 @@ def test_a_chat_models_agent_has_its_turns_and_tokens(run: Path) -> None:
     assert agent.options["turns"] == "own"
     assert agent.network.model.config.vocab_size == made_up_judge.tokenizer().get_vocab_size()
     spoken = Dialogue((QUESTION["content"],), (None,), False)
-    tokens = tokenise(spoken, agent.tokenizer, constant(0.0)).tokens.tolist()
+    tokens = tokenise(spoken, agent.tokenizer, constant_reward(0.0)).tokens.tolist()
     assert agent.tokenizer.decode(tokens) == (
         "<|im_start|>user\nYou see a key<|im_end|>\n<|im_start|>assistant\n"
     )
@@ -92,7 +91,7 @@ def test_an_agent_of_a_chat_model_speaks_and_ranks(run: Path) -> None:
 def test_held_out_dialogues_are_read_back_as_texts(run: Path, tmp_path: Path) -> None:
     run_config(load_config("evaluate_text", "", {"agent": str(run), "show": 1}), tmp_path)
 
-    dialogues = parquet.read(tmp_path / "dialogues.parquet")
+    dialogues = dialogue_files.read_parquet(tmp_path / "dialogues.parquet")
     assert {dialogue.texts for dialogue in dialogues} == {(QUESTION["content"], ANSWER["content"])}
 
 
@@ -128,7 +127,7 @@ def test_an_export_reads_its_template_as_training_did(run: Path, tmp_path: Path)
     opened = lm.load(model)
     agent = agent_folder.load(run)
     spoken = Dialogue((QUESTION["content"],), (None,), False)
-    tokens = tokenise(spoken, agent.tokenizer, constant(0.0)).tokens.tolist()
+    tokens = tokenise(spoken, agent.tokenizer, constant_reward(0.0)).tokens.tolist()
     assert opened.tokenizer.encode([rendered]) == [tokens]
     assert opened.model.config.end_ids == (agent.tokenizer.delimiters.action_end,)
 
@@ -153,18 +152,18 @@ def test_a_system_message_is_read_back_as_such(run: Path, tmp_path: Path) -> Non
     roles = {ROLES: ["system", "user", "assistant"]}
     guided = Dialogue(("You kill", "You see a key", "You kill it"), (None, None, 1.0), True, roles)
     plain = Dialogue(("You see a key", "You kill it"), (None, 1.0), True)
-    items = [tokenise(dialogue, tokenizer, constant(0.0)) for dialogue in (guided, plain)]
-    columns = (token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS)
+    items = [tokenise(dialogue, tokenizer, constant_reward(0.0)) for dialogue in (guided, plain)]
+    columns = (dialogue_tokens.TOKEN_COLUMNS, dialogue_tokens.ITEM_COLUMNS)
     with TokensWriter(tmp_path, tokenizer.size, "", *columns) as writer:
         for item in items:
-            token_columns.add(writer, item, 1.0)
+            dialogue_tokens.add_item(writer, item, 1.0)
         writer.commit()
 
-    read = list(token_columns.read_dialogues(tmp_path, tokenizer, constant(0.0)))
+    read = list(dialogue_tokens.stored_dialogues(tmp_path, tokenizer, constant_reward(0.0)))
 
     assert [dialogue.texts for dialogue in read] == [guided.texts, plain.texts]
     for dialogue, item in zip(read, items, strict=True):
-        again = tokenise(dialogue, tokenizer, constant(0.0)).tokens
+        again = tokenise(dialogue, tokenizer, constant_reward(0.0)).tokens
         assert again.tolist() == item.tokens.tolist()
 
 

@@ -16,7 +16,7 @@ from motif_jax.core import entry_points, metrics, run_folder, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.ilql import train_text as stage
 from motif_jax.ilql.agent import agent_folder
-from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.tasks import registry
 from tests.reward_fixtures import load_config, run_config
 
@@ -42,7 +42,7 @@ def train(workdir: Path, method: str = "ilql", **overrides: Any) -> Path:
 def toy_data(folder: Path) -> Path:
     """64 dialogues of the toy task."""
     dialogues = registry.make(TOY, {}).stream("games", "half")(seeds.rng(0, "toy"), 64, 0)
-    parquet.write(folder / "dialogues.parquet", [dialogues], {})
+    dialogue_files.write(folder / "dialogues.parquet", [dialogues], {})
     return folder / "dialogues.parquet"
 
 
@@ -123,18 +123,11 @@ def test_a_failed_run_leaves_no_simulated_tweets(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("tweets*"))
 
 
-@pytest.mark.parametrize(
-    ("method", "values", "message"),
-    [
-        ("bc", {"method.policy.beta": 1.0}, r"beta=1\.0: must be 0: bc has no values"),
-        ("dt", {"method.policy.exponential": False}, r"exponential=False: must be True: dt has no"),
-    ],
-)
-def test_methods_without_values_weigh_no_actions(
-    tmp_path: Path, method: str, values: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        stage.check(config_of(method, **values), tmp_path)
+def test_methods_without_values_weigh_no_actions(tmp_path: Path) -> None:
+    config = config_of("bc", **{"method.policy.beta": 1.0})
+
+    with pytest.raises(UserError, match=r"beta=1\.0: must be 0: bc has no values"):
+        stage.check(config, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +139,11 @@ def test_methods_without_values_weigh_no_actions(
             r"loss\.q=0\.0: must be above 0, or .*: ilql chooses",
         ),
         ("ilql", {"loss.v": 0.0}, r"loss\.v=0\.0: must be above 0, or .*: Q of ilql learns from V"),
-        ("chai", {"loss.q": 0.0, "loss.cql": 0.0}, r"loss\.q=0\.0: must be above 0: chai chooses"),
+        (
+            "chai",
+            {"loss.q": 0.0, "loss.cql": 0.0},
+            r"loss\.q=0\.0: must be above 0, or .*: chai chooses",
+        ),
     ],
 )
 def test_values_that_nothing_teaches_are_refused(

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.ilql.agent.stacked_trunks import StackedModels
+from motif_jax.ilql.agent.text_session import StackedModels
 from motif_jax.lm import beams, generation, lora, scoring, training
 from motif_jax.lm.finetune_params import Adaptation
 from motif_jax.lm.generation import Limits, Sampling, Segments

@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import language_update
 from motif_jax.glam.agent import TOKENS
-from motif_jax.ilql.agent.stacked_trunks import StackedModels
+from motif_jax.ilql.agent.text_session import StackedModels
 from motif_jax.lm import config as configs
 from motif_jax.lm import next_token, scoring
 from motif_jax.lm.model import LanguageModel

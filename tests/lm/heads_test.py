@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 from scipy.special import erf
 
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.agent.target_network import soft_update
+from motif_jax.ilql.text_task import soft_update
 from motif_jax.lm import heads, weights
 from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.network import States

@@ -12,10 +12,10 @@ import pytest
 from tokenizers import Tokenizer
 
 from motif_jax.core import resources
-from motif_jax.ilql.agent import exported
 from motif_jax.lm import byte_pairs, text_batches
 from motif_jax.lm.text_batches import ObjectiveRows, Tokens
 from motif_jax.lm.training import TokenBatch
+from motif_jax.published import exports
 
 TOKENS = Tokens(start=2, end=1, pad=3, mask=4, sentinels=tuple(range(90, 100)), size=100)
 
@@ -242,7 +242,7 @@ def test_a_text_after_a_special_token_begins_as_any(tmp_path) -> None:
             )
         )
 
-        exported.split_at_special_tokens(path)
+        exports.split_at_special_tokens(path)
 
         assert json.loads(path.read_text()) == {
             "pre_tokenizer": json.loads(json.dumps(pre_tokenizer).replace("first", "always")),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.lm import pretrain_language_model as stage
 from tests import texts
@@ -28,7 +28,7 @@ def test_prompts_are_refused_where_all_of_a_window_is_learned(
     if kind == "dialogues":
         path = path.with_suffix(".parquet")
         dialogue = Dialogue(("here", "a key", "there", "a door"), (None, 0.0, None, 1.0), True)
-        parquet.write(path, [Dialogues.of([dialogue] * 8)], {})
+        dialogue_files.write(path, [Dialogues.of([dialogue] * 8)], {})
     values = {"texts": str(text), "length": 4, "held_out.texts": str(path)}
     for architecture in ("gpt2", "roberta", "t5"):
         more = {"model.architecture": architecture, "tokenizer.vocab_size": 400}

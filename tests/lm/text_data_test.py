@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
-from motif_jax.ilql.dialogues import dialogue, parquet
+from motif_jax.ilql.dialogues import dialogue, dialogue_files
 from motif_jax.lm import text_data
 from motif_jax.lm.tokens import Tokenizer, candidate_rows
 from motif_jax.lm.training_config import LanguageModelConfig
@@ -29,7 +29,7 @@ def test_actions_of_dialogues_are_tokenised_as_an_agent_chooses_them(
     rewards = (None, 0.0, None, 1.0)
     actions = np.random.default_rng(0).choice(ACTIONS, 200).tolist()
     games = [dialogue.Dialogue((goal, action, reply, action), rewards, True) for action in actions]
-    parquet.write(tmp_path / "dialogues.parquet", [dialogue.Dialogues.of(games)], {})
+    dialogue_files.write(tmp_path / "dialogues.parquet", [dialogue.Dialogues.of(games)], {})
     changes = {
         "model.architecture": "t5",
         "tokenizer.vocab_size": 600,

@@ -11,7 +11,7 @@ import pytest
 from motif_jax.core import seeds
 from motif_jax.ilql.agent.decoding import TokenFacts
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.token_rewards import constant
+from motif_jax.ilql.dialogues.dialogue_tokens import constant_reward
 from motif_jax.ilql.evaluation.text_episodes import PlayedText, TextAction
 from motif_jax.ilql.evaluation.text_setup import TextEvalSetup
 from motif_jax.ilql.tasks import registry
@@ -24,7 +24,7 @@ from tests.play.stand_ins import RecordedProgress
 
 def test_a_row_of_text_counts_actions_and_tokens() -> None:
     task = registry.make("tests.toy_text:Task", {})
-    setup = TextEvalSetup(task, None, {}, task.tokenizer(), constant(0.5))  # type: ignore[arg-type]
+    setup = TextEvalSetup(task, None, {}, task.tokenizer(), constant_reward(0.5))  # type: ignore[arg-type]
     dialogue = Dialogue(("abc", "c", "b"), (None, 1.0, 0.25), True)
     actions = []
     end = task.tokenizer().delimiters.action_end

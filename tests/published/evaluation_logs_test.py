@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.ilql.evaluation import published_log
+from motif_jax.ilql import evaluate_text
 from motif_jax.published import results
 
 
@@ -65,7 +65,7 @@ def test_a_written_log_has_the_published_layout(tmp_path: Path) -> None:
         },
         {"dialogue": {"texts": ["x"], "rewards": [2]}, "return": 2.0, "token_return": 5.0},
     ]
-    published_log.write(tmp_path / "log.pkl", rows, {"seed": 1})
+    evaluate_text.write_published_log(tmp_path / "log.pkl", rows, {"seed": 1})
     steps = [(("a",), "b", 1.5, False), (("a", "b", "c"), "d", -0.5, True)]
     episodes = [(("a", "b", "c", "d"), steps), (("x",), [((), "x", 2.0, True)])]
     logs = {"env_reward": 1.5, "token_reward": 4.0, "kl": 0.25}

@@ -19,13 +19,13 @@ from safetensors import safe_open
 from motif_jax import lm as language
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.agent import agent_folder, exported
+from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.text_agent import Design
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.items import TextTokenizer, tokenise
-from motif_jax.ilql.dialogues.token_rewards import constant
+from motif_jax.ilql.dialogues.dialogue_tokens import TextTokenizer, constant_reward, tokenise
 from motif_jax.lm import byte_pairs
 from motif_jax.play import agent_policy
+from motif_jax.published import exports
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rl.config import agent_config
 from tests import text_agents as made_agents
@@ -57,7 +57,9 @@ def text_agent(folder: Path, kind: str) -> Path:
 
 def tokens_of(tokenizer: TextTokenizer, kind: str) -> tuple[str, list[int]]:
     dialogue = GAME if kind == "wordle" else TALK
-    return dialogue_text(dialogue), tokenise(dialogue, tokenizer, constant(0.0)).tokens.tolist()
+    return dialogue_text(dialogue), tokenise(
+        dialogue, tokenizer, constant_reward(0.0)
+    ).tokens.tolist()
 
 
 def agent_logits(agent: agent_folder.SavedAgent, tokens: list[int]) -> np.ndarray:
@@ -114,13 +116,13 @@ def test_an_exported_language_agent_has_merged_weights_and_its_heads(
     logits, value = jax.jit(network.logits_and_values)(
         params, jnp.asarray(opened.tokenizer.encode([prompt]))
     )
-    head = exported.ACTION_HEAD
+    head = exports.ACTION_HEAD
     assert (folder / head).exists() == (policy == "actions")
     if policy == "score":
         np.testing.assert_allclose(
             opened.score([prompt], network.spec.action_names)[0], logits[0], atol=1e-5
         )
-    for file, name, expected in ((exported.VALUES, "value", value), (head, "actions", logits)):
+    for file, name, expected in ((exports.VALUES, "value", value), (head, "actions", logits)):
         if name not in network.heads.configs:
             continue
         with safe_open(folder / file, framework="numpy") as tensors:

@@ -14,8 +14,7 @@ from motif_jax.core import tokenizer_files
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.text_agent import Design
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.items import to_act, tokenise
-from motif_jax.ilql.dialogues.token_rewards import constant
+from motif_jax.ilql.dialogues.dialogue_tokens import constant_reward, to_act, tokenise
 from motif_jax.lm import chat_template
 from tests import chat_families, text_agents
 from tests.chat_families import FAMILIES
@@ -53,7 +52,7 @@ def test_an_exported_template_gives_the_tokens_of_training(
             {"role": role, "content": text}
             for role, text in zip(roles, dialogue.texts, strict=True)
         ]
-        item = tokenise(dialogue, agent.tokenizer, constant(0.0))
+        item = tokenise(dialogue, agent.tokenizer, constant_reward(0.0))
         tokens = [*item.tokens.tolist(), *to_act(dialogue, agent.tokenizer)]
         # As transformers tokenises a rendered template, and as whoever forgets that it has the
         # special tokens.

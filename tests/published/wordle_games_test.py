@@ -15,9 +15,8 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.tasks import registry
-from motif_jax.ilql.tasks.wordle.colours import ABSENT, DIGITS, HERE, WordTable, letters
 from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment
-from motif_jax.ilql.tasks.wordle.words import read_words
+from motif_jax.ilql.tasks.wordle.game import ABSENT, DIGITS, HERE, WordTable, letters, read_words
 from motif_jax.published import imports
 from motif_jax.published.import_dialogues import read_games
 from tests.reward_fixtures import load_config

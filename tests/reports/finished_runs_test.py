@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.evaluation import published_log
+from motif_jax.ilql import evaluate_text
 from motif_jax.play import evaluation_files, messages
 from motif_jax.play.messages import MessageTally
 from motif_jax.reports import finished_runs, run_study
@@ -188,7 +188,7 @@ def folders_of_every_kind(tmp_path: Path) -> Path:
         {**numbers, "dialogue": {"texts": ("a", "b"), "rewards": (reward, None)}}
         for reward in (0.5, -1.0)
     ]
-    published_log.write(tmp_path / "log.pkl", rows, {})
+    evaluate_text.write_published_log(tmp_path / "log.pkl", rows, {})
     steps = np.array([1e3, 4e5])
     curves = {"theirs": {"motif": ([steps] * 2, [np.array([1.0, 9.0]), np.array([3.0, 8.0])])}}
     (tmp_path / "motif_results.pkl").write_bytes(pickle.dumps(curves))

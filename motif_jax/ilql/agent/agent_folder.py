@@ -15,6 +15,9 @@ evaluation.
                                  tokenizer_config.json has tokens that it names
 
 `load` opens such a folder, or the run folder of `train_text` that holds it.
+
+`load_model` opens a decoder in a Hugging Face folder, or in a GGUF file, as an agent: a policy
+without values. Its tokenizer must have the delimiters of dialogues, or its chat template turns.
 """
 
 from __future__ import annotations
@@ -34,14 +37,15 @@ from motif_jax.core import digests, entry_points, run_folder, tensor_files, toke
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, atomic_write_text, read_json, replaced_folder
 from motif_jax.ilql.agent.text_agent import POLICY, Design, TextAgentNetwork
-from motif_jax.ilql.dialogues.items import Delimiters, TextTokenizer, Vocabulary
-from motif_jax.ilql.tasks import registry
+from motif_jax.ilql.dialogues.dialogue_tokens import Delimiters, TextTokenizer, Vocabulary
+from motif_jax.ilql.tasks import file_tokens, registry
 from motif_jax.ilql.tasks.contract import TextTask
-from motif_jax.ilql.tasks.file_tokens import FileTokenTask
-from motif_jax.lm import chat_template, lora
+from motif_jax.ilql.tasks.file_tokens import NEW, FileTokenizer, FileTokenTask, delimiter_texts
+from motif_jax.lm import chat_template, lora, weights
 from motif_jax.lm import config as configs
 from motif_jax.lm import folder as folders
 from motif_jax.lm import heads as heads_files
+from motif_jax.lm.gguf import folder as gguf_folder
 from motif_jax.lm.heads import Heads
 from motif_jax.lm.model import LanguageModel
 
@@ -324,3 +328,85 @@ def _read_prefix(path: Path, width: int) -> dict[str, np.ndarray]:
     if shapes != {"kernel": (width,), "bias": (width,)}:
         raise UserError(f"{path} does not fit a model of width {width}: train it again")
     return arrays
+
+
+METHOD_OF_MODELS = "bc"
+
+
+def is_model(folder: str | Path) -> bool:
+    """Whether it is a model's folder or a GGUF file; a run folder of `train_text` is none."""
+    path = gguf_folder.resolved(folder)
+    names = (weights.SINGLE, weights.INDEX, gguf_folder.LINK)
+    has_weights = any((path / name).is_file() for name in names)
+    return has_weights and (path / TOKENIZER).is_file() and not (path / FILE).exists()
+
+
+def describe_model(folder: str | Path, key: str) -> dict[str, Any]:
+    """Describes an agent as `agent_folder.describe`; the task is None, since a decoder with turns
+    or delimiters fits any task.
+    """
+    path = gguf_folder.resolved(folder)
+    backend = tokenizer_files.read(path / TOKENIZER)
+    missing = [text for text in delimiter_texts(backend) if backend.token_to_id(text) is None]
+    if missing and turns_of_model(folder) == NEW:
+        raise UserError(
+            f"config.{key}={folder}: {TOKENIZER} must have the delimiters of dialogues as tokens, and lacks {', '.join(missing)}: "
+            "add them before the model is trained on dialogues, or take a model whose chat template has turns that begin and end with special tokens"
+        )
+    settings = configs.read(path)
+    configs.require_decoder(settings, "says")
+    # A table may have more rows than there are tokens, never fewer.
+    size = backend.get_vocab_size(with_added_tokens=True)
+    if size > settings.vocab_size:
+        raise UserError(
+            f"config.{key}={folder}: {TOKENIZER} has {size:,} tokens, the model {settings.vocab_size:,}: must have one for each"
+        )
+    return {
+        "method": METHOD_OF_MODELS,
+        "task": None,
+        "options": {},
+        "design": dataclasses.asdict(Design(q="none")),
+        "settings": {},
+        "folder": str(folder),
+    }
+
+
+def turns_of_model(folder: str | Path) -> str:
+    """What surrounds utterances: delimiters of dialogues where the tokenizer has them all, else the
+    model's own turns if it can.
+    """
+    path = gguf_folder.resolved(folder)
+    backend = tokenizer_files.read(path / TOKENIZER)
+    if all(backend.token_to_id(text) is not None for text in delimiter_texts(backend)):
+        return NEW
+    return file_tokens.choose(file_tokens.AUTO, str(path)).turns
+
+
+def network_of_model(folder: str | Path, dtype: Any = jnp.float32) -> TextAgentNetwork:
+    """The network without its weights."""
+    settings = weights.read_config(gguf_folder.resolved(folder))
+    return TextAgentNetwork(
+        LanguageModel(settings, jnp.dtype(dtype)), Design(q="none"), jnp.dtype(dtype)
+    )
+
+
+def load_model(
+    folder: str | Path, key: str, name: str, task: TextTask, options: Any, dtype: Any = jnp.float32
+) -> SavedAgent:
+    """Reads an agent for `task`, made from `name` and `options`; UserError as in `describe`, or for
+    damaged weights.
+    """
+    about = describe_model(folder, key)
+    path = gguf_folder.resolved(folder)
+    return SavedAgent(
+        folder=path,
+        network=network_of_model(folder, dtype),
+        params={"trunks": {POLICY: folders.read(path).params}},
+        method=METHOD_OF_MODELS,
+        settings={},
+        task_name=name,
+        options=options,
+        task=task,
+        tokenizer=FileTokenizer(key, str(path), turns=turns_of_model(path)),
+        about=about,
+    )

@@ -16,13 +16,13 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.agent_folder import TOKENIZER, SavedAgent
-from motif_jax.ilql.agent.parameter_parts import heads_of, joined
 from motif_jax.ilql.agent.text_agent import POLICY, TARGET, VALUES, Design
 from motif_jax.ilql.config import InitialParameters, TextConfig
-from motif_jax.ilql.dialogues.items import Vocabulary
-from motif_jax.ilql.methods.text_objective import Objective
+from motif_jax.ilql.dialogues.dialogue_tokens import Vocabulary
+from motif_jax.ilql.methods import rule_of
+from motif_jax.ilql.objective import Objective, heads_of, joined
 from motif_jax.lm import config as configs
-from motif_jax.lm import init_model, lora, weights
+from motif_jax.lm import finetune_params, init_model, lora, weights
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.init_model import Sizes
 from motif_jax.lm.text import fetch
@@ -56,12 +56,42 @@ def _folders(initial: InitialParameters) -> dict[str, str]:
     return {key: run for key, run in dataclasses.asdict(initial).items() if run}
 
 
-def model_config(config: TextConfig, tokens: Vocabulary, design: Design) -> ModelConfig:
-    """The trunks' config, see `text_run.model_config`; reads no weights.
+def design_of(config: TextConfig) -> Design:
+    """The parts of the agent that a config trains."""
+    method = config.method
+    rule = rule_of(method.name)
+    return Design(
+        q=rule.q,
+        # CHAI's heads stand on the frozen policy's trunk, and its proposals replace V.
+        v=not rule.proposes,
+        double_q=method.double_q,
+        separate_policy=method.separate_policy and not rule.proposes,
+        separate_target=method.separate_target and not rule.proposes,
+        residual=method.advanced_mlp,
+        prefix=rule.prefix,
+        rank=_rank_of(config) if rule.q == "token" else None,
+    )
+
+
+def _rank_of(config: TextConfig) -> int | None:
+    """The rank of the Qs' output layers: whole ones, several times the size of a vocabulary's
+    table, would outweigh low-rank additions a hundredfold.
+    """
+    if config.initial.value:
+        saved = Design(**agent_folder.describe(config.initial.value, "initial.value")["design"])
+        if saved.qs:  # heads that go on keep their form
+            return saved.rank
+    spec = finetune_params.spec_of(config.lora)
+    return None if spec is None else spec.rank
+
+
+def model_config(config: TextConfig, tokens: Vocabulary) -> ModelConfig:
+    """The trunks' config, see `train_text.model_config`; reads no weights.
 
     Its rates of dropout are those that a run or a checkpoint has, of fresh trunks those of the
     training.
     """
+    design = design_of(config)
     _require_one_source(config.initial, design)
     of_runs: dict[str, ModelConfig] = {}
     for key, run in _folders(config.initial).items():
@@ -179,26 +209,20 @@ def _shared_rows(
     )
 
 
-def start(
-    checkpoint: str | None,
-    initial: InitialParameters,
-    objective: Objective,
-    tokens: Vocabulary,
-    key: jax.Array,
-    new_rows: str = END_OF_TEXT,
-) -> Start:
-    """The initial parameters of a training.
+def start(objective: Objective, tokens: Vocabulary, key: jax.Array) -> Start:
+    """The initial parameters of a training: every trunk begins as the config's
+    `network.checkpoint`, a folder or hub model, or fresh; its `initial` runs replace the policy or
+    the values.
 
     Args:
-      checkpoint: a folder or hub model that every trunk begins as; None: fresh trunks.
-      initial: runs that replace the policy or the values.
-      tokens: the task's; a checkpoint's embedding grows by those that it lacks.
-      new_rows: where their rows begin, `network.new_rows`: at that of the end of text, or at the
-          mean of the table.
+      tokens: the task's; a checkpoint's embedding grows by those that it lacks. Their rows begin at
+          that of the end of text, or at the mean of the table (`network.new_rows`).
 
     Raises:
       UserError: a file is damaged, or a low-rank pattern matches no layer.
     """
+    config = objective.config
+    checkpoint = config.network.checkpoint
     # A checkpoint replaces trunks of these; a run its trunks, and its heads if it has values.
     params = jax.device_get(objective.agent.init(key))
     digests: dict[str, str] = {}
@@ -212,7 +236,7 @@ def start(
         )
         end = checkpoint_config.end_ids[0] if checkpoint_config.end_ids else rows
         # The end of text may have no row of its own in the table.
-        like = end if new_rows == END_OF_TEXT and end < rows else None
+        like = end if config.network.new_rows == END_OF_TEXT and end < rows else None
         _, trunk = init_model.extend_vocabulary(
             checkpoint_config, trunk, tokens.size, jax.random.fold_in(key, 1), like
         )
@@ -220,14 +244,14 @@ def start(
         params["trunks"] = dict.fromkeys(params["trunks"], jax.device_get(trunk))
         added_tokens = tokens.size - rows
         digests["network"] = weights.digest(folder, below=True)
-    for name, run in _folders(initial).items():
+    for name, run in _folders(config.initial).items():
         saved = agent_folder.load(run, f"initial.{name}")
         if name == POLICY:
             params = _with_policy(params, saved, objective.agent.design)
         else:
             params = _with_values(params, saved)
         digests[f"initial {name}"] = weights.digest(saved.folder, below=True)
-    learned_rows = added_tokens if objective.new_tokens else 0
+    learned_rows = added_tokens if config.lora.new_tokens else 0
     learned, target, frozen = _divided(params, objective, learned_rows, jax.random.fold_in(key, 2))
     return Start(learned, target, frozen, digests)
 

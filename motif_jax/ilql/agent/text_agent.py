@@ -23,7 +23,6 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from motif_jax.ilql.agent.stacked_trunks import TrunkRoles
 from motif_jax.lm import lora
 from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.model import LanguageModel
@@ -31,6 +30,29 @@ from motif_jax.lm.network import States
 
 POLICY, VALUES, TARGET = "policy", "values", "target"
 V, QS = "v", ("q1", "q2")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrunkRoles:
+    """The trunk's name for each part, such as {"policy": "values", "values": "values",
+    "target": "target"}: shared trunks run once.
+    """
+
+    trunk_of: Mapping[str, str]
+
+    @property
+    def trunks(self) -> tuple[str, ...]:
+        """The names of the trunks, each once, in the order of the axis [C]."""
+        return tuple(dict.fromkeys(self.trunk_of.values()))
+
+    def trees(self, trunks: Mapping[str, Any]) -> list[Any]:
+        """The trunks' parameters in the order of [C], for `text_session.StackedModels.join`."""
+        return [trunks[name] for name in self.trunks]
+
+    def of(self, part: str, states: States) -> States:
+        """The states [...] of a part's trunk, of the states [C, ...] of all trunks."""
+        index = self.trunks.index(self.trunk_of[part])
+        return States(*(leaf[index] for leaf in states))
 
 
 @dataclasses.dataclass(frozen=True)

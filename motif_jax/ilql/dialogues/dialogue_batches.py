@@ -1,21 +1,23 @@
-"""Batches of dialogues for each step, from a dataset of tokens or drawn from a stream."""
+"""Batches of dialogues for each step, from a dataset of tokens or drawn from a stream: items padded
+to tokens, states, actions and rewards (Snell et al. 2022, `collate`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.dialogues import collate, token_columns
-from motif_jax.ilql.dialogues.collate import Quirks
+from motif_jax.ilql.config import IlqlCompat
+from motif_jax.ilql.dialogues import dialogue_tokens
 from motif_jax.ilql.dialogues.dialogue import Dialogue, DialogueStream
-from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise
-from motif_jax.ilql.dialogues.token_rewards import TokenReward
-from motif_jax.ilql.methods.implicit_q import TextBatch
+from motif_jax.ilql.dialogues.dialogue_tokens import TextTokenizer, TokenItem, TokenReward, tokenise
+from motif_jax.ilql.methods import TextBatch
 from motif_jax.lm.token_batches import BucketBatches, stacked
 from motif_jax.lm.token_data import TokensDataset
 from motif_jax.lm.tokens import bucket, padded
@@ -46,7 +48,7 @@ class ItemLayout:
     pad: int  # token of the padding
     by_utterance: bool = False  # an action is an utterance, not a token
     max_len: int | None = None  # tokens of an item at most; None: no limit
-    quirks: Quirks = dataclasses.field(default_factory=Quirks)
+    compat: IlqlCompat = dataclasses.field(default_factory=IlqlCompat)
     micro_batches: int = 1  # parts of a batch, which a step runs one after the other
 
     def batch(
@@ -60,10 +62,10 @@ class ItemLayout:
           max_utterances: K where an action is an utterance.
         """
         tokens, valid = padded([item.tokens for item in items], width, self.pad)
-        by_token = collate.steps(items, False, self.quirks, max_tokens, self.micro_batches)
+        by_token = action_steps(items, False, self.compat, max_tokens, self.micro_batches)
         action_counts = np.array([len(item.action_indices) for item in items])
         policy_mask = np.arange(max_tokens) < action_counts[:, None]
-        if self.quirks.padded_positions and not self.by_utterance:
+        if self.compat.ilql_padded_positions and not self.by_utterance:
             # Dialogues without actions have a weight at position 0, rows without a dialogue have
             # none.
             policy_mask[:, :1] |= (action_counts[:, None] == 0) & valid[:, :1]
@@ -72,7 +74,7 @@ class ItemLayout:
         # An action is a token: token a is action a.
         action_of_token = np.tile(np.arange(max_tokens, dtype=np.int32), (len(items), 1))
         if self.by_utterance:
-            steps = collate.steps(items, True, self.quirks, max_utterances, self.micro_batches)
+            steps = action_steps(items, True, self.compat, max_utterances, self.micro_batches)
             action_of_token = np.zeros(policy_mask.shape, np.int32)
             for row, item in enumerate(items):
                 # The utterance of a token is the first whose `</a>` does not stand before it.
@@ -100,8 +102,98 @@ class ItemLayout:
         )
 
     def cut(self, item: TokenItem) -> TokenItem:
-        """The first `max_len` tokens of an item, see `collate.truncated`."""
-        return collate.truncated(item, self.max_len, self.quirks)
+        """The first `max_len` tokens of an item, see `truncated`."""
+        return truncated(item, self.max_len, self.compat)
+
+
+def truncated(item: TokenItem, max_len: int | None, compat: IlqlCompat) -> TokenItem:
+    """The first `max_len` tokens of an item; its last state is the one after its last remaining
+    action.
+
+    With `compat.ilql_utterance_truncation`, states of removed tokens point to the last remaining
+    token. (The published code reads their old positions and fails.)
+    """
+    if max_len is None or len(item.tokens) <= max_len:
+        return item
+    states = int((item.state_indices < max_len).sum())
+    # One fewer than states: the last action that is left has no next state, and goes, too.
+    actions = max(states - 1, 0)
+    utterance_states = int((item.utterance_state_indices < max_len).sum())
+    utterances = max(utterance_states - 1, 0)
+    if compat.ilql_utterance_truncation:
+        utterance_states = min(states, len(item.utterance_state_indices))
+        utterances = int((item.utterance_action_indices < max_len).sum())
+    return TokenItem(
+        tokens=item.tokens[:max_len],
+        state_indices=item.state_indices[:states],
+        action_indices=item.action_indices[:actions],
+        rewards=item.rewards[:actions],
+        terminals=item.terminals[:states],
+        utterance_state_indices=np.minimum(
+            item.utterance_state_indices[:utterance_states], max_len - 1
+        ),
+        utterance_action_indices=item.utterance_action_indices[:utterances],
+        utterance_rewards=item.utterance_rewards[:utterances],
+        utterance_terminals=item.utterance_terminals[:utterance_states],
+    )
+
+
+class ActionSteps(NamedTuple):
+    """The actions of B dialogues, by tokens or by utterances, padded to K."""
+
+    state_positions: np.ndarray  # int32 [B, K + 1], 0 after the last
+    action_positions: np.ndarray  # int32 [B, K], see `TextBatch`
+    rewards: np.ndarray  # float32 [B, K]
+    terminals: np.ndarray  # float32 [B, K + 1], 1 after the last
+    action_mask: np.ndarray  # bool [B, K], which actions count
+
+
+def action_steps(
+    items: Sequence[TokenItem],
+    by_utterance: bool,
+    compat: IlqlCompat,
+    width: int,
+    micro_batches: int,
+) -> ActionSteps:
+    """Pads the actions of items to K = `width`.
+
+    Args:
+      by_utterance: an action is an utterance; else a token.
+      width: at least the number of actions of any item.
+      micro_batches: the parts of equal size that B items are divided into;
+          `compat.ilql_padded_positions` asks.
+    """
+    count = len(items)
+    prefix = "utterance_" if by_utterance else ""
+    state_positions = np.zeros((count, width + 1), np.int32)
+    action_positions = np.zeros((count, width), np.int32)
+    rewards = np.zeros((count, width), np.float32)
+    # 1 in the padding, as published: nothing bootstraps from there.
+    terminals = np.ones((count, width + 1), np.float32)
+    action_counts = np.zeros(count, np.int64)
+    for row, item in enumerate(items):
+        item_states = getattr(item, f"{prefix}state_indices")
+        item_actions = getattr(item, f"{prefix}action_indices")
+        item_rewards = getattr(item, f"{prefix}rewards")
+        item_terminals = getattr(item, f"{prefix}terminals")
+        # With `compat.ilql_utterance_truncation` an item may have more than K + 1 states.
+        state_positions[row, : len(item_states)] = item_states[: width + 1]
+        action_positions[row, : len(item_actions)] = item_actions
+        rewards[row, : len(item_rewards)] = item_rewards
+        terminals[row, : len(item_terminals)] = item_terminals[: width + 1]
+        action_counts[row] = len(item_actions)
+    if by_utterance and compat.ilql_utterance_int_reward:
+        rewards = np.trunc(rewards)
+
+    action_mask = np.arange(width) < action_counts[:, None]
+    if compat.ilql_padded_positions:
+        # The published arrays of a micro-batch are as wide as its longest dialogue; the width here
+        # may be larger.
+        longest = action_counts.reshape(micro_batches, -1).max(axis=1, initial=0)
+        limits = np.repeat(longest, count // micro_batches)[:, None]
+        # Published: what is not terminal counts, the last state of a dialogue without an end, too.
+        action_mask = (terminals[:, :width] == 0) & (np.arange(width) < limits)
+    return ActionSteps(state_positions, action_positions, rewards, terminals, action_mask)
 
 
 class ListBatches(BucketBatches):
@@ -134,7 +226,7 @@ class ListBatches(BucketBatches):
         firsts = self.dataset.offsets[:-1][self._chosen]
         stops = firsts + self.lengths
         tokens_before = np.r_[0, np.cumsum(kinds > 0)]
-        ends_before = np.r_[0, np.cumsum(kinds == token_columns.ACTION_END)]
+        ends_before = np.r_[0, np.cumsum(kinds == dialogue_tokens.ACTION_END)]
         tokens = tokens_before[stops] - tokens_before[firsts]
         utterances = ends_before[stops] - ends_before[firsts]
 
@@ -160,7 +252,7 @@ class ListBatches(BucketBatches):
                 rows.append(_EMPTY_ITEM)
             else:
                 rows.append(
-                    self._layout.cut(token_columns.item_of(self.dataset, int(self._chosen[item])))
+                    self._layout.cut(dialogue_tokens.item_of(self.dataset, int(self._chosen[item])))
                 )
         max_tokens, max_utterances = self._action_widths[width]
         return self._layout.batch(rows, width, max_tokens, max_utterances)

@@ -1,11 +1,13 @@
-"""Dialogues of a training: a dataset that is tokenised once into the run folder, or a task's
-stream.
+"""Dialogues of a training. Their source is the task, its options with the tokenizer, and the files;
+they are a dataset that is tokenised once into the run folder, or the task's stream. A line says how
+many are cut so short that nothing is learned from them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,13 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core import config as checks
-from motif_jax.core import digests, seeds
+from motif_jax.core import digests, entry_points, seeds
 from motif_jax.core.errors import UserError
+from motif_jax.core.files import read_json
 from motif_jax.core.training.run_files import FILE_OF
-from motif_jax.ilql.agent.agent_folder import vocabulary_digest
-from motif_jax.ilql.config import DialogueFilter, TextConfig
-from motif_jax.ilql.dialogues import cut_dialogues, files, token_columns, token_rewards
-from motif_jax.ilql.dialogues.config import TokenRewardSection
+from motif_jax.ilql.agent import agent_folder
+from motif_jax.ilql.agent.agent_folder import TOKENIZER, vocabulary_digest
+from motif_jax.ilql.config import DialogueFilter, InitialParameters, TextConfig, TokenRewardSection
+from motif_jax.ilql.dialogues import dialogue_files, dialogue_tokens
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues, share_of
 from motif_jax.ilql.dialogues.dialogue_batches import (
     DialogueBatches,
@@ -27,11 +30,17 @@ from motif_jax.ilql.dialogues.dialogue_batches import (
     ListBatches,
     StreamBatches,
 )
-from motif_jax.ilql.dialogues.dialogue_source import DialogueSource
-from motif_jax.ilql.dialogues.items import NO_TOKENS, TextTokenizer, TokenItem, tokenise
-from motif_jax.ilql.dialogues.token_rewards import TokenReward
-from motif_jax.ilql.methods.text_methods import rule_of
-from motif_jax.ilql.tasks import registry
+from motif_jax.ilql.dialogues.dialogue_tokens import (
+    NO_TOKENS,
+    TextTokenizer,
+    TokenItem,
+    TokenReward,
+    tokenise,
+)
+from motif_jax.ilql.methods import rule_of
+from motif_jax.ilql.tasks import file_tokens, registry
+from motif_jax.ilql.tasks.contract import TextTask
+from motif_jax.lm.text import fetch
 from motif_jax.lm.token_data import (
     HELD_OUT,
     TOKENS,
@@ -44,6 +53,136 @@ from motif_jax.lm.token_data import (
 
 # Dialogues that are checked before the dataset is tokenised.
 _SAMPLE = 64
+# The task of a user's own dialogues.
+RECORDED = "dialogues"
+
+
+class DialogueSource(NamedTuple):
+    """The source of dialogues, before anything is read; task and options are of
+    `ilql.tasks.registry.make`.
+    """
+
+    task: str
+    options: Mapping[str, Any]
+    path: Path | None  # None: dialogues are drawn from the task's stream
+    held_out: Path | None  # None: a share of those in `path`
+    # gives it the text scorer that it needs
+    attach: Callable[[TextTask], TextTask] = lambda task: task
+
+
+def source_of(config: TextConfig) -> DialogueSource:
+    """The source of a run's dialogues. Data of `collect_text` have their task's options, which
+    `config.options` overrides.
+    """
+    path = dialogue_files.find(config.data, "data") if config.data else None
+    held_out = (
+        dialogue_files.find(config.held_out.data, "held_out.data") if config.held_out.data else None
+    )
+    if held_out is not None and path is None:
+        raise UserError(
+            f"config.held_out.data={config.held_out.data}: must be None without config.data: held-out dialogues come from the stream"
+        )
+    # Later ones win: options of the collected data, of the model, of the initial run, and the
+    # user's.
+    user_options = registry.json_options(config.options)
+    options: dict[str, Any] = {}
+    # Beside files of other names, dialogues.json may be anything, such as other dialogues.
+    is_collected = path is not None and path.name == dialogue_files.DIALOGUES
+    if path is not None and is_collected and (path.parent / dialogue_files.META).is_file():
+        options = _collected_options(config, path.parent)
+    if config.task == RECORDED:
+        if path is not None:
+            options["data"] = str(path)
+        if config.network.checkpoint and not user_options.get("tokenizer"):
+            options["tokenizer"] = _tokenizer_of(config.network.checkpoint)
+    options |= _initial_tokenizer(config.initial)
+    options = registry.overlaid(config.task, options, user_options)
+    if config.task == RECORDED:
+        if "turns" in user_options:
+            raise UserError("config.options: must be without turns: --config.turns says which")
+        options["turns"] = _turns_of(config, options)
+    elif config.turns == file_tokens.OWN:
+        raise UserError(
+            f"config.turns={config.turns}: must be {file_tokens.AUTO} or {file_tokens.NEW} with config.task={config.task}: only the task {RECORDED} "
+            "has a chat model's own turns"
+        )
+    return DialogueSource(config.task, options, path, held_out)
+
+
+def _tokenizer_of(checkpoint: str) -> str:
+    """The folder of a language model with a tokenizer; UserError without one."""
+    folder = fetch(checkpoint, "network.checkpoint")
+    if not (folder / TOKENIZER).is_file():
+        raise UserError(
+            f"config.network.checkpoint={checkpoint}: must be a language model with {TOKENIZER}"
+        )
+    return str(folder)
+
+
+def _turns_of(config: TextConfig, options: Mapping[str, Any]) -> str:
+    """What `config.turns` comes to: the turns of the run that training begins from, or those that
+    the tokenizer has.
+    """
+    for key, run in dataclasses.asdict(config.initial).items():
+        if run:
+            about = agent_folder.describe(run, f"initial.{key}")
+            turns: str = about["options"].get("turns", file_tokens.NEW)
+            allowed = f"{file_tokens.AUTO}, or {turns} as in config.initial.{key}={run}"
+            checks.require_key(config, "turns", config.turns in (file_tokens.AUTO, turns), allowed)
+            return turns
+    return file_tokens.choose(config.turns, options.get("tokenizer", "")).turns
+
+
+def turns_in_words(config: TextConfig, source: DialogueSource) -> str:
+    """What surrounds the utterances of the task `dialogues`, for the first line of a run; '' for
+    other tasks.
+    """
+    if config.task != RECORDED:
+        return ""
+    if source.options["turns"] == file_tokens.OWN:
+        return "turns: the model's own, by its chat template"
+    reason = ""
+    if not any(dataclasses.asdict(config.initial).values()):
+        reason = file_tokens.choose(config.turns, source.options.get("tokenizer", "")).reason
+    because = f" ({reason})" if reason else ""
+    return f"turns: between delimiters of dialogues{because}"
+
+
+def _collected_options(config: TextConfig, folder: Path) -> dict[str, Any]:
+    """The task's options that `collect_text` recorded in `folder`."""
+    meta = folder / dialogue_files.META
+    collected = read_json(meta, "collect it again").get("config", {})
+    if not isinstance(collected, dict):
+        raise UserError(f"{meta} is damaged (config is not an object): collect it again")
+    entry_points.note_source(meta, collected)
+    if config.task == RECORDED and "task" in collected:
+        collected = {}  # dialogues of any task may be learned as plain ones
+    if collected.get("task", config.task) != config.task:
+        raise UserError(
+            f"config.data={config.data}: are dialogues of the task {collected['task']}, config.task is {config.task}"
+        )
+    try:
+        options = dict(registry.options_of(collected)) if "task" in collected else {}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UserError(
+            f"{meta} is damaged (config has no options of the task {config.task}): collect it again, or take that file out"
+        ) from None
+    if "task" in collected:
+        options = registry.located(config.task, options, folder)
+    # Learned with the data, wherever these have been moved to.
+    if (folder / TOKENIZER).is_file():
+        options["tokenizer"] = str(folder)
+    return options
+
+
+def _initial_tokenizer(initial: InitialParameters) -> dict[str, Any]:
+    """The option that names the tokenizer file of the initial run, if it has one."""
+    for key, run in dataclasses.asdict(initial).items():
+        if run:
+            folder = agent_folder.find(run, f"initial.{key}")
+            if (folder / TOKENIZER).is_file():
+                return {"tokenizer": str(folder)}
+    return {}
 
 
 def token_reward_of(settings: TokenRewardSection) -> TokenReward:
@@ -51,8 +190,8 @@ def token_reward_of(settings: TokenRewardSection) -> TokenReward:
     not such a file.
     """
     if settings.file:
-        return token_rewards.from_file(settings.file, settings.scale, settings.shift)
-    return token_rewards.constant(settings.constant)
+        return dialogue_tokens.rewards_from_file(settings.file, settings.scale, settings.shift)
+    return dialogue_tokens.constant_reward(settings.constant)
 
 
 def check_token_reward(settings: TokenRewardSection, tokens: Callable[[], int]) -> None:
@@ -68,7 +207,7 @@ def check_token_reward(settings: TokenRewardSection, tokens: Callable[[], int]) 
             checks.require(value == default, f"token_reward.{key}", value, allowed)
         return
     size = tokens()
-    beyond = [token for token in token_rewards.read(settings.file) if token >= size]
+    beyond = [token for token in dialogue_tokens.read_token_values(settings.file) if token >= size]
     if beyond:
         raise UserError(
             f"config.token_reward.file={settings.file}: {min(beyond)}: must be below {size}, the number of tokens"
@@ -86,7 +225,7 @@ def split_tokens(
     to stop.
     """
     assert source.path is not None
-    dialogues = files.read(source.path)
+    dialogues = dialogue_files.read(source.path)
     paths = [source.path]
     if source.held_out is None:
         held_out_dialogues = Dialogues.of(())
@@ -96,7 +235,7 @@ def split_tokens(
             _group_numbers(dialogues)
         )
     else:
-        held_out_dialogues = files.read(source.held_out)
+        held_out_dialogues = dialogue_files.read(source.held_out)
         is_held_out = np.zeros(len(dialogues), bool)
         paths.append(source.held_out)
     if config.token_reward.file:
@@ -118,7 +257,7 @@ def split_tokens(
     def add(writer: TokensWriter, items: Sequence[tuple[int, Dialogue, str]]) -> None:
         for number, dialogue, key in items:
             item = _tokenise(dialogue, tokenizer, token_reward, number, key)
-            token_columns.add(writer, item, dialogue.total)
+            dialogue_tokens.add_item(writer, item, dialogue.total)
 
     tokenisation = Tokenisation(
         vocab_size=tokenizer.size,
@@ -132,8 +271,8 @@ def split_tokens(
             "split": digests.of_bytes(is_held_out.tobytes()),
         },
         add=add,
-        token_columns=token_columns.TOKEN_COLUMNS,
-        item_columns=token_columns.ITEM_COLUMNS,
+        token_columns=dialogue_tokens.TOKEN_COLUMNS,
+        item_columns=dialogue_tokens.ITEM_COLUMNS,
         too_few=f"config.data={config.data}: too few dialogues ({len(dialogues)}, or groups of them), there is none {{}}",
         unit="dialogues",
     )
@@ -156,7 +295,7 @@ def _group_numbers(dialogues: Dialogues) -> np.ndarray:
 def _tokenise(
     dialogue: Dialogue, tokenizer: TextTokenizer, token_reward: TokenReward, number: int, key: str
 ) -> TokenItem:
-    """`items.tokenise`, with a UserError that names dialogue `number` of the config's `key`."""
+    """`tokenise`, with a UserError that names dialogue `number` of the config's `key`."""
     try:
         return tokenise(dialogue, tokenizer, token_reward)
     except NO_TOKENS as error:
@@ -303,20 +442,20 @@ def open_data(
         )
 
     for part, name in ((TRAIN, "training data"), (HELD_OUT, "held-out data")):
-        counts = cut_dialogues.count_chosen(datasets[part], chosen[part], layout)
-        cut_dialogues.say(config, layout, counts, name)
+        counts = count_cut_of_dataset(datasets[part], chosen[part], layout)
+        print_cut(config, layout, counts, name)
     return Data(
         batches=(batches(TRAIN), batches(HELD_OUT)),
         digests=vocabulary
         | {part: dataset.manifest["content"] for part, dataset in datasets.items()},
         amount=f"{len(chosen[TRAIN]):,} dialogues to learn from, {len(chosen[HELD_OUT]):,} held out",
-        longest_action=token_columns.longest_action(datasets[TRAIN]),
+        longest_action=dialogue_tokens.longest_action(datasets[TRAIN]),
         options=source.options,
     )
 
 
-def _file_digests(files: Mapping[str, Path]) -> dict[str, str]:
-    return {f"{FILE_OF}{name}": digests.of_file(path) for name, path in files.items()}
+def _file_digests(paths: Mapping[str, Path]) -> dict[str, str]:
+    return {f"{FILE_OF}{name}": digests.of_file(path) for name, path in paths.items()}
 
 
 def _stream_data(
@@ -347,8 +486,8 @@ def _stream_data(
         _tokenise(dialogue, tokenizer, token_reward, number, "kind")
         for number, dialogue in enumerate(sample)
     ]
-    counts = cut_dialogues.count(items, layout)
-    cut_dialogues.say(config, layout, counts, f"the first dialogues of kind {config.kind}")
+    counts = count_cut(items, layout)
+    print_cut(config, layout, counts, f"the first dialogues of kind {config.kind}")
     actions = [
         str(text) for text, is_action in zip(sample.texts, sample.actions, strict=True) if is_action
     ]
@@ -372,3 +511,80 @@ def _stream_data(
         longest_action=max(len(tokenizer.encode(action)) + 1 for action in actions),
         options=options,
     )
+
+
+class CutDialogues(NamedTuple):
+    """Numbers of dialogues."""
+
+    total: int = 0
+    unused: int = 0  # cut before their first action: nothing is learned from them
+    shortened: int = 0  # cut after it: their later actions are lost
+    silent: int = 0  # without an action
+
+
+def count_cut(items: Iterable[TokenItem], layout: ItemLayout) -> CutDialogues:
+    """Counts items before they are cut."""
+    counts = [(_actions(item, layout), _actions(layout.cut(item), layout)) for item in items]
+    return CutDialogues(
+        total=len(counts),
+        unused=sum(after_cut == 0 < before for before, after_cut in counts),
+        shortened=sum(0 < after_cut < before for before, after_cut in counts),
+        silent=sum(before == 0 for before, _ in counts),
+    )
+
+
+def count_cut_of_dataset(
+    dataset: TokensDataset, chosen: np.ndarray, layout: ItemLayout
+) -> CutDialogues:
+    """Counts the items `chosen` int64 [N] of a dataset of tokens; reads those alone that are longer
+    than the limit.
+    """
+    kinds = np.asarray(dataset.token_columns["kinds"])
+    acting = np.r_[0, np.cumsum(kinds > 0)]
+    # Tokens of actions, which are counted without reading an item.
+    actions = acting[dataset.offsets[1:]] - acting[dataset.offsets[:-1]]
+    silent = int((actions[chosen] == 0).sum())
+    long = (
+        np.zeros(0, np.int64)
+        if layout.max_len is None
+        else chosen[dataset.lengths[chosen] > layout.max_len]
+    )
+    counts = count_cut((dialogue_tokens.item_of(dataset, int(index)) for index in long), layout)
+    return counts._replace(total=len(chosen), silent=silent)
+
+
+def _actions(item: TokenItem, layout: ItemLayout) -> int:
+    return len(item.utterance_action_indices if layout.by_utterance else item.action_indices)
+
+
+def _begins(layout: ItemLayout) -> str:
+    """Where the part of a dialogue begins that something is learned from: an action that is cut off
+    counts by tokens.
+    """
+    return "the state after their first action" if layout.by_utterance else "their first action"
+
+
+def print_cut(config: TextConfig, layout: ItemLayout, counts: CutDialogues, source: str) -> None:
+    """Prints a line on stderr about dialogues that are not used, or not as a whole; `source` names
+    the data.
+    """
+    parts = []
+    if counts.unused:
+        parts.append(
+            f"{counts.unused:,} of {counts.total:,} dialogues are cut before {_begins(layout)} and teach nothing"
+        )
+    if counts.shortened:
+        parts.append(
+            f"{counts.shortened:,} of {counts.total:,} dialogues are cut and lose later actions"
+        )
+    if parts:
+        limit = f"the model's {layout.max_len} positions (config.network.max_length)"
+        if config.max_len == layout.max_len:
+            limit = f"config.max_len={layout.max_len}"
+        parts[-1] += f": {limit}"
+    if counts.silent:
+        parts.append(
+            f"{counts.silent:,} of {counts.total:,} dialogues have no action and teach nothing"
+        )
+    if parts:
+        print(f"note: {source}: {'; '.join(parts)}", file=sys.stderr, flush=True)

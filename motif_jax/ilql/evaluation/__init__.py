@@ -5,13 +5,11 @@ that read it:
 
     episodes                        text_setup.py opens the task and its speaker, text_episodes.py
                                     plays, many at a time, and text_games_page.py shows the first
-                                    games by token. published_log.py writes the published layout
+                                    games by token
     episodes, of recorded dialogues recorded_texts.py: the policy's loss and the values of an agent
     rank                            text_ranks.py: utterances and n-grams by their advantage, and
                                     how often Q ranks an expert's tokens first
     play                            text_terminal.py: a person at the terminal
 
-Recorded dialogues are run through an agent by text_values.py. agent_rewards.py has the rewards of
-tokens that an agent was trained with. text_rollouts.py plays the episodes of the evaluations of a
-training, with text_setup.py and text_episodes.py.
+text_setup.py also plays the episodes of the evaluations of a training.
 """

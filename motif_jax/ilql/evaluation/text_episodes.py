@@ -14,20 +14,18 @@ import numpy as np
 
 from motif_jax.core import seeds
 from motif_jax.core.interruption import Interruption
-from motif_jax.ilql.agent.agent_decoder import AgentDecoder
 from motif_jax.ilql.agent.decoding import Decoding, TokenFacts
-from motif_jax.ilql.agent.text_programs import Actions
-from motif_jax.ilql.agent.text_session import TextSession
+from motif_jax.ilql.agent.text_session import Actions, AgentDecoder, TextSession
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.items import (
+from motif_jax.ilql.dialogues.dialogue_tokens import (
     NO_TOKENS,
     TextTokenizer,
+    constant_reward,
     system_start_of,
     to_act,
     tokenise,
     turns_of,
 )
-from motif_jax.ilql.dialogues.token_rewards import constant
 from motif_jax.ilql.tasks.contract import TextEnvironment, TextPolicy, TextTask
 
 # Texts that have ended are left out when no more than this share still runs: each size is a program
@@ -154,7 +152,7 @@ class AgentTextActor:
         self._tokenizer = ActionTokens(tokenizer)
         self._decoding = decoding
         self._key = jax.random.key(seeds.derive(seed, "evaluate_text", "agent") % (1 << 31))
-        self._token_reward = constant(0.0)
+        self._token_reward = constant_reward(0.0)
 
     def begin(self, episodes: Sequence[int]) -> None:
         # A power of two, so that few programs are compiled.

@@ -12,6 +12,7 @@ import numpy as np
 from motif_jax.display import token_page
 from motif_jax.display.token_page import TokenText
 from motif_jax.ilql.dialogues.dialogue import Dialogue
+from motif_jax.ilql.dialogues.dialogue_tokens import TextTokenizer
 
 # Names of the rows.
 _POLICY = "log π (nats)"
@@ -31,6 +32,46 @@ def dialogue_of(row: Mapping[str, Any]) -> Dialogue:
     return Dialogue(
         tuple(written["texts"]), rewards, bool(written["terminal"]), {"index": row["index"]}
     )
+
+
+def dialogue_entry(dialogue: Dialogue) -> dict[str, Any]:
+    """The part of a row that is the dialogue, JSON-able."""
+    return {
+        "dialogue": {
+            "texts": list(dialogue.texts),
+            "rewards": list(dialogue.rewards),
+            "terminal": dialogue.terminal,
+        }
+    }
+
+
+def token_row(
+    tokenizer: TextTokenizer,
+    tokens: Sequence[int],
+    numbers: Mapping[str, np.ndarray],
+    by_policy: Sequence[int] = (),
+    by_values: Sequence[int] = (),
+) -> dict[str, Any]:
+    """The numbers (steered, policy, q and v, float [M] each) of an action's tokens for a journal,
+    JSON-able.
+
+    `by_policy` and `by_values` are tokens [M] that the policy and the values alone would have
+    taken, () if that is not known.
+    """
+
+    def pieces(tokens: Sequence[int]) -> list[str]:
+        return [tokenizer.decode([token]) for token in tokens]
+
+    def rounded(values: np.ndarray) -> list[float]:
+        return [float(f"{value:.5g}") for value in values.tolist()]
+
+    unknown = [""] * len(tokens)
+    return {
+        "pieces": pieces(tokens),
+        **{name: rounded(values) for name, values in numbers.items()},
+        "by_policy": pieces(by_policy) or unknown,
+        "by_values": pieces(by_values) or unknown,
+    }
 
 
 def render(rows: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]) -> str:

@@ -19,12 +19,12 @@ from motif_jax.core.files import atomic_write_json
 from motif_jax.core.progress import Progress
 from motif_jax.display import text_tables
 from motif_jax.ilql.agent import agent_folder
-from motif_jax.ilql.dialogues import files
+from motif_jax.ilql.config import EvaluateTextConfig
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import Dialogues
-from motif_jax.ilql.dialogues.items import TextTokenizer
-from motif_jax.ilql.evaluation import text_values
-from motif_jax.ilql.evaluation.config import EvaluateTextConfig
-from motif_jax.ilql.evaluation.text_values import ValuedDialogue
+from motif_jax.ilql.dialogues.dialogue_tokens import TextTokenizer
+from motif_jax.ilql.evaluation import recorded_texts
+from motif_jax.ilql.evaluation.recorded_texts import ValuedDialogue
 from motif_jax.ilql.tasks import registry
 
 FILE = "ranks.json"
@@ -59,7 +59,7 @@ def check(config: EvaluateTextConfig) -> None:
     for about in abouts:
         tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
         network = agent_folder.network_of(about)
-        text_values.require_fit(network, tokenizer, dialogues, f"config.data={config.data}")
+        recorded_texts.require_fit(network, tokenizer, dialogues, f"config.data={config.data}")
 
 
 def write(config: EvaluateTextConfig, workdir: Path) -> None:
@@ -71,7 +71,7 @@ def write(config: EvaluateTextConfig, workdir: Path) -> None:
         saved = agent_folder.load(folder, dtype=config.dtype)
         valued: list[ValuedDialogue] = []
         with Progress(len(dialogues), "dialogues", f"value by {folder}") as progress:
-            for dialogue in text_values.values_of(saved, dialogues):
+            for dialogue in recorded_texts.values_of(saved, dialogues):
                 valued.append(dialogue)
                 progress.update(len(valued))
         n = config.rank.n_gram
@@ -92,7 +92,7 @@ def write(config: EvaluateTextConfig, workdir: Path) -> None:
 
 def read_dialogues(config: EvaluateTextConfig) -> Dialogues:
     """The first dialogues, and those of the last one's group."""
-    dialogues = files.read(files.find(config.data or "", "data"))
+    dialogues = dialogue_files.read(dialogue_files.find(config.data or "", "data"))
     end = min(config.rank.dialogues, len(dialogues))
     if end == 0:
         return dialogues[:0]

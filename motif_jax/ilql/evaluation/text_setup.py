@@ -1,37 +1,42 @@
-"""Opens the speaker and the task of an evaluation of texts."""
+"""Opens the speaker and the task of an evaluation of texts, with the rewards of tokens that the
+agent was trained with; plays the episodes of the evaluations of a training.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from motif_jax.core import config as checks
-from motif_jax.core import digests
+from motif_jax.core import digests, run_folder, seeds
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.agent import agent_folder, model_agent
-from motif_jax.ilql.agent.agent_decoder import AgentDecoder
-from motif_jax.ilql.agent.config import (
+from motif_jax.ilql.agent import agent_folder
+from motif_jax.ilql.agent.decoding import Decoding
+from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
+from motif_jax.ilql.agent.text_session import AgentDecoder
+from motif_jax.ilql.config import (
     LOW_RANK_WEIGHT,
     PUBLISHED_RETURN,
     PUBLISHED_WEIGHT,
     Decode,
+    EvaluatedTokenReward,
+    EvaluateTextConfig,
+    EvaluationGames,
+    TextConfig,
+    TextMethod,
+    TokenRewardSection,
 )
-from motif_jax.ilql.agent.decoding import Decoding
-from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.dialogues import dialogue_data
-from motif_jax.ilql.dialogues.config import TokenRewardSection
-from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.items import TextTokenizer, tokenise
-from motif_jax.ilql.dialogues.token_rewards import TokenReward
-from motif_jax.ilql.evaluation import agent_rewards, text_episodes
-from motif_jax.ilql.evaluation.config import EvaluateTextConfig
+from motif_jax.ilql.dialogues.dialogue_tokens import TextTokenizer, TokenReward, tokenise
+from motif_jax.ilql.evaluation import text_episodes
 from motif_jax.ilql.evaluation.text_episodes import PlayedText, TextActor
-from motif_jax.ilql.evaluation.text_values import token_row
+from motif_jax.ilql.evaluation.text_games_page import dialogue_entry, token_row
 from motif_jax.ilql.tasks import registry, text_scores
 from motif_jax.ilql.tasks.contract import TextTask
 
@@ -80,8 +85,8 @@ def describe_agent(agent: str | None) -> dict[str, Any] | None:
     """The description in an agent's folder, see `agent_folder.describe`; None without an agent."""
     if not agent:
         return None
-    if model_agent.is_model(agent):
-        return model_agent.describe(agent, "agent")
+    if agent_folder.is_model(agent):
+        return agent_folder.describe_model(agent, "agent")
     return agent_folder.describe(agent, "agent")
 
 
@@ -111,11 +116,11 @@ def named_task(
 def paid_for_tokens(
     config: EvaluateTextConfig, about: Mapping[str, Any] | None
 ) -> TokenRewardSection:
-    """What tokens are paid; raises as `agent_rewards.section_of`."""
+    """What tokens are paid; raises as `trained_token_reward`."""
     # Nothing counts these rewards in games at the terminal.
     if config.kind == "play":
         return TokenRewardSection()
-    return agent_rewards.evaluated(config.token_reward, about)
+    return evaluated_token_reward(config.token_reward, about)
 
 
 def check(config: EvaluateTextConfig, plays: bool = True) -> None:
@@ -133,12 +138,12 @@ def check(config: EvaluateTextConfig, plays: bool = True) -> None:
     if plays:
         task.check_episodes()
         text_scores.check(task, plays=True)
-    is_model = not config.policy and model_agent.is_model(agent)
+    is_model = not config.policy and agent_folder.is_model(agent)
 
     def tokens() -> int:
         # A model has a tokenizer of its own; the task's need not be there.
         if is_model:
-            return model_agent.network_of(agent).model.config.vocab_size
+            return agent_folder.network_of_model(agent).model.config.vocab_size
         return task.tokenizer().size
 
     paid = paid_for_tokens(config, about)
@@ -146,22 +151,11 @@ def check(config: EvaluateTextConfig, plays: bool = True) -> None:
     if config.policy:
         task.policy(config.policy)
     elif is_model:
-        AgentDecoder(model_agent.network_of(agent)).check(decoding)
+        AgentDecoder(agent_folder.network_of_model(agent)).check(decoding)
     else:
         assert about is not None
         agent_folder.require_tokens(about, task, agent, "agent")
         AgentDecoder(agent_folder.network_of(about)).check(decoding)
-
-
-def dialogue_entry(dialogue: Dialogue) -> dict[str, Any]:
-    """The part of a row that is the dialogue, JSON-able."""
-    return {
-        "dialogue": {
-            "texts": list(dialogue.texts),
-            "rewards": list(dialogue.rewards),
-            "terminal": dialogue.terminal,
-        }
-    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,9 +229,9 @@ def open_setup(config: EvaluateTextConfig) -> TextEvalSetup:
         plan |= {"policy": config.policy, "digest": None, "decode": None, "values": False}
         policy = text_episodes.PolicyTextActor(task.policy(config.policy), config.seed)
         return TextEvalSetup(task, policy, plan, task.tokenizer(), token_reward)
-    if model_agent.is_model(agent):
+    if agent_folder.is_model(agent):
         # It has a tokenizer of its own; the task's need not be there.
-        saved = model_agent.load(agent, "agent", name, task, options, config.dtype)
+        saved = agent_folder.load_model(agent, "agent", name, task, options, config.dtype)
         tokenizer = saved.tokenizer
     else:
         saved = agent_folder.load(agent, task=task, dtype=config.dtype)
@@ -275,3 +269,136 @@ def agent_plan(folder: str, saved: agent_folder.SavedAgent) -> dict[str, Any]:
 def decoder_of(saved: agent_folder.SavedAgent) -> AgentDecoder:
     """The networks of an agent for decoding, with the limits of its target Q."""
     return AgentDecoder(saved.network, saved.settings.get("q_min"), saved.settings.get("q_max"))
+
+
+def trained_token_reward(about: Mapping[str, Any]) -> TokenRewardSection:
+    """The section `token_reward` of the training of an agent, described by
+    `agent_folder.describe`; the default where it did not save one. Its file is found from any
+    working directory, see `run_folder.stored_path`.
+
+    Raises UserError: it is damaged, or its file is gone.
+    """
+    try:
+        section = TokenRewardSection(**about["settings"].get("token_reward", {}))
+    except TypeError as error:
+        raise UserError(
+            f"{about['folder']}/agent.json is damaged (token_reward: {error}): train it again"
+        ) from None
+    if not section.file:
+        return section
+    path = run_folder.stored_path(agent_folder.run_of(about), section.file)
+    if path is None or not path.is_file():
+        raise UserError(
+            f"{about['folder']}: was trained with rewards of tokens from {section.file}, which is gone: give that file again"
+        )
+    return dataclasses.replace(section, file=str(path))
+
+
+def evaluated_token_reward(
+    configured: EvaluatedTokenReward, about: Mapping[str, Any] | None
+) -> TokenRewardSection:
+    """What an evaluation pays for tokens: what its config says, else what the agent was trained
+    with; raises as `trained_token_reward`.
+
+    Args:
+      configured: by the config.
+      about: describes the agent; None without one.
+    """
+    # All keys at their defaults: the config says nothing of its own.
+    if configured == EvaluatedTokenReward() and about is not None:
+        return trained_token_reward(about)
+    return TokenRewardSection(
+        constant=configured.constant or 0.0,
+        file=configured.file,
+        scale=configured.scale,
+        shift=configured.shift,
+    )
+
+
+def token_reward_of_training(about: Mapping[str, Any]) -> TokenReward:
+    """The reward of each token in the training of an agent; raises as `trained_token_reward`."""
+    return dialogue_data.token_reward_of(trained_token_reward(about))
+
+
+def playable(task: TextTask) -> bool:
+    """Whether the task has an environment that needs neither a server nor a scorer."""
+    try:
+        task.check_episodes()
+    except UserError:
+        return False
+    return not task.patient and not task.scored_by()
+
+
+def evaluation_decoding(
+    decode: Decode, method: str, network: TextAgentNetwork, longest_action: int
+) -> Decoding:
+    """How a training's evaluations write: `decode`, which the method and the data complete, as in
+    `evaluate_text`.
+    """
+    # As `AgentDecoder.check` asks: a token of the text and a prefix stand before an action.
+    positions = network.model.config.max_length
+    room = longest_action if positions is None else positions - 2
+    about = {
+        "method": method,
+        "design": dataclasses.asdict(network.design),
+        "settings": {"longest_action": max(1, min(longest_action, room))},
+    }
+    with _keys_of_games():
+        return decoding_of(decode, about)
+
+
+@contextlib.contextmanager
+def _keys_of_games() -> Iterator[None]:
+    """Names keys in a UserError of the body as they are in a training's config."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(str(error).replace("config.decode.", "config.games.decode.")) from None
+
+
+def check_games(
+    games: EvaluationGames, method: TextMethod, task: TextTask, network: TextAgentNetwork
+) -> None:
+    """Raises UserError for a way to write actions that cannot work in the training's
+    evaluations.
+    """
+    # The data's longest action is not known before they are read; any length does for a check.
+    decoding = evaluation_decoding(games.decode, method.name, network, 1)
+    if games.episodes and task.options.get("environment"):
+        # A class of the user's, which has to be there; a server, which other tasks play with, need
+        # not run.
+        task.check_episodes()
+    if games.episodes and playable(task):
+        with _keys_of_games():
+            AgentDecoder(network, method.q_min, method.q_max).check(decoding)
+
+
+def evaluation_player(
+    config: TextConfig,
+    task: TextTask,
+    network: TextAgentNetwork,
+    longest_action: int,
+) -> Callable[[Any], dict[str, float]] | None:
+    """Returns a function that plays the same `config.games.episodes` at each evaluation; None where
+    nothing is played.
+
+    The function maps an agent's parameters to means over the episodes by name.
+    """
+    count = config.games.episodes
+    method = config.method
+    if not count or not playable(task):
+        return None
+    decoder = AgentDecoder(network, method.q_min, method.q_max)
+    decoding = evaluation_decoding(config.games.decode, method.name, network, longest_action)
+    print_target_return(network, decoding, config.task, "games.decode")
+    seed = seeds.derive(config.seed, "games")
+
+    def play(params: Any) -> dict[str, float]:
+        actor = text_episodes.AgentTextActor(decoder, params, task.tokenizer(), decoding, seed)
+        rows: list[Mapping[str, float]] = []
+        for episode in text_episodes.play(task, actor, seed, range(count), count):
+            row = {"return": episode.dialogue.total, "length": float(len(episode.actions))}
+            rows.append({**row, **task.outcome(episode.dialogue)})
+        return {f"games/{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+    return play

@@ -13,10 +13,10 @@ import numpy as np
 
 from motif_jax.core import config as checks
 from motif_jax.core.files import append_lines, regular_file
+from motif_jax.ilql.config import EvaluateTextConfig
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.items import NO_TOKENS, TextTokenizer
+from motif_jax.ilql.dialogues.dialogue_tokens import NO_TOKENS, TextTokenizer
 from motif_jax.ilql.evaluation import text_setup
-from motif_jax.ilql.evaluation.config import EvaluateTextConfig
 from motif_jax.ilql.evaluation.text_episodes import (
     DialogueObservation,
     TextAction,

@@ -19,7 +19,7 @@ from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
-from motif_jax.ilql.dialogues.items import TextTokenizer
+from motif_jax.ilql.dialogues.dialogue_tokens import TextTokenizer
 from motif_jax.schema import Key
 
 # Texts -> a number for each, from a judge such as a model.

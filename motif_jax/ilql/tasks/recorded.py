@@ -9,11 +9,10 @@ from typing import Any, ClassVar
 
 from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.dialogues import files
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import Dialogues, DialogueStream
 from motif_jax.ilql.tasks.contract import TextEnvironment, TextPolicy
-from motif_jax.ilql.tasks.file_tokens import FileTokenTask
-from motif_jax.ilql.tasks.own_turns import NEW
+from motif_jax.ilql.tasks.file_tokens import NEW, FileTokenTask
 
 RECORDED = "recorded"
 
@@ -40,14 +39,14 @@ class RecordedDialogues(FileTokenTask):
 
     @functools.cached_property
     def _dialogues(self) -> Dialogues:
-        return files.read(files.find(self.options["data"], "data"))
+        return dialogue_files.read(dialogue_files.find(self.options["data"], "data"))
 
     def files(self) -> dict[str, Path]:
         # Games in an environment do not depend on the recorded dialogues, which need not be there
         # any more.
         if not self.options["data"] or self.options["environment"]:
             return {}
-        return {"data": files.find(self.options["data"], "data")}
+        return {"data": dialogue_files.find(self.options["data"], "data")}
 
     def undrawn(self) -> tuple[str, ...]:
         return ("data",) if self.options["environment"] else ()

@@ -22,10 +22,10 @@ from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
-from motif_jax.ilql.dialogues.items import Delimiters, Vocabulary
+from motif_jax.ilql.dialogues.dialogue_tokens import Delimiters, Vocabulary
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.tasks.contract import TextEnvironment, TextPolicy, TextTask
-from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
+from motif_jax.ilql.tasks.wordle.environment import WordleTokenizer
 from motif_jax.lm.model import LanguageModel
 from tests import text_agents, toy_text
 from tests.toy_text import Letters

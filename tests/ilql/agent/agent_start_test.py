@@ -11,12 +11,12 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from motif_jax.core.errors import UserError
-from motif_jax.ilql import text_run
+from motif_jax.ilql import train_text
 from motif_jax.ilql.agent import agent_folder, agent_start
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.config import InitialParameters, LossWeights, TextConfig, TextMethod, TextTrunks
-from motif_jax.ilql.dialogues.items import Vocabulary
-from motif_jax.ilql.methods.text_objective import Objective
+from motif_jax.ilql.dialogues.dialogue_tokens import Vocabulary
+from motif_jax.ilql.objective import Objective
 from motif_jax.ilql.tasks import registry
 from tests import text_agents
 from tests.ilql.agent.agent_folder_test import drawn
@@ -43,11 +43,10 @@ def of(folder: Path, name: str = "llama") -> tuple[Any, Vocabulary]:
 def test_rows_that_fill_a_models_table_up_are_left_out(tmp_path: Path, name: str) -> None:
     """With a head of its own, and without one; delimiters have fresh rows."""
     config, tokens = of(tmp_path / "model", name)
-    settings = agent_start.model_config(config, tokens, text_run.design_of(config))
+    settings = agent_start.model_config(config, tokens)
     assert settings.vocab_size == tokens.size == WORDS + 6
-    objective = text_run.objective_of(config, settings)
-    arguments = config.network.checkpoint, config.initial, objective, tokens, jax.random.key(0)
-    trunk = agent_start.start(*arguments).learned["trunks"]["policy"]
+    objective = train_text.objective_of(config, settings)
+    trunk = agent_start.start(objective, tokens, jax.random.key(0)).learned["trunks"]["policy"]
     _, params = models.load(tmp_path / "model")
     heads = [[tree["head"]["kernel"].T for tree in (trunk, params)]] if name == "llama" else []
     for table, saved_table in ([trunk["embedding"], params["embedding"]], *heads):
@@ -58,15 +57,14 @@ def test_rows_that_fill_a_models_table_up_are_left_out(tmp_path: Path, name: str
 
 def test_rows_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
     config, tokens = of(tmp_path / "model")
-    design = text_run.design_of(config)
-    assert agent_start.model_config(config, tokens, design).vocab_size == tokens.size
+    assert agent_start.model_config(config, tokens).vocab_size == tokens.size
     path = tmp_path / "model" / "tokenizer.json"
     path.write_text(path.read_text().replace("word7", "other"))
     for change in (path.unlink, path.exists):
         with pytest.raises(
             UserError, match=r"checkpoint=.* rows of tokens, .* a model with the same"
         ):
-            agent_start.model_config(config, tokens, design)
+            agent_start.model_config(config, tokens)
         change()
 
 
@@ -114,9 +112,9 @@ def config_of(
 def started(config: TextConfig) -> tuple[Objective, agent_start.Start]:
     """The loss of a training on Wordle, and its initial parameters."""
     tokens = agent_folder.vocabulary_of(registry.make("wordle", {"num_words": 20}))
-    settings = agent_start.model_config(config, tokens, text_run.design_of(config))
-    objective = text_run.objective_of(config, settings)
-    start = agent_start.start(None, config.initial, objective, tokens, jax.random.key(0))
+    settings = agent_start.model_config(config, tokens)
+    objective = train_text.objective_of(config, settings)
+    start = agent_start.start(objective, tokens, jax.random.key(0))
     return objective, start
 
 

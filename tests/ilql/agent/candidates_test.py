@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.ilql.agent import candidates
+from motif_jax.ilql import chai_candidates
 from motif_jax.lm.generation import Limits, Sampling
 from tests.lm import models, recipes
 
@@ -24,7 +24,9 @@ def test_means_are_of_all_tokens_of_text_and_candidate(loaded: Any) -> None:
     limits = Limits(4, tuple(range(30)))
     sampling = Sampling()
     write = jax.jit(
-        functools.partial(candidates.write, model, limits=limits, sampling=sampling, pad=0)
+        functools.partial(
+            chai_candidates.write_candidates, model, limits=limits, sampling=sampling, pad=0
+        )
     )
     written = write(params, tokens, valid, keys)
     prefill = jax.jit(model.prefill)

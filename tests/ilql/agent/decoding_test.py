@@ -15,11 +15,11 @@ from scipy.special import log_softmax, softmax
 
 from motif_jax.ilql.agent import decoding as decodings
 from motif_jax.ilql.agent.decoding import Decoding, TokenOutputs
-from motif_jax.ilql.dialogues.collate import Quirks
-from motif_jax.ilql.methods.implicit_q import target_of
+from motif_jax.ilql.config import IlqlCompat
+from motif_jax.ilql.methods import target_of
 from motif_jax.lm import beams, generation
 from motif_jax.lm.generation import Limits, Sampling
-from tests.golden_ilql import Case, batch_of, cases, settings_of
+from tests.golden_ilql import Case, batch_of, cases, method_of
 
 VOCAB = 7
 PAD = 6
@@ -314,12 +314,12 @@ def test_scores_of_actions_are_the_published_ones(name: str, case: Case) -> None
     """Those are log-probabilities, ours are logits: equal up to a number for each state. Published,
     padding may be said.
     """
-    batch = batch_of(case, Quirks())
+    batch = batch_of(case, IlqlCompat())
     arrays = case.arrays
     places = arrays["batch/action_idxs"]
     live = np.asarray(batch.action_mask)
     targets = [arrays[f"in/tq{n}"] for n in (("1", "2") if case.config["double_q"] else ("1",))]
-    q = target_of(targets, settings_of(case))
+    q = target_of(targets, method_of(case))
     z = np.take_along_axis(arrays["in/logits"], places[..., None], axis=1)
     pad = 29
     outputs = TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(arrays["in/v"][:, :-1]))

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.agent import model_agent
+from motif_jax.ilql.agent import agent_folder
 from tests import made_up_judge
 from tests.lm.gguf import gguf_writing
 
@@ -18,9 +18,9 @@ TOKENIZER = "tokenizer.json"
 def test_a_chat_model_is_a_policy_without_values(tmp_path: Path) -> None:
     model = made_up_judge.write(tmp_path / "model")
 
-    about = model_agent.describe(model, "agent")
+    about = agent_folder.describe_model(model, "agent")
 
-    assert model_agent.is_model(model)
+    assert agent_folder.is_model(model)
     assert about["task"] is None
     assert about["design"]["q"] == "none"
 
@@ -33,7 +33,7 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path: Path) 
     backend.save(str(model / TOKENIZER))
 
     with pytest.raises(UserError) as error:
-        model_agent.describe(model, "agent")
+        agent_folder.describe_model(model, "agent")
     assert str(error.value) == (
         f"config.agent={model}: {TOKENIZER} has {size + 1:,} tokens, the model {size:,}: must have one for each"
     )
@@ -44,7 +44,7 @@ def test_a_folder_without_weights_is_no_model(tmp_path: Path) -> None:
     for path in model.glob("*.safetensors*"):
         path.unlink()
 
-    assert not model_agent.is_model(model)
+    assert not agent_folder.is_model(model)
 
 
 def test_a_gguf_file_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,6 +53,6 @@ def test_a_gguf_file_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     file = gguf_writing.write(model, tmp_path / "packed" / "model.gguf")
 
     for agent in (file, file.parent):
-        assert model_agent.is_model(agent)
-        assert model_agent.describe(agent, "agent")["folder"] == str(agent)
-        assert model_agent.turns_of(agent) == model_agent.turns_of(model)
+        assert agent_folder.is_model(agent)
+        assert agent_folder.describe_model(agent, "agent")["folder"] == str(agent)
+        assert agent_folder.turns_of_model(agent) == agent_folder.turns_of_model(model)

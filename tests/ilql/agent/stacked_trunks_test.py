@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.ilql.agent.decode_state import DecodeState
-from motif_jax.ilql.agent.stacked_trunks import StackedModels
+from motif_jax.ilql.agent.text_session import DecodeState, StackedModels
 from tests.lm import recipes
 
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)

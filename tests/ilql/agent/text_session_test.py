@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 from motif_jax.ilql.agent import decoding as decodings
-from motif_jax.ilql.agent.agent_decoder import AgentDecoder
 from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
-from motif_jax.ilql.agent.text_session import TextSession
-from motif_jax.ilql.dialogues.items import Delimiters
+from motif_jax.ilql.agent.text_session import AgentDecoder, TextSession
+from motif_jax.ilql.dialogues.dialogue_tokens import Delimiters
 from motif_jax.lm.config import parse
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.tokens import padded

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.ilql.dialogues import items, token_columns, token_rewards
+from motif_jax.ilql.dialogues import dialogue_tokens
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout, ListBatches
-from motif_jax.ilql.methods.implicit_q import TextBatch
-from motif_jax.ilql.tasks.reddit.upvote_task import CommentBatches
+from motif_jax.ilql.methods import TextBatch
+from motif_jax.ilql.tasks.reddit.upvote import CommentBatches
 from motif_jax.lm.token_data import TokensDataset, TokensWriter
 from tests.toy_text import Letters
 
@@ -22,7 +22,7 @@ def dialogues(tmp_path_factory: pytest.TempPathFactory) -> TokensDataset:
     """Nine dialogues of one to four utterances."""
     folder = tmp_path_factory.mktemp("dialogues") / "tokens"
     draws = np.random.default_rng(0)
-    columns = (token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS)
+    columns = (dialogue_tokens.TOKEN_COLUMNS, dialogue_tokens.ITEM_COLUMNS)
     with TokensWriter(folder, Letters.size, "letters", *columns) as writer:
         for number in range(9):
             texts = [
@@ -33,8 +33,10 @@ def dialogues(tmp_path_factory: pytest.TempPathFactory) -> TokensDataset:
                 None if (index + number) % 2 else float(number) for index in range(len(texts))
             ]
             dialogue = Dialogue(tuple(texts), tuple(rewards), number % 3 > 0)
-            item = items.tokenise(dialogue, Letters(), token_rewards.constant(0.25))
-            token_columns.add(writer, item, number)
+            item = dialogue_tokens.tokenise(
+                dialogue, Letters(), dialogue_tokens.constant_reward(0.25)
+            )
+            dialogue_tokens.add_item(writer, item, number)
         writer.commit()
     return TokensDataset(folder)
 

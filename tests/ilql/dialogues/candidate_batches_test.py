@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 
 from motif_jax.core.interruption import never
+from motif_jax.ilql.chai_candidates import (
+    CachedCandidates,
+    CandidateBatches,
+    CandidateCache,
+    Proposer,
+)
 from motif_jax.ilql.config import CandidateTexts
-from motif_jax.ilql.dialogues.candidate_batches import CandidateBatches, Proposer
-from motif_jax.ilql.dialogues.candidate_cache import CachedCandidates, CandidateCache
-from motif_jax.ilql.methods.implicit_q import TextBatch
-from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
+from motif_jax.ilql.methods import TextBatch
+from motif_jax.ilql.tasks.wordle.environment import WordleTokenizer
 from tests.golden_ilql import item_of
-from tests.ilql.methods.text_objective_test import TEXTS, batch_of, objective_of
+from tests.ilql.objective_test import TEXTS, batch_of, objective_of
 
 WIDTH = 8
 COUNT = 3
@@ -96,7 +100,7 @@ class Repeated:
         return [self._batch] * max_batches
 
 
-class TokenSums:
+class Sums:
     """Stands for a proposer: states are the sum of a text's tokens, log-probabilities its negative
     length.
     """
@@ -123,7 +127,7 @@ CONTINUES = np.array([[1, 1, 1], [1, 0, 0], [1, 0, 0]])
 
 def with_candidates(sums: bool = False, stopped: Callable[[], bool] = never) -> CandidateBatches:
     inner: Any = Repeated(BATCH)
-    proposer: Any = TokenSums()
+    proposer: Any = Sums()
     return CandidateBatches(inner, proposer, WIDTH, 0, sums, stopped)
 
 
@@ -148,7 +152,7 @@ def test_published_states_are_sums_in_the_first_pass() -> None:
     sums = with_candidates(sums=True).batches(1, 2).candidates
 
     # Step 1 is the last of the first pass.
-    np.testing.assert_array_equal(sums.states[0], means.states[0] * TokenSums.counts[:, None])
+    np.testing.assert_array_equal(sums.states[0], means.states[0] * Sums.counts[:, None])
     np.testing.assert_array_equal(sums.states[1], means.states[1])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.ilql.dialogues.candidate_cache import CachedCandidates, CandidateCache
+from motif_jax.ilql.chai_candidates import CachedCandidates, CandidateCache
 
 COUNT = 2
 WIDTH = 4

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from motif_jax.ilql.config import HeldOutDialogues, TextConfig
-from motif_jax.ilql.dialogues import cut_dialogues, dialogue_data, parquet, token_rewards
-from motif_jax.ilql.dialogues.cut_dialogues import CutDialogues
+from motif_jax.ilql.dialogues import dialogue_data, dialogue_files, dialogue_tokens
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
-from motif_jax.ilql.dialogues.items import TokenItem, tokenise
+from motif_jax.ilql.dialogues.dialogue_data import CutDialogues
+from motif_jax.ilql.dialogues.dialogue_tokens import TokenItem, tokenise
 from motif_jax.lm.token_data import TokensDataset
 from tests.toy_text import Letters
 
@@ -30,7 +30,10 @@ def plan(by_utterance: bool = False, max_len: int | None = 16) -> ItemLayout:
 
 
 def items(*dialogues: Dialogue) -> list[TokenItem]:
-    return [tokenise(dialogue, Letters(), token_rewards.constant(0.0)) for dialogue in dialogues]
+    return [
+        tokenise(dialogue, Letters(), dialogue_tokens.constant_reward(0.0))
+        for dialogue in dialogues
+    ]
 
 
 @pytest.mark.parametrize(
@@ -42,11 +45,11 @@ def items(*dialogues: Dialogue) -> list[TokenItem]:
     ],
 )
 def test_cut_dialogues_are_counted(layout: ItemLayout, counts: CutDialogues) -> None:
-    assert cut_dialogues.count(items(*ALL), layout) == counts
+    assert dialogue_data.count_cut(items(*ALL), layout) == counts
 
 
 def test_dataset_of_tokens_is_counted_as_its_items_are(tmp_path: Path) -> None:
-    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(ALL * 4)], {})
+    dialogue_files.write(tmp_path / "dialogues.parquet", [Dialogues.of(ALL * 4)], {})
     config = TextConfig(data=str(tmp_path), held_out=HeldOutDialogues(share=0.2))
     source: Any = dialogue_data.DialogueSource(
         "dialogues", {}, tmp_path / "dialogues.parquet", None
@@ -56,7 +59,7 @@ def test_dataset_of_tokens_is_counted_as_its_items_are(tmp_path: Path) -> None:
     )
     assert split is not None
     counts = [
-        np.array(cut_dialogues.count_chosen(part, np.arange(part.num_items), plan()))
+        np.array(dialogue_data.count_cut_of_dataset(part, np.arange(part.num_items), plan()))
         for part in split.values()
     ]
     assert isinstance(split["train"], TokensDataset)

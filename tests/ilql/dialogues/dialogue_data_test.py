@@ -15,15 +15,14 @@ from motif_jax.ilql.config import (
     InitialParameters,
     TextConfig,
     TextMethod,
+    TokenRewardSection,
 )
 from motif_jax.ilql.dialogues import (
     dialogue,
     dialogue_data,
-    dialogue_source,
-    parquet,
-    token_rewards,
+    dialogue_files,
+    dialogue_tokens,
 )
-from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout, StreamBatches
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm.token_data import TokensDataset, TokensWriter
@@ -63,7 +62,7 @@ def batches_of(
 ) -> StreamBatches:
     layout = ItemLayout(Letters.delimiters.pad)
     return StreamBatches(
-        stream, Letters(), token_rewards.constant(0.0), layout, batch_size, seed, accepts
+        stream, Letters(), dialogue_tokens.constant_reward(0.0), layout, batch_size, seed, accepts
     )
 
 
@@ -96,14 +95,14 @@ def source_of_games(folder: Path, **values: Any) -> tuple[TextConfig, Any]:
     last.
     """
     config = TextConfig(options=json.dumps({"num_words": 30}), policy="random", **values)
-    return config, dialogue_source.source_of(config)
+    return config, dialogue_data.source_of(config)
 
 
 def write_games(folder: Path) -> list[float]:
     """Writes 60 games; returns their sorted returns."""
     stream = registry.make("wordle", {"num_words": 30}).stream("games", "random")
     games = stream(np.random.default_rng(0), 60, 0)
-    parquet.write(folder / "dialogues.parquet", [games], {"origin": "a test"})
+    dialogue_files.write(folder / "dialogues.parquet", [games], {"origin": "a test"})
     return sorted(games.returns())
 
 
@@ -198,7 +197,7 @@ def test_digests_of_a_stream_follow_its_files(tmp_path: Path, changed: str) -> N
     )
 
     def digests() -> dict[str, str]:
-        source = dialogue_source.source_of(config)
+        source = dialogue_data.source_of(config)
         data = dialogue_data.open_data(config, source, tmp_path, ItemLayout(0), lambda: False)
         assert data is not None
         return dict(data.digests)
@@ -238,7 +237,7 @@ def test_a_whole_utterance_counts() -> None:
 def test_a_user_s_file_is_the_data_of_its_task(tmp_path: Path) -> None:
     (tmp_path / "dialogues.parquet").touch()
 
-    source = dialogue_source.source_of(TextConfig(task="dialogues", data=str(tmp_path)))
+    source = dialogue_data.source_of(TextConfig(task="dialogues", data=str(tmp_path)))
 
     assert source.options["data"] == str(source.path) == str(tmp_path / "dialogues.parquet")
 
@@ -264,7 +263,7 @@ def test_a_run_inherits_the_tokenizer_of_its_initial_run(
     if options:
         values["options"] = options
 
-    source = dialogue_source.source_of(TextConfig(**values))
+    source = dialogue_data.source_of(TextConfig(**values))
 
     assert source.options["tokenizer"] in (tokenizer, str(tmp_path / tokenizer))
 
@@ -324,6 +323,6 @@ def test_a_user_s_dialogues_json_says_nothing_about_its_neighbours(tmp_path: Pat
         (tmp_path / name).write_text(f"{line}\n{line}\n")
     data = str(tmp_path / "mine.jsonl")
 
-    source = dialogue_source.source_of(TextConfig(task="dialogues", data=data))
+    source = dialogue_data.source_of(TextConfig(task="dialogues", data=data))
 
     assert source.options["data"] == data

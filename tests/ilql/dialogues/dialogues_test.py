@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.dialogues import items, json_lines, parquet, token_columns, token_rewards
+from motif_jax.ilql.dialogues import dialogue_files, dialogue_tokens
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.lm.token_data import TokensDataset, TokensWriter
 from tests.golden_ilql import dialogue_text
@@ -33,14 +33,14 @@ def test_columns_there_and_back():
 
 def test_parquet_there_and_back(tmp_path):
     columns = Dialogues.of(DIALOGUES)
-    parquet.write(tmp_path / "d.parquet", iter([columns, columns]), {"origin": "here"})
-    assert list(parquet.read(tmp_path / "d.parquet")) == DIALOGUES * 2
-    assert parquet.about(tmp_path / "d.parquet") == {"origin": "here"}
+    dialogue_files.write(tmp_path / "d.parquet", iter([columns, columns]), {"origin": "here"})
+    assert list(dialogue_files.read_parquet(tmp_path / "d.parquet")) == DIALOGUES * 2
+    assert dialogue_files.about(tmp_path / "d.parquet") == {"origin": "here"}
     assert [path.name for path in tmp_path.iterdir()] == ["d.parquet"]
-    parquet.write(tmp_path / "d.parquet", [columns[1:]], {})
-    assert list(parquet.read(tmp_path / "d.parquet")) == DIALOGUES[1:]
-    parquet.write(tmp_path / "none.parquet", [], {})
-    assert len(parquet.read(tmp_path / "none.parquet")) == 0
+    dialogue_files.write(tmp_path / "d.parquet", [columns[1:]], {})
+    assert list(dialogue_files.read_parquet(tmp_path / "d.parquet")) == DIALOGUES[1:]
+    dialogue_files.write(tmp_path / "none.parquet", [], {})
+    assert len(dialogue_files.read_parquet(tmp_path / "none.parquet")) == 0
 
 
 def test_parquet_of_others(tmp_path):
@@ -49,12 +49,12 @@ def test_parquet_of_others(tmp_path):
         "meta": ["{}"] * 2, "terminal": [True, False], "rewards": [[None, 1], [2]], "texts": [["a", "b"], ["c"]],
     })  # fmt: skip
     pq.write_table(table, tmp_path / "d.parquet")
-    read = parquet.read(tmp_path / "d.parquet")
+    read = dialogue_files.read_parquet(tmp_path / "d.parquet")
     assert list(read) == [Dialogue(("a", "b"), (None, 1.0), True), Dialogue(("c",), (2.0,), False)]
 
 
 def test_json_lines_are_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_lines, "PART_DIALOGUES", 2)
+    monkeypatch.setattr(dialogue_files, "PART_DIALOGUES", 2)
     rewards = [1e18, 1.0, 2.0, 3.0, 4.0]  # the first is the largest that is allowed
     rows = [
         {"messages": [{"role": "assistant", "content": "abcde"[n]}], "reward": rewards[n], "n": n}
@@ -62,7 +62,7 @@ def test_json_lines_are_read_in_parts(tmp_path, monkeypatch):
     ]
     for count, sizes in ((5, [2, 2, 1]), (4, [2, 2])):
         (tmp_path / "d.jsonl").write_text("\n\n".join(map(json.dumps, rows[:count])))
-        parts = list(json_lines.read(tmp_path / "d.jsonl"))
+        parts = list(dialogue_files.read_json_lines(tmp_path / "d.jsonl"))
         assert [len(part) for part in parts] == sizes
         wanted = [Dialogue(("abcde"[n],), (rewards[n],), True, {"n": n}) for n in range(count)]
         assert list(Dialogues.joined(parts)) == wanted
@@ -78,16 +78,16 @@ WHOLE_TABLE = {
 
 def test_a_file_of_others_has_no_origin(tmp_path):
     pq.write_table(pa.table(WHOLE_TABLE), tmp_path / "d.parquet")
-    assert parquet.about(tmp_path / "d.parquet") == {}
+    assert dialogue_files.about(tmp_path / "d.parquet") == {}
 
 
-PAID = token_rewards.by_token({2: 0.25, 3: 1.0}, scale=2.0, shift=0.5)
+PAID = dialogue_tokens.rewards_by_token({2: 0.25, 3: 1.0}, scale=2.0, shift=0.5)
 PLAYED = (
     Dialogue(("ab", "c", "", "d"), (None, -1.0, 3.0, None), True),
     Dialogue(("dc", "b", "abd"), (2.5, None, -1.5), False),
     Dialogue(("a",), (None,), True),
 )
-ITEMS = [items.tokenise(dialogue, Letters(), PAID) for dialogue in PLAYED]
+ITEMS = [dialogue_tokens.tokenise(dialogue, Letters(), PAID) for dialogue in PLAYED]
 
 
 def test_tokens_of_dialogues_and_the_same_from_a_disk(tmp_path):
@@ -109,19 +109,19 @@ def test_tokens_of_dialogues_and_the_same_from_a_disk(tmp_path):
     assert silent == [[27, 0, 29, 31], [3], [], [], [1], [3], [], [], [1]]
     assert dialogue_text(PLAYED[0]) == "<s>ab</s>c</a></a>d</s></eod>"
     for number, (order, longest) in enumerate((([2], 0), ([2, 0], 2), ([1, 2, 0], 4), ([0, 1], 4))):
-        columns = token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS
+        columns = dialogue_tokens.TOKEN_COLUMNS, dialogue_tokens.ITEM_COLUMNS
         with TokensWriter(tmp_path / str(number), 32, "letters", *columns) as writer:
             for item_number in order:
-                token_columns.add(writer, ITEMS[item_number], item_number + 0.5)
+                dialogue_tokens.add_item(writer, ITEMS[item_number], item_number + 0.5)
             writer.commit()
         dataset = TokensDataset(tmp_path / str(number))
-        assert token_columns.longest_action(dataset) == longest
+        assert dialogue_tokens.longest_action(dataset) == longest
         assert dataset.item_columns["return"].tolist() == [
             item_number + 0.5 for item_number in order
         ]
         for index, item_number in enumerate(order):
             for array, wanted in zip(
-                token_columns.item_of(dataset, index), ITEMS[item_number], strict=True
+                dialogue_tokens.item_of(dataset, index), ITEMS[item_number], strict=True
             ):
                 np.testing.assert_array_equal(array, wanted, strict=True)
 
@@ -130,14 +130,18 @@ def test_token_rewards_of_a_file(tmp_path):
     path = tmp_path / "t.json"
     tokens = np.array([3, 7, 1])
     path.write_text('{"3": 0.25, "7": -1}')
-    assert token_rewards.from_file(path, scale=2.0, shift=0.5)(tokens).tolist() == [1.0, -1.5, 0.5]
-    assert token_rewards.from_file(path)(tokens).tolist() == [0.25, -1.0, 0.0]
+    assert dialogue_tokens.rewards_from_file(path, scale=2.0, shift=0.5)(tokens).tolist() == [
+        1.0,
+        -1.5,
+        0.5,
+    ]
+    assert dialogue_tokens.rewards_from_file(path)(tokens).tolist() == [0.25, -1.0, 0.0]
 
 
 def test_rewards_of_messages_and_of_the_line_exclude_each_other():
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     line = {"messages": messages, "rewards": [1.0]}
-    assert json_lines.parsed(line, "line 1").rewards == (None, 1.0)
+    assert dialogue_files.parsed(line, "line 1").rewards == (None, 1.0)
     messages[1]["reward"] = 2.0
     with pytest.raises(UserError, match=r"not a dialogue \(both messages with a reward"):
-        json_lines.parsed(line, "line 1")
+        dialogue_files.parsed(line, "line 1")

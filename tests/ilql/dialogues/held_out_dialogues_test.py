@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.config import HeldOutDialogues, TextConfig
+from motif_jax.ilql.config import HeldOutDialogues, TextConfig, TokenRewardSection
 from motif_jax.ilql.dialogues import (
     dialogue,
     dialogue_data,
-    dialogue_source,
-    parquet,
-    token_columns,
+    dialogue_files,
+    dialogue_tokens,
 )
-from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.lm import token_data
 from tests import resumed
 from tests.toy_text import Letters
@@ -33,9 +31,9 @@ def splitter(tmp_path: Path, share: float, groups: list[Any]) -> Callable[..., A
     for number, group in enumerate(groups):
         meta = {} if group is None else {"group": group}
         dialogues.append(dialogue.Dialogue(("a",), (float(number),), True, meta))
-    parquet.write(tmp_path / "d.parquet", [dialogue.Dialogues.of(dialogues)], {})
+    dialogue_files.write(tmp_path / "d.parquet", [dialogue.Dialogues.of(dialogues)], {})
     config = TextConfig(data=str(tmp_path / "d.parquet"), held_out=HeldOutDialogues(share=share))
-    source = dialogue_source.source_of(config)
+    source = dialogue_data.source_of(config)
 
     def split(folder: str, stopped: Callable[[], bool] = lambda: False) -> Any:
         return dialogue_data.split_tokens(config, source, Letters(), tmp_path / folder, stopped)
@@ -117,7 +115,7 @@ def test_data_that_moved_are_the_same(tmp_path: Path) -> None:
     splitter(tmp_path, 0.25, [None] * 20)("tokens")
     (tmp_path / "d.parquet").rename(tmp_path / "moved.parquet")
     config = TextConfig(data=str(tmp_path / "moved.parquet"), held_out=HeldOutDialogues(share=0.25))
-    source = dialogue_source.source_of(config)
+    source = dialogue_data.source_of(config)
 
     parts = dialogue_data.split_tokens(
         config, source, Letters(), tmp_path / "tokens", lambda: False
@@ -131,10 +129,10 @@ def test_a_dialogue_that_does_not_fit_is_named(tmp_path: Path, wrong: int) -> No
     """By its number in the file, whichever part it is in."""
     texts = ["?" if number == wrong else "a" for number in range(40)]
     dialogues = dialogue.Dialogues.of(dialogue.Dialogue((text,), (1.0,), True) for text in texts)
-    parquet.write(tmp_path / "d.parquet", [dialogues], {})
+    dialogue_files.write(tmp_path / "d.parquet", [dialogues], {})
     held_out = HeldOutDialogues(share=0.5)
     config = TextConfig(data=str(tmp_path / "d.parquet"), held_out=held_out)
-    source = dialogue_source.source_of(config)
+    source = dialogue_data.source_of(config)
     with pytest.raises(UserError, match=rf"config\.data: dialogue {wrong} does not fit"):
         dialogue_data.split_tokens(config, source, Letters(), tmp_path / "run", lambda: False)
 
@@ -142,19 +140,19 @@ def test_a_dialogue_that_does_not_fit_is_named(tmp_path: Path, wrong: int) -> No
 def test_dialogues_are_read_back_with_the_rewards_of_their_actions(tmp_path: Path) -> None:
     """Tokens are paid, too, in a training and not in its data."""
     talk = dialogue.Dialogue(("ab", "c", "", "abc"), (1.5, None, -0.7, 0.0), False)
-    parquet.write(tmp_path / "d.parquet", [dialogue.Dialogues.of([talk] * 4)], {})
+    dialogue_files.write(tmp_path / "d.parquet", [dialogue.Dialogues.of([talk] * 4)], {})
     token_reward = TokenRewardSection(constant=-0.1)
     config = TextConfig(
         data=str(tmp_path / "d.parquet"),
         held_out=HeldOutDialogues(share=0.5),
         token_reward=token_reward,
     )
-    source = dialogue_source.source_of(config)
+    source = dialogue_data.source_of(config)
     dialogue_data.split_tokens(config, source, Letters(), tmp_path / "run", lambda: False)
 
     folder = tmp_path / "run" / "held_out"
     reward = dialogue_data.token_reward_of(token_reward)
-    dialogues = list(token_columns.read_dialogues(folder, Letters(), reward))
+    dialogues = list(dialogue_tokens.stored_dialogues(folder, Letters(), reward))
     assert len(dialogues) == 2
     for read in dialogues:
         assert read.texts == talk.texts

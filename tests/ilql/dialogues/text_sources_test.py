@@ -11,7 +11,8 @@ import pytest
 from docs.examples import backwards
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import StoppedError
-from motif_jax.ilql.dialogues import collected, parquet, text_sources
+from motif_jax.ilql import collect_text
+from motif_jax.ilql.dialogues import dialogue_files, task_files
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.tasks import file_tokens
 from tests import toy_text
@@ -25,25 +26,27 @@ GAMES = ("games", "half")
 def progress(monkeypatch: pytest.MonkeyPatch) -> RecordedProgress:
     """What is shown of the progress; dialogues are drawn in this process."""
     progress = RecordedProgress()
-    for module in (collected, text_sources):
+    for module in (collect_text, task_files):
         monkeypatch.setattr(module, "Progress", progress)
-    monkeypatch.setattr(collected, "run_jobs", jobs_here)
+    monkeypatch.setattr(collect_text, "run_jobs", jobs_here)
     return progress
 
 
 def collect(folder: Path, stops_after: int = 99) -> bool:
     """Collects 11 dialogues in parts of 4; returns whether all are there."""
-    plan = collected.DialoguePlan(TOY, {"length": 4}, *GAMES, 3, 11, 4, str(folder / ".staging"))
-    return collected.collect(plan, folder, {"about": 1}, 1, StopsAfter(stops_after))
+    plan = collect_text.DialoguePlan(TOY, {"length": 4}, *GAMES, 3, 11, 4, str(folder / ".staging"))
+    return collect_text.collect(plan, folder, {"about": 1}, 1, StopsAfter(stops_after))
 
 
 def test_parts_of_other_files_are_not_mixed(tmp_path: Path) -> None:
     """As where a word list is replaced between a stop and the same command again."""
-    plan = collected.DialoguePlan(TOY, {"length": 4}, *GAMES, 3, 11, 4, str(tmp_path / ".staging"))
+    plan = collect_text.DialoguePlan(
+        TOY, {"length": 4}, *GAMES, 3, 11, 4, str(tmp_path / ".staging")
+    )
 
     def collect_with(words: str, stops_after: int = 99) -> bool:
         inputs = {"words": words, "length": 4}
-        return collected.collect(plan, tmp_path, {}, 1, StopsAfter(stops_after), inputs=inputs)
+        return collect_text.collect(plan, tmp_path, {}, 1, StopsAfter(stops_after), inputs=inputs)
 
     assert not collect_with("digest 1", stops_after=1)
     with pytest.raises(
@@ -54,7 +57,7 @@ def test_parts_of_other_files_are_not_mixed(tmp_path: Path) -> None:
 
 
 def dialogues_of(folder: Path) -> list[Dialogue]:
-    return list(Dialogues.of(parquet.read(folder / collected.DIALOGUES)))
+    return list(Dialogues.of(dialogue_files.read_parquet(folder / dialogue_files.DIALOGUES)))
 
 
 def test_collected_dialogues_are_games_of_the_policy(tmp_path: Path) -> None:
@@ -78,7 +81,7 @@ def test_collected_dialogues_are_games_of_the_policy(tmp_path: Path) -> None:
 def test_a_collection_is_summed_up(tmp_path: Path) -> None:
     collect(tmp_path)
 
-    summary = json.loads((tmp_path / collected.META).read_text())
+    summary = json.loads((tmp_path / dialogue_files.META).read_text())
     returns = [dialogue.total for dialogue in dialogues_of(tmp_path)]
     assert len(summary.pop("digest")) >= 32
     assert summary.pop("mean_return") == pytest.approx(np.mean(returns))
@@ -98,7 +101,9 @@ def test_a_stopped_collection_goes_on_to_the_same_dialogues(
     assert collect(stopped)
 
     assert dialogues_of(stopped) == dialogues_of(undisturbed)
-    assert (stopped / collected.META).read_text() == (undisturbed / collected.META).read_text()
+    assert (stopped / dialogue_files.META).read_text() == (
+        undisturbed / dialogue_files.META
+    ).read_text()
     # The second time begins with the 8 dialogues of two parts.
     begins = [line for line in progress.entries if isinstance(line, tuple) and "collect" in line]
     assert begins == [(11, "dialogues", "collect", 0), (11, "dialogues", "collect", 8)]
@@ -112,14 +117,14 @@ def finite(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write_all(folder: Path, stops_after: int = 99) -> Path:
     stop = StopsAfter(stops_after)
-    return text_sources.write_all(TOY, {"length": 2}, *GAMES, folder, stop.stopped)
+    return task_files.write_dialogues(TOY, {"length": 2}, *GAMES, folder, stop.stopped)
 
 
 @pytest.mark.usefixtures("finite")
 def test_all_dialogues_of_a_finite_kind_are_written(tmp_path: Path) -> None:
     path = write_all(tmp_path)
 
-    assert path == tmp_path / collected.DIALOGUES
+    assert path == tmp_path / dialogue_files.DIALOGUES
     dialogues = dialogues_of(tmp_path)
     assert len(dialogues) == 130
     assert {len(dialogue.texts) for dialogue in dialogues} == {3}
@@ -131,7 +136,7 @@ def test_a_stop_leaves_no_file_of_all_dialogues(tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         write_all(tmp_path, stops_after=1)
 
-    assert not (tmp_path / collected.DIALOGUES).exists()
+    assert not (tmp_path / dialogue_files.DIALOGUES).exists()
 
 
 @pytest.mark.usefixtures("finite")
@@ -144,7 +149,7 @@ def test_a_file_of_all_dialogues_that_exists_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_task_that_learns_no_tokens_needs_no_files(tmp_path: Path) -> None:
-    options = text_sources.prepare(TOY, {"length": 2}, *GAMES, tmp_path, 3)
+    options = task_files.prepare_files(TOY, {"length": 2}, *GAMES, tmp_path, 3)
 
     assert options == {"length": 2}
     assert list(tmp_path.iterdir()) == []
@@ -152,7 +157,7 @@ def test_a_task_that_learns_no_tokens_needs_no_files(tmp_path: Path) -> None:
 
 def learn(folder: Path, stops_after: int = 99) -> dict[str, object]:
     task = backwards.Task({"vocab_size": 300})
-    return text_sources.with_tokenizer(task, *GAMES, folder, 3, StopsAfter(stops_after).stopped)
+    return task_files.with_tokenizer(task, *GAMES, folder, 3, StopsAfter(stops_after).stopped)
 
 
 def test_a_task_gets_a_tokenizer_of_its_dialogues(tmp_path: Path) -> None:
@@ -188,13 +193,13 @@ def test_a_stop_while_dialogues_are_drawn_leaves_no_tokenizer(tmp_path: Path) ->
 
 
 def test_files_that_a_user_gives_are_not_written(tmp_path: Path) -> None:
-    assert text_sources.file_names({}, tmp_path) == ["comments", "scores.json", "tokenizer.json"]
-    assert text_sources.file_names({"folder": "x", "tokenizer": "y"}, tmp_path) == ["scores.json"]
+    assert task_files.file_names({}, tmp_path) == ["comments", "scores.json", "tokenizer.json"]
+    assert task_files.file_names({"folder": "x", "tokenizer": "y"}, tmp_path) == ["scores.json"]
 
 
 def test_scores_of_a_user_are_completed_in_the_folder(tmp_path: Path) -> None:
     options = {"folder": "x", "tokenizer": "y"}
 
-    assert text_sources.file_names({**options, "scores": "x"}, tmp_path) == ["scores.json"]
+    assert task_files.file_names({**options, "scores": "x"}, tmp_path) == ["scores.json"]
     in_folder = str(tmp_path / "scores.json")
-    assert text_sources.file_names({**options, "scores": in_folder}, tmp_path) == []
+    assert task_files.file_names({**options, "scores": in_folder}, tmp_path) == []

@@ -10,14 +10,13 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.ilql import evaluate_text
-from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.config import EvaluateTextConfig, Ranks
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.ilql.dialogues.items import tokenise
-from motif_jax.ilql.dialogues.token_rewards import constant
+from motif_jax.ilql.dialogues.dialogue_tokens import constant_reward, tokenise
 from motif_jax.ilql.evaluation import text_ranks
-from motif_jax.ilql.evaluation.config import EvaluateTextConfig, Ranks
+from motif_jax.ilql.evaluation.recorded_texts import ActionValues, ValuedDialogue
 from motif_jax.ilql.evaluation.text_ranks import Pair, RankedUtterance
-from motif_jax.ilql.evaluation.text_values import ActionValues, ValuedDialogue
 from motif_jax.ilql.tasks import registry
 from tests import text_agents
 from tests.ilql.evaluation.text_values_test import (
@@ -36,7 +35,7 @@ def valued(
     """A dialogue whose tokens, `</a>` included, have these advantages (target Q - V) over a V of
     1.
     """
-    item = tokenise(dialogue, TOKENIZER, constant(0.0))
+    item = tokenise(dialogue, TOKENIZER, constant_reward(0.0))
     assert len(advantages) == len(item.action_indices)
     v = np.ones(len(advantages), np.float32)
     target_q = v + np.float32(advantages)
@@ -147,7 +146,7 @@ def test_the_first_dialogues_end_with_a_complete_group(
     """The first two dialogues are one group."""
     groups = ({"group": 0}, {"group": 0}, {"group": 1}, {})
     dialogues = [Dialogue(("a",), (0.0,), True, group) for group in groups]
-    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(dialogues)], {})
+    dialogue_files.write(tmp_path / "dialogues.parquet", [Dialogues.of(dialogues)], {})
     config = EvaluateTextConfig(kind="rank", data=str(tmp_path), rank=Ranks(dialogues=limit))
 
     assert len(text_ranks.read_dialogues(config)) == expected
@@ -169,7 +168,7 @@ def test_a_token_without_an_accuracy_has_a_dash() -> None:
 def test_dialogues_longer_than_the_agent_reads_are_refused(tmp_path: Path) -> None:
     agent = text_agents.write(tmp_path / "ilql")
     dialogues = Dialogues.of([Dialogue((guess,), (-1.0,), True) for guess in ("crane", "a" * 96)])
-    parquet.write(tmp_path / "dialogues.parquet", [dialogues], {})
+    dialogue_files.write(tmp_path / "dialogues.parquet", [dialogues], {})
     config = load_config("evaluate_text", "rank", {"agent": str(agent), "data": str(tmp_path)})
 
     with pytest.raises(UserError, match="up to token 98, the agent 96"):
@@ -207,7 +206,7 @@ def games() -> list[ValuedDialogue]:
     for number, (guess, meta) in enumerate(metas.items()):
         rewards = (-1.0, None, -1.0, None)
         dialogue = Dialogue(("crane", NO_LETTER, guess, NO_LETTER), rewards, False, meta)
-        item = tokenise(dialogue, WORDLE, constant(0.0))
+        item = tokenise(dialogue, WORDLE, constant_reward(0.0))
         count = len(item.action_indices)
         difference = np.where(np.arange(count) % 2 == 0, -0.5, 0.5)
         q = np.arange(count, dtype=np.float32) + number * difference

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
-from motif_jax.ilql.evaluation import text_episodes, text_rollouts
+from motif_jax.ilql.config import Decode
+from motif_jax.ilql.evaluation import text_episodes, text_setup
 from motif_jax.ilql.evaluation.text_episodes import PlayedText
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm import config as model_config
@@ -68,7 +68,7 @@ def test_a_stop_ends_after_the_episodes_that_play_together() -> None:
 
 
 def test_a_task_without_server_and_scorer_can_be_played() -> None:
-    assert text_rollouts.playable(TASK)
+    assert text_setup.playable(TASK)
 
 
 @pytest.mark.parametrize(
@@ -80,5 +80,5 @@ def test_an_action_leaves_room_for_two_tokens_of_the_dialogue(
 ) -> None:
     settings = dataclasses.replace(GPT2, max_length=max_length)
     network = TextAgentNetwork(LanguageModel(settings), Design())
-    decoding = text_rollouts.evaluation_decoding(Decode(), "ilql", network, longest_action)
+    decoding = text_setup.evaluation_decoding(Decode(), "ilql", network, longest_action)
     assert decoding.max_tokens == max_tokens

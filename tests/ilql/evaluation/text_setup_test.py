@@ -10,20 +10,18 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.agent.agent_decoder import AgentDecoder
-from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
-from motif_jax.ilql.config import EvaluationGames, TextMethod
-from motif_jax.ilql.dialogues.config import TokenRewardSection
-from motif_jax.ilql.evaluation import (
-    agent_rewards,
-    recorded_texts,
-    text_episodes,
-    text_rollouts,
-    text_setup,
+from motif_jax.ilql.agent.text_session import AgentDecoder
+from motif_jax.ilql.config import (
+    Decode,
+    EvaluatedTokenReward,
+    EvaluateTextConfig,
+    EvaluationGames,
+    TextMethod,
+    TokenRewardSection,
 )
-from motif_jax.ilql.evaluation.config import EvaluatedTokenReward, EvaluateTextConfig
+from motif_jax.ilql.evaluation import recorded_texts, text_episodes, text_setup
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm.config import parse
 from motif_jax.lm.model import LanguageModel
@@ -218,7 +216,7 @@ TASK = registry.make(TOY, {"length": 4})
 
 @pytest.mark.parametrize("positions", [None, 20, 4])
 def test_evaluations_of_a_training_write_no_more_than_fits(positions: int | None) -> None:
-    text_rollouts.check(EvaluationGames(episodes=2), TextMethod(), TASK, network_of(positions))
+    text_setup.check_games(EvaluationGames(episodes=2), TextMethod(), TASK, network_of(positions))
 
 
 @pytest.mark.parametrize(
@@ -234,7 +232,7 @@ def test_evaluations_of_a_training_write_no_more_than_fits(positions: int | None
 def test_tokens_are_paid_as_in_the_training_of_the_agent(
     configured: EvaluatedTokenReward, agent: dict[str, Any] | None, paid: TokenRewardSection
 ) -> None:
-    assert agent_rewards.evaluated(configured, agent) == paid
+    assert text_setup.evaluated_token_reward(configured, agent) == paid
 
 
 def test_a_trainings_rewards_of_tokens_are_found_from_any_folder(
@@ -247,7 +245,7 @@ def test_a_trainings_rewards_of_tokens_are_found_from_any_folder(
     agent = about() | {"settings": {"token_reward": {"file": "rewards.json"}}}
 
     monkeypatch.chdir(tmp_path / "elsewhere")
-    reward = agent_rewards.of_training(agent | {"folder": str(run / "agent")})
+    reward = text_setup.token_reward_of_training(agent | {"folder": str(run / "agent")})
 
     assert reward(np.array([0, 1])).tolist() == [0.0, 0.5]
 
@@ -256,4 +254,4 @@ def test_a_training_ranks_no_samples_of_a_policy_alone() -> None:
     games = EvaluationGames(episodes=2, decode=Decode(kind="rerank", width=2))
 
     with pytest.raises(UserError, match=r"^config\.games\.decode\.kind=rerank: must be another"):
-        text_rollouts.check(games, TextMethod(name="bc"), TASK, network_of(9, Design(q="none")))
+        text_setup.check_games(games, TextMethod(name="bc"), TASK, network_of(9, Design(q="none")))

@@ -15,8 +15,8 @@ from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.evaluation.text_episodes import DialogueObservation, TextAction
 from motif_jax.ilql.evaluation.text_terminal import Terminal, TextTable, numbers, plain, shown
 from motif_jax.ilql.tasks.contract import Outcome, TextEnvironment, TextPolicy, TextTask
-from motif_jax.ilql.tasks.wordle.colours import WordTable
 from motif_jax.ilql.tasks.wordle.environment import WordleObservation
+from motif_jax.ilql.tasks.wordle.game import WordTable
 from tests.toy_text import Letters, LetterTable
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31m\rc\x7f\ud800"

@@ -13,9 +13,9 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
-from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.ilql.evaluation import recorded_texts, text_values
+from motif_jax.ilql.evaluation import recorded_texts
 from motif_jax.lm.config import parse
 from motif_jax.lm.model import LanguageModel
 from tests import text_agents, toy_text
@@ -47,12 +47,12 @@ ALL = Dialogues.of([ENDED, RUNNING, WITHOUT_ACTIONS, TWO_ACTIONS])
 
 @pytest.mark.parametrize("positions", [None, 13])
 def test_dialogues_fit_a_network_with_enough_positions(positions: int | None) -> None:
-    text_values.require_fit(network_of(positions), TOKENIZER, ALL, "data")
+    recorded_texts.require_fit(network_of(positions), TOKENIZER, ALL, "data")
 
 
 def test_a_dialogue_behind_the_last_position_is_refused() -> None:
     with pytest.raises(UserError) as error:
-        text_values.require_fit(network_of(12), TOKENIZER, ALL, "data")
+        recorded_texts.require_fit(network_of(12), TOKENIZER, ALL, "data")
 
     assert str(error.value) == "data: dialogue 0 has actions up to token 13, the agent 12 positions"
 
@@ -73,7 +73,7 @@ def test_values_are_those_of_each_dialogue_alone(tmp_path: Path) -> None:
     # More than one batch.
     dialogues = Dialogues.of([*ALL] * 17)
 
-    rows = list(text_values.values_of(saved, dialogues))
+    rows = list(recorded_texts.values_of(saved, dialogues))
 
     assert [row.dialogue for row in rows] == list(dialogues)
     for row in rows[:4]:
@@ -100,7 +100,7 @@ def test_values_are_those_of_each_dialogue_alone(tmp_path: Path) -> None:
 def test_a_row_has_a_dialogues_means_and_the_shown_tokens(tmp_path: Path) -> None:
     saved = saved_agent(tmp_path)
     (values, _) = (
-        one.values for one in text_values.values_of(saved, Dialogues.of([ENDED, RUNNING]))
+        one.values for one in recorded_texts.values_of(saved, Dialogues.of([ENDED, RUNNING]))
     )
 
     first, second = recorded_texts.rows(saved, ALL, [0, 1], shown=1)
@@ -157,7 +157,7 @@ def test_a_decision_transformer_reads_a_recorded_dialogue_after_its_return(
     readouts = jax.jit(saved.network.readouts)
     dialogues = Dialogues.of([TWO_ACTIONS, RUNNING])
 
-    rows = list(text_values.values_of(saved, dialogues))
+    rows = list(recorded_texts.values_of(saved, dialogues))
 
     for row, total in zip(rows, totals, strict=True):
         tokens = row.item.tokens[None]
@@ -171,7 +171,7 @@ def test_a_decision_transformer_reads_a_recorded_dialogue_after_its_return(
 
 def test_dialogues_beyond_the_positions_are_left_out_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "talk.parquet"
-    parquet.write(path, [ALL], {})
+    dialogue_files.write(path, [ALL], {})
 
     recorded = recorded_texts.dialogues_of({}, "", str(path), network_of(12), TOKENIZER, 2)
 

@@ -9,7 +9,7 @@ from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.babyai_text.prompts import Window
 from motif_jax.envs.spec import RUNNING
-from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm import text_data
 from tests.envs.playing import started
@@ -108,7 +108,7 @@ def test_a_step_is_prompt_action_and_next_observation(games, steps):
 
 
 def test_steps_are_read_as_a_corpus_of_prompts_and_texts(steps, tmp_path):
-    parquet.write(tmp_path / "dialogues.parquet", [steps], {})
+    dialogue_files.write(tmp_path / "dialogues.parquet", [steps], {})
 
     items = text_data.read_items(text_data.find_files(str(tmp_path)))
 

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.items import tokenise
+from motif_jax.ilql.dialogues.dialogue_tokens import tokenise
 from motif_jax.ilql.tasks.file_tokens import FileTokenizer
 
 ALPHABET = 256

@@ -9,7 +9,7 @@ import pytest
 from motif_jax.core import seeds
 from motif_jax.envs.babyai_text.prompts import Window
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.tasks import hindsight, registry
+from motif_jax.ilql.tasks import babyai_text, registry
 from motif_jax.ilql.tasks.contract import FunctionPolicy, Outcome, TextEnvironment
 
 
@@ -52,13 +52,13 @@ LEFT = "blue key 1 step left"
 def test_a_path_ends_before_an_object_without_detours(
     observations: Sequence[str], paths: list[tuple[str, list[int]]], window: int
 ) -> None:
-    assert list(hindsight.paths(prompts_of(*observations, window=window))) == paths
+    assert list(babyai_text.paths(prompts_of(*observations, window=window))) == paths
 
 
 def test_a_long_path_is_cut_at_its_beginning() -> None:
     walls = [f"wall {number} steps left" for number in range(2, 12)]
 
-    [(_, path)] = hindsight.paths(prompts_of(*walls, AHEAD))
+    [(_, path)] = babyai_text.paths(prompts_of(*walls, AHEAD))
 
     assert path == [4, 5, 6, 7, 8, 9]
 
@@ -95,7 +95,7 @@ PROMPTS = prompts_of("wall 1 step left", FAR, AHEAD)
 
 def relabelled(seed: int) -> list[Dialogue]:
     """The dialogues of two walks, groups 7 and 8."""
-    stream = hindsight.hindsight_of(
+    stream = babyai_text.hindsight_of(
         Walk(PROMPTS), FunctionPolicy(lambda observation, rng: "turn left")
     )
     return list(stream(seeds.rng(seed), 2, 7))

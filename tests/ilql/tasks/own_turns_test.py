@@ -10,11 +10,16 @@ from tokenizers import Tokenizer
 
 from motif_jax import text_agents
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.dialogues import json_lines
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.items import TokenItem, to_act, tokenise, utterances
-from motif_jax.ilql.dialogues.token_rewards import constant
-from motif_jax.ilql.tasks import own_turns
+from motif_jax.ilql.dialogues.dialogue_tokens import (
+    TokenItem,
+    constant_reward,
+    to_act,
+    tokenise,
+    utterances,
+)
+from motif_jax.ilql.tasks import file_tokens
 from motif_jax.ilql.tasks.file_tokens import FileTokenizer
 from motif_jax.lm import chat_template
 from tests import chat_families
@@ -40,7 +45,7 @@ def tokenizer_of(folder: Path, name: str = "chatml") -> FileTokenizer:
 
 
 def item_of(dialogue: Dialogue, tokenizer: FileTokenizer) -> TokenItem:
-    return tokenise(dialogue, tokenizer, constant(0.0))
+    return tokenise(dialogue, tokenizer, constant_reward(0.0))
 
 
 def tokens_of_text(folder: Path, text: str) -> list[int]:
@@ -199,9 +204,9 @@ def test_own_turns_are_refused_where_a_template_has_none(tmp_path: Path, reason:
     folder = str(chat_families.write(tmp_path, UNUSABLE[reason]))
 
     with pytest.raises(UserError, match=f"config.turns=own: must be auto or new: .*{reason}"):
-        own_turns.choose("own", folder)
+        file_tokens.choose("own", folder)
 
-    choice = own_turns.choose("auto", folder)
+    choice = file_tokens.choose("auto", folder)
     assert choice.turns == "new"
     assert reason in choice.reason
 
@@ -209,7 +214,7 @@ def test_own_turns_are_refused_where_a_template_has_none(tmp_path: Path, reason:
 def test_own_turns_are_chosen_where_a_template_has_them(tmp_path: Path) -> None:
     folder = str(chat_families.write(tmp_path, FAMILIES["chatml"]))
 
-    assert [own_turns.choose(turns, folder).turns for turns in ("auto", "own", "new")] == [
+    assert [file_tokens.choose(turns, folder).turns for turns in ("auto", "own", "new")] == [
         "own",
         "own",
         "new",
@@ -225,7 +230,7 @@ WITH_SYSTEM = [
 
 
 def dialogue_of(messages: list[dict[str, str]]) -> Dialogue:
-    return json_lines.parsed({"messages": messages, "done": False}, "here")
+    return dialogue_files.parsed({"messages": messages, "done": False}, "here")
 
 
 @pytest.mark.parametrize("name", ["chatml", "system", "headers"])

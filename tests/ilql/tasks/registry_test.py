@@ -7,7 +7,7 @@ import pytest
 
 from configs import collect_text, train_text
 from motif_jax.core import run_folder
-from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.tasks import recorded, registry
 
@@ -56,7 +56,7 @@ def dialogues():
 @pytest.fixture
 def task(tmp_path, dialogues):
     """The task of recorded dialogues."""
-    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(dialogues)], {})
+    dialogue_files.write(tmp_path / "dialogues.parquet", [Dialogues.of(dialogues)], {})
     return registry.make("dialogues", {"data": str(tmp_path)})
 
 

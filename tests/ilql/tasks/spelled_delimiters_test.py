@@ -9,7 +9,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, Unigram, WordLevel, WordPiece
 
-from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS
+from motif_jax.ilql.dialogues.dialogue_tokens import DELIMITER_TEXTS
 from motif_jax.ilql.tasks.file_tokens import FileTokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz<>/|.▁"

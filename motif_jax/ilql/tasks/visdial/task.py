@@ -11,19 +11,22 @@ from typing import Any, ClassVar
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json
-from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
 from motif_jax.ilql.tasks.contract import FunctionPolicy, TextPolicy, recorded_stream
 from motif_jax.ilql.tasks.file_tokens import TOKENIZER_HELP, FileTokenTask
 from motif_jax.ilql.tasks.visdial import data
 from motif_jax.ilql.tasks.visdial.client import REWARDS, VisDialServer, checked_url
 from motif_jax.ilql.tasks.visdial.environment import (
+    MODES,
+    STOP,
+    YES_NO,
+    Rules,
     Talk,
     VisDialEnvironment,
     VisDialObservation,
     recorded,
 )
-from motif_jax.ilql.tasks.visdial.rules import MODES, STOP, YES_NO, Rules
 from motif_jax.schema import Key, non_negative, one_of, positive
 
 RECORDED, GAMES, REWARD_CACHE = "recorded", "games", "reward_cache"
@@ -163,7 +166,7 @@ class VisDial(FileTokenTask):
         path = self.options["additional"]
         allowed = "an existing file of dialogues (.parquet), or empty"
         self.require(not path or os.path.isfile(path), "additional", allowed)
-        return list(parquet.read(path)) if path else []
+        return list(dialogue_files.read_parquet(path)) if path else []
 
     def count(self, kind: str) -> int | None:
         if kind == GAMES:
@@ -189,7 +192,7 @@ class VisDial(FileTokenTask):
 
     def finish(self, kind: str, folder: Path) -> None:
         if kind == REWARD_CACHE:
-            metas = parquet.read(folder / "dialogues.parquet").metas
+            metas = dialogue_files.read_parquet(folder / "dialogues.parquet").metas
             atomic_write_json(
                 folder / "reward_cache.json", [json.loads(meta)["values"] for meta in metas]
             )

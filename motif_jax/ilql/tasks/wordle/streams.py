@@ -12,8 +12,14 @@ from typing import Any
 import numpy as np
 
 from motif_jax.ilql.dialogues.dialogue import Dialogues, DialogueStream, encode_meta
-from motif_jax.ilql.tasks.wordle.boards import TRIES, BoardPlayer, Boards, dialogues_of, play
-from motif_jax.ilql.tasks.wordle.colours import WordTable
+from motif_jax.ilql.tasks.wordle.game import (
+    TRIES,
+    BoardPlayer,
+    Boards,
+    WordTable,
+    dialogues_of,
+    play,
+)
 
 EXPERT, BRANCH, ADVERSARIAL, SUBOPTIMAL = "expert", "branch_suboptimal", "adversarial", "suboptimal"
 # The turn at which adversarial games leave the expert's: the third guess, as published.

@@ -11,11 +11,9 @@ from motif_jax.core import seeds
 from motif_jax.ilql.dialogues.dialogue import Dialogue, DialogueStream
 from motif_jax.ilql.tasks.contract import TextPolicy, TextTask
 from motif_jax.ilql.tasks.wordle import streams, tweets
-from motif_jax.ilql.tasks.wordle.colours import WordTable
-from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment
+from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment, WordleTokenizer
+from motif_jax.ilql.tasks.wordle.game import NAMES, START_WORDS, WordTable, distinct, read_words
 from motif_jax.ilql.tasks.wordle.policies import Plan, parse, policy_of
-from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
-from motif_jax.ilql.tasks.wordle.words import NAMES, START_WORDS, distinct, read_words
 from motif_jax.schema import Key, non_negative, positive
 
 # Files of 'tweets' in the folder that they are prepared in.

@@ -21,18 +21,24 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text, read_json
 from motif_jax.ilql.dialogues.dialogue import Dialogues, share_of
-from motif_jax.ilql.tasks.wordle import colours
-from motif_jax.ilql.tasks.wordle.boards import TRIES, BoardPlayer, Boards, dialogues_of, play
-from motif_jax.ilql.tasks.wordle.colours import (
+from motif_jax.ilql.tasks.wordle import game
+from motif_jax.ilql.tasks.wordle.game import (
     ABSENT,
     ALL_HERE,
     CODES,
     ELSEWHERE,
+    FIRST_DAY,
     HERE,
+    LENGTH,
     NUM_CODES,
+    TRIES,
+    BoardPlayer,
+    Boards,
+    dialogues_of,
+    is_word,
     letters,
+    play,
 )
-from motif_jax.ilql.tasks.wordle.words import FIRST_DAY, LENGTH, is_word
 
 SQUARES = {"⬛": ABSENT, "⬜": ABSENT, "🟨": ELSEWHERE, "🟦": ELSEWHERE, "🟩": HERE, "🟧": HERE}
 _DRAWN = {ABSENT: "⬛", ELSEWHERE: "🟨", HERE: "🟩"}
@@ -122,7 +128,7 @@ class Guesses:
 
     @classmethod
     def of(cls, words: Sequence[str], guesses: Sequence[str]) -> Guesses:
-        table = colours.WordTable(words)
+        table = game.WordTable(words)
         # [words, guesses], the codes of all guesses by word.
         rows = np.ascontiguousarray(table.codes(letters(guesses)).T)
         # An entry for each word and guess: 30 million of the official lists.
@@ -143,7 +149,7 @@ class Guesses:
             unknown = set(rows) - set(CODES)
             if unknown:
                 raise ValueError(f"{unknown.pop()!r} is not a row of colours")
-            for code, text in enumerate(colours.CODE_TEXTS):
+            for code, text in enumerate(game.CODE_TEXTS):
                 for guess in rows.get(text, ()):
                     if not is_word(guess):
                         raise ValueError(f"{guess!r} is not a five-letter word")
@@ -161,7 +167,7 @@ class Guesses:
 
         return {
             word: {
-                str(colours.CODE_TEXTS[code]): guesses(row, code)
+                str(game.CODE_TEXTS[code]): guesses(row, code)
                 for code in np.flatnonzero(np.diff(row)).tolist()
             }
             for word, row in zip(self.words, self._offsets, strict=True)
@@ -211,9 +217,7 @@ def read_structure(path: str | Path) -> tuple[list[Tweet], Guesses]:
 
 def write_structure(path: str | Path, tweets: Iterable[Tweet], guesses: Guesses) -> None:
     """Writes the published JSON form."""
-    games = [
-        [tweet.word, [str(colours.CODE_TEXTS[code]) for code in tweet.codes]] for tweet in tweets
-    ]
+    games = [[tweet.word, [str(game.CODE_TEXTS[code]) for code in tweet.codes]] for tweet in tweets]
     atomic_write_text(path, json.dumps({"games": games, "transitions": guesses.to_json()}))
 
 
@@ -313,7 +317,7 @@ class TweetGames:
 def simulate(
     path: str | Path,
     days: Sequence[str],
-    table: colours.WordTable,
+    table: game.WordTable,
     player: BoardPlayer,
     count: int,
     rng: np.random.Generator,
@@ -337,7 +341,7 @@ def simulate(
             number = FIRST_DAY + day
             score = turns if won else "X"
             squares = [
-                "".join(_DRAWN[colour] for colour in colours.DIGITS[code]) for code in codes[:turns]
+                "".join(_DRAWN[colour] for colour in game.DIGITS[code]) for code in codes[:turns]
             ]
             text = "\n".join([f"Wordle {number} {score}/{TRIES}", "", *squares])
             lines.append([str(number), str(len(lines)), "", "", text])

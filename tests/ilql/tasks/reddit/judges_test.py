@@ -6,9 +6,9 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.ilql import collect_text
-from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.config import EvaluateTextConfig
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.evaluation import text_setup
-from motif_jax.ilql.evaluation.config import EvaluateTextConfig
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.tasks.reddit.task import Reddit
 from tests.ilql.tasks.reddit.conftest import SCORES, returns
@@ -32,7 +32,7 @@ def test_missing_scores_are_added_to_known_ones(tmp_path, options):
     collect_text.run(config, run)
     scores = {**known, "same words": 0, "you idiot": 2, "that is boring": 1}
     assert json.loads((run / "scores.json").read_text()) == {"judge": "toxicity", "scores": scores}
-    assert parquet.read(run / "dialogues.parquet").returns().tolist() == [0, -5, 0]
+    assert dialogue_files.read_parquet(run / "dialogues.parquet").returns().tolist() == [0, -5, 0]
 
 
 def test_scores_of_another_judge_are_refused(tmp_path, options):

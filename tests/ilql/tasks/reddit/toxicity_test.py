@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from motif_jax.ilql.tasks.reddit.task import Reddit
-from motif_jax.ilql.tasks.reddit.toxicity import MAX_CHARACTERS, Toxicity, toxicity_label
+from motif_jax.ilql.tasks.text_scores import MAX_CHARACTERS, Toxicity, toxicity_label
 from motif_jax.motif.annotation import store
 from motif_jax.motif.annotation.lexicon import LexiconAnnotator
 

@@ -8,8 +8,8 @@ import pytest
 
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.tasks.reddit import upvote_run
-from motif_jax.ilql.tasks.reddit.config import UpvoteConfig
+from motif_jax.ilql.config import UpvoteConfig
+from motif_jax.ilql.tasks.reddit import upvote
 from motif_jax.lm.config import Dropout
 from motif_jax.lm.token_data import HELD_OUT, TOKENS, TRAIN, TokensDataset
 from motif_jax.lm.tokens import Tokenizer
@@ -24,7 +24,7 @@ def config_of(**values: Any) -> UpvoteConfig:
 
 
 def test_a_fresh_network_has_the_vocabulary_that_is_learned() -> None:
-    settings = upvote_run.settings_of(config_of(vocab_size=300, dropout=0.0), None)
+    settings = upvote.settings_of(config_of(vocab_size=300, dropout=0.0), None)
 
     assert settings.architecture == "roberta"
     assert settings.vocab_size == 300
@@ -34,19 +34,17 @@ def test_a_fresh_network_has_the_vocabulary_that_is_learned() -> None:
 def test_a_learned_tokenizer_may_have_fewer_tokens(tmp_path: Path) -> None:
     tokenizer = Tokenizer.read(characters.write(tmp_path))
 
-    assert (
-        upvote_run.settings_of(config_of(vocab_size=300), tokenizer).vocab_size == characters.SIZE
-    )
+    assert upvote.settings_of(config_of(vocab_size=300), tokenizer).vocab_size == characters.SIZE
 
 
 def test_longer_comments_than_the_model_reads_are_refused() -> None:
     network = {"network.max_length": 64}
-    assert upvote_run.settings_of(config_of(max_len=64, **network), None).max_length == 64
+    assert upvote.settings_of(config_of(max_len=64, **network), None).max_length == 64
 
     with pytest.raises(
         UserError, match=r"config\.max_len=65: must be at most 64, the positions that the model has"
     ):
-        upvote_run.settings_of(config_of(max_len=65, **network), None)
+        upvote.settings_of(config_of(max_len=65, **network), None)
 
 
 # Ten different texts twice, the second time with another score.
@@ -71,8 +69,8 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TokensDatase
     parallel = DataParallel(jax.local_devices()[:1])
     with pytest.MonkeyPatch.context() as patch:
         # Of ten texts.
-        patch.setattr(upvote_run, "HELD_OUT_SHARE", 0.3)
-        assert upvote_run.build(config, folder / "run", parallel, lambda: False) is not None
+        patch.setattr(upvote, "HELD_OUT_SHARE", 0.3)
+        assert upvote.build(config, folder / "run", parallel, lambda: False) is not None
     return {part: TokensDataset(folder / "run" / TOKENS / part) for part in (TRAIN, HELD_OUT)}
 
 

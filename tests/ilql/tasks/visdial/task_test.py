@@ -8,12 +8,11 @@ import json
 import numpy as np
 import pytest
 
-from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.tasks.contract import FunctionPolicy, interact
 from motif_jax.ilql.tasks.visdial.data import Features, Scene
-from motif_jax.ilql.tasks.visdial.environment import VisDialEnvironment
+from motif_jax.ilql.tasks.visdial.environment import YES_NO, Rules, VisDialEnvironment
 from motif_jax.ilql.tasks.visdial.environment import recorded as recorded_of
-from motif_jax.ilql.tasks.visdial.rules import YES_NO, Rules
 from motif_jax.ilql.tasks.visdial.task import VisDial
 from tests.envs import playing
 from tests.ilql.tasks.visdial import made_up
@@ -272,7 +271,7 @@ def test_dialogues_of_a_reward_cache_have_the_other_sides_values(served):
 
 def test_a_reward_cache_is_a_list_of_values(served, tmp_path):
     dialogues = served.stream("reward_cache", "")(np.random.default_rng(0), 5, 1)
-    parquet.write(tmp_path / "dialogues.parquet", [dialogues], {})
+    dialogue_files.write(tmp_path / "dialogues.parquet", [dialogues], {})
 
     served.finish("reward_cache", tmp_path)
 

@@ -7,13 +7,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.ilql.dialogues import items, token_rewards
+from motif_jax.ilql.dialogues import dialogue_tokens
 from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.dialogues.token_rewards import TokenReward
-from motif_jax.ilql.tasks.wordle import expert, knowledge
-from motif_jax.ilql.tasks.wordle.colours import WordTable
-from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment, WordleObservation
-from motif_jax.ilql.tasks.wordle.tokens import NUMBERS, WordleTokenizer
+from motif_jax.ilql.dialogues.dialogue_tokens import TokenReward
+from motif_jax.ilql.tasks.wordle import policies
+from motif_jax.ilql.tasks.wordle.environment import (
+    NUMBERS,
+    WordleEnvironment,
+    WordleObservation,
+    WordleTokenizer,
+)
+from motif_jax.ilql.tasks.wordle.game import WordTable, colours_of
 from tests.conftest import load_golden
 from tests.envs.playing import error_line
 from tests.golden_ilql import dialogue_text
@@ -33,7 +37,7 @@ def game(table, guesses, hidden):
 
 
 def assert_item(dialogue: Dialogue, golden: dict, reward: TokenReward) -> None:
-    item = items.tokenise(dialogue, WordleTokenizer(), reward)
+    item = dialogue_tokens.tokenise(dialogue, WordleTokenizer(), reward)
     assert dialogue_text(dialogue) == golden["text"]
     for field in FIELDS:
         assert getattr(item, field.replace("idxs", "indices")).tolist() == golden[field], field
@@ -42,7 +46,7 @@ def assert_item(dialogue: Dialogue, golden: dict, reward: TokenReward) -> None:
 def code_by(text: str, guess: str) -> int:
     """The code of a guess that led to a published knowledge, a letter for each letter and place."""
     known = np.array(["nph".index(letter) for letter in text]).reshape(26, 5)
-    return int((knowledge.colours(known, guess) * 3 ** np.arange(5)).sum())
+    return int((colours_of(known, guess) * 3 ** np.arange(5)).sum())
 
 
 def test_games():
@@ -73,15 +77,17 @@ def test_items():
         dialogue = game(TABLES[golden["word_list"]], guesses, hidden)[-1].observation.to_sequence()
         for name, reward in (("datapoint", 0.0), ("datapoint_token_reward_minus_0p1", -0.1)):
             if name in golden:
-                assert_item(dialogue, golden[name], token_rewards.constant(reward))
+                assert_item(dialogue, golden[name], dialogue_tokens.constant_reward(reward))
         if specified := golden.get("datapoint_specified_reward"):
             values = {int(token): value for token, value in specified["token_data"].items()}
-            reward = token_rewards.by_token(values, specified["scale"], specified["shift"])
+            reward = dialogue_tokens.rewards_by_token(
+                values, specified["scale"], specified["shift"]
+            )
             assert_item(dialogue, specified, reward)
     for golden in PLAYED["part_games"]:
         outcomes = game(table := TABLES[golden["word_list"]], golden["guesses"], golden["hidden"])
         now = outcomes[-1].observation if outcomes else WordleObservation(table)
-        assert_item(now.to_sequence(), golden["datapoint"], token_rewards.constant(0.0))
+        assert_item(now.to_sequence(), golden["datapoint"], dialogue_tokens.constant_reward(0.0))
 
 
 def test_guesses_that_are_no_five_letters():
@@ -114,10 +120,10 @@ def test_the_experts_gains_and_words():
         fits = WordleObservation(table, case["guesses"], codes).fits
         assert np.flatnonzero(fits).tolist() == case["consistent"]
         members = np.flatnonzero(fits)
-        gains = expert.information_gain(table.table, members)
+        gains = policies.information_gain(table.table, members)
         named = dict(zip((table.words[member] for member in members), gains, strict=True))
         assert named == pytest.approx(case["information_gain"], rel=0, abs=1e-12)
-        best = expert.best_words(table.table, members)
+        best = policies.best_words(table.table, members)
         assert sorted(table.words[word] for word in best) == sorted(case["best_words"])
         if "outcomes_of_best" not in case:
             continue

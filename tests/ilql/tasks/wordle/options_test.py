@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from motif_jax.ilql.tasks.wordle.environment import WordleTokenizer
 from motif_jax.ilql.tasks.wordle.task import Wordle
-from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.ilql.tasks.wordle.boards import Boards, play, returns
-from motif_jax.ilql.tasks.wordle.colours import CODES, WordTable
 from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment, WordleObservation
-from motif_jax.ilql.tasks.wordle.expert import best_words
-from motif_jax.ilql.tasks.wordle.policies import parse, picture
+from motif_jax.ilql.tasks.wordle.game import CODES, Boards, WordTable, play, read_words, returns
+from motif_jax.ilql.tasks.wordle.policies import best_words, parse, picture
 from motif_jax.ilql.tasks.wordle.task import Wordle
-from motif_jax.ilql.tasks.wordle.words import read_words
 
 
 def played(policy, count, size=60):

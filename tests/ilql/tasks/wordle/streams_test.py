@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.ilql.tasks.wordle.colours import CODES
 from motif_jax.ilql.tasks.wordle.environment import WordleObservation
+from motif_jax.ilql.tasks.wordle.game import CODES
 from motif_jax.ilql.tasks.wordle.task import Wordle
 
 GAMES = 9

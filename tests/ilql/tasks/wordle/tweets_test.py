@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from motif_jax.ilql.tasks.wordle import tweets
-from motif_jax.ilql.tasks.wordle.colours import CODE_TEXTS, CODES, WordTable
+from motif_jax.ilql.tasks.wordle.game import CODE_TEXTS, CODES, WordTable, read_words
 from motif_jax.ilql.tasks.wordle.task import Wordle
 from motif_jax.ilql.tasks.wordle.tweets import Guesses, Tweet, TweetGames
-from motif_jax.ilql.tasks.wordle.words import read_words
 
 WORDS = ["panic", "solar", "shire", "proxy"]
 GUESSES = [*WORDS, "point", "robot", "sugar", "light", "those"]

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.ilql.methods import implicit_q, value_spreads
-from motif_jax.ilql.methods.implicit_q import Estimates, ImplicitQSettings
+from motif_jax.ilql import methods, objective
+from motif_jax.ilql.config import PolicyWeights, TextMethod
+from motif_jax.ilql.methods import Estimates, Rule
 
 Q = jnp.array([[1.0, 3.0], [0.0, -2.0]])
 EXP_Q = np.exp(np.array([[1.0, 3.0], [0.0, -2.0]]))
@@ -28,26 +29,26 @@ EXP_Q = np.exp(np.array([[1.0, 3.0], [0.0, -2.0]]))
 def test_a_next_value_is_the_maximum_or_a_logsumexp(kind: str, values: np.ndarray) -> None:
     prior_logits = jnp.log(jnp.array([1.0, 3.0]))
 
-    np.testing.assert_allclose(implicit_q.next_value(Q, kind, prior_logits), values, rtol=1e-6)
+    np.testing.assert_allclose(methods.next_value(Q, kind, prior_logits), values, rtol=1e-6)
 
 
 def test_a_target_is_the_smaller_q_within_its_limits() -> None:
-    settings = ImplicitQSettings(q_min=-3.0, q_max=2.0)
+    method = TextMethod(q_min=-3.0, q_max=2.0)
 
-    np.testing.assert_array_equal(implicit_q.target_of([Q, 2 * Q], settings), [[1, 2], [0, -3]])
+    np.testing.assert_array_equal(methods.target_of([Q, 2 * Q], method), [[1, 2], [0, -3]])
 
 
 def test_the_last_actions_next_value_is_the_final_value() -> None:
     values = jnp.array([[1.0, 2.0, 3.0]])
 
-    np.testing.assert_array_equal(implicit_q.values_of_next_action(values, 9.0), [[2, 3, 9]])
+    np.testing.assert_array_equal(methods.values_of_next_action(values, 9.0), [[2, 3, 9]])
 
 
 def test_a_bellman_target_ends_at_a_terminal_state() -> None:
     rewards = jnp.ones(2)
     next_values = jnp.full(2, 10.0)
 
-    targets = implicit_q.bellman_targets(rewards, next_values, jnp.array([0.0, 1.0]), 0.5)
+    targets = methods.bellman_targets(rewards, next_values, jnp.array([0.0, 1.0]), 0.5)
 
     np.testing.assert_array_equal(targets, [1 + 0.5 * 10, 1])
 
@@ -56,7 +57,7 @@ def test_an_expectile_weighs_errors_by_their_sign() -> None:
     targets = jnp.array([2.0, 0.0, 1.0])
     values = jnp.array([0.0, 2.0, 1.0])
 
-    errors = implicit_q.expectile_errors(targets, values, 0.7)
+    errors = methods.expectile_errors(targets, values, 0.7)
 
     np.testing.assert_allclose(errors, [0.7 * 4, 0.3 * 4, 0], rtol=1e-6)
 
@@ -70,7 +71,7 @@ def test_an_expectile_regression_ends_at_the_expectile() -> None:
     expectile = 0.8
 
     def loss(value: jax.Array) -> jax.Array:
-        return implicit_q.expectile_errors(targets, jnp.full(4, value), expectile).sum()
+        return methods.expectile_errors(targets, jnp.full(4, value), expectile).sum()
 
     value = jnp.asarray(0.0)
     for _ in range(200):
@@ -86,19 +87,19 @@ ADVANTAGES = jnp.array([-2.0, 0.0, 1.0, 4.0])
 
 
 def test_the_policy_is_weighed_by_exponentials_up_to_a_limit() -> None:
-    weights = implicit_q.policy_weights(ADVANTAGES, ImplicitQSettings(beta=0.5, most_weight=2.0))
+    weights = methods.policy_weights(ADVANTAGES, PolicyWeights(beta=0.5, most_weight=2.0))
 
     np.testing.assert_allclose(weights, np.minimum(np.exp([-1, 0, 0.5, 2]), 2), rtol=1e-6)
 
 
 def test_the_policy_may_be_weighed_by_the_sign_of_advantages() -> None:
-    weights = implicit_q.policy_weights(ADVANTAGES, ImplicitQSettings(beta=0.7, exponential=False))
+    weights = methods.policy_weights(ADVANTAGES, PolicyWeights(beta=0.7, exponential=False))
 
     np.testing.assert_allclose(weights, [0.3, 0.3, 0.7, 0.7], rtol=1e-6)
 
 
 def test_huber_errors_are_linear_beyond_one() -> None:
-    errors = implicit_q.huber_errors(jnp.array([-3.0, -1.0, 0.5, 2.0]))
+    errors = methods.huber_errors(jnp.array([-3.0, -1.0, 0.5, 2.0]))
 
     np.testing.assert_allclose(errors, [2.5, 0.5, 0.125, 1.5], rtol=1e-6)
 
@@ -106,12 +107,12 @@ def test_huber_errors_are_linear_beyond_one() -> None:
 POSITIONS = np.array([[1, 3, 4], [0, 2, 6]], np.int32)
 
 
-def by_hand_batch() -> implicit_q.TextBatch:
+def by_hand_batch() -> methods.TextBatch:
     """Two dialogues of seven tokens with three actions: one token that is none's, one action that
     does not count, padding.
     """
     draws = np.random.default_rng(5)
-    return implicit_q.TextBatch(
+    return methods.TextBatch(
         tokens=draws.integers(0, 4, (2, 7)).astype(np.int32),
         valid=np.arange(7) < np.array([[6], [7]]),
         action_token_positions=POSITIONS,
@@ -145,12 +146,12 @@ def drawn_outputs() -> Outputs:
 
 
 def estimates_by_hand(
-    batch: implicit_q.TextBatch, outputs: Outputs, settings: ImplicitQSettings, huber: bool
+    batch: methods.TextBatch, outputs: Outputs, method: TextMethod, huber: bool
 ) -> Estimates:
-    tokens = implicit_q.action_tokens(batch)
-    rows = [implicit_q.action_q(jnp.asarray(q), tokens, settings, True, True) for q in outputs.qs]
-    target = implicit_q.chosen(
-        implicit_q.target_of(list(map(jnp.asarray, outputs.targets)), settings), tokens
+    tokens = methods.action_tokens(batch)
+    rows = [Rule().action_q(jnp.asarray(q), tokens, method, True, True) for q in outputs.qs]
+    target = methods.chosen(
+        methods.target_of(list(map(jnp.asarray, outputs.targets)), method), tokens
     )
     log_probs = jnp.take_along_axis(
         jnp.asarray(outputs.log_probs), jnp.minimum(POSITIONS, 5), axis=1
@@ -159,7 +160,7 @@ def estimates_by_hand(
         jnp.asarray(outputs.values),
         rows,
         target,
-        implicit_q.values_of_next_action(target, 0.2),
+        methods.values_of_next_action(target, 0.2),
         log_probs,
         jnp.asarray(outputs.log_probs),
         target - outputs.values[:, :-1],
@@ -169,12 +170,12 @@ def estimates_by_hand(
 
 
 def loops(
-    batch: implicit_q.TextBatch, outputs: Outputs, settings: ImplicitQSettings, huber: bool
+    batch: methods.TextBatch, outputs: Outputs, method: TextMethod, huber: bool
 ) -> dict[str, float]:
     """The sums of the losses by plain loops over dialogues, actions and tokens."""
-    sums = dict.fromkeys(implicit_q.LossSums._fields, 0.0)
-    low = -np.inf if settings.q_min is None else settings.q_min
-    high = np.inf if settings.q_max is None else settings.q_max
+    sums = dict.fromkeys(methods.LossSums._fields, 0.0)
+    low = -np.inf if method.q_min is None else method.q_min
+    high = np.inf if method.q_max is None else method.q_max
     for dialogue in range(2):
         tokens = [batch.tokens[dialogue, min(position + 1, 6)] for position in POSITIONS[dialogue]]
         targets = [
@@ -185,37 +186,37 @@ def loops(
         advantages = [
             target - value for target, value in zip(targets, outputs.values[dialogue], strict=False)
         ]
-        weights = [weight_by_hand(advantage, settings) for advantage in advantages]
+        weights = [weight_by_hand(advantage, method.policy) for advantage in advantages]
         to_go = 0.0
         returns = [0.0] * 3
         for k in reversed(range(3)):
-            to_go = float(batch.rewards[dialogue, k]) + settings.discount * to_go
+            to_go = float(batch.rewards[dialogue, k]) + method.discount * to_go
             returns[k] = to_go
         for k in range(3):
             if not batch.action_mask[dialogue, k]:
                 continue
             following = targets[k + 1] if k < 2 else 0.2
             reward = batch.rewards[dialogue, k] + (0.1 * logs[k] if huber else 0)
-            aim = reward + settings.discount * (1 - batch.terminals[dialogue, k + 1]) * following
+            aim = reward + method.discount * (1 - batch.terminals[dialogue, k + 1]) * following
             for q in outputs.qs:
                 row = q[dialogue, k].astype(np.float64)
                 sums["q"] += q_loss_by_hand(row[tokens[k]] - aim, huber)
-                scaled = row / settings.cql_temperature
+                scaled = row / method.cql_temperature
                 sums["conservative"] += np.log(np.exp(scaled).sum()) - scaled[tokens[k]]
                 sums["margin"] += sum(
-                    max(0, other - row[tokens[k]] + settings.margin) ** 2 for other in row
+                    max(0, other - row[tokens[k]] + method.margin) ** 2 for other in row
                 )
-            target = returns[k] if settings.monte_carlo else targets[k]
+            target = returns[k] if method.monte_carlo else targets[k]
             error = target - outputs.values[dialogue, k]
-            sums["v"] += (settings.expectile if error >= 0 else 1 - settings.expectile) * error**2
+            sums["v"] += (method.expectile if error >= 0 else 1 - method.expectile) * error**2
         for number, position in enumerate(POSITIONS[dialogue]):
             if (
-                settings.context_weight == 0
+                method.policy.context_weight == 0
                 and batch.policy_mask[dialogue, number]
                 and batch.valid[dialogue, min(position + 1, 6)]
             ):
                 sums["policy"] -= weights[batch.action_of_token[dialogue, number]] * logs[number]
-        if settings.context_weight:
+        if method.policy.context_weight:
             acting = {
                 int(position): weights[batch.action_of_token[dialogue, number]]
                 for number, position in enumerate(POSITIONS[dialogue])
@@ -223,7 +224,7 @@ def loops(
             }
             for position in range(int(batch.valid[dialogue].sum()) - 1):
                 weight = acting.get(
-                    position, min(settings.context_weight, settings.most_weight or np.inf)
+                    position, min(method.policy.context_weight, method.policy.most_weight or np.inf)
                 )
                 sums["policy"] -= weight * outputs.log_probs[dialogue, position]
     return sums
@@ -237,55 +238,60 @@ def q_loss_by_hand(error: float, huber: bool) -> float:
     return size**2 / 2 if size <= 1 else size - 0.5
 
 
-def weight_by_hand(advantage: float, settings: ImplicitQSettings) -> float:
-    if settings.exponential:
-        weight = float(np.exp(settings.beta * advantage))
+def weight_by_hand(advantage: float, policy: PolicyWeights) -> float:
+    if policy.exponential:
+        weight = float(np.exp(policy.beta * advantage))
     else:
-        weight = settings.beta if advantage > 0 else 1 - settings.beta
-    return weight if settings.most_weight is None else min(weight, settings.most_weight)
+        weight = policy.beta if advantage > 0 else 1 - policy.beta
+    return weight if policy.most_weight is None else min(weight, policy.most_weight)
 
 
-CLIPPED = ImplicitQSettings(
-    beta=0.5, most_weight=1.2, expectile=0.8, cql_temperature=2.0, margin=0.3, q_min=-0.4, q_max=0.9
+CLIPPED = TextMethod(
+    policy=PolicyWeights(beta=0.5, most_weight=1.2),
+    expectile=0.8,
+    cql_temperature=2.0,
+    margin=0.3,
+    q_min=-0.4,
+    q_max=0.9,
 )
-SIGNS = ImplicitQSettings(
-    beta=0.7, exponential=False, monte_carlo=True, discount=0.9, all_tokens=True
+SIGNS = TextMethod(
+    policy=PolicyWeights(beta=0.7, exponential=False), monte_carlo=True, discount=0.9
 )
-CONTEXT = ImplicitQSettings(context_weight=0.4, beta=0.3, most_weight=1.1)
-by_settings = pytest.mark.parametrize(
-    ("settings", "huber"),
-    [(ImplicitQSettings(), False), (CLIPPED, True), (SIGNS, False), (CONTEXT, False)],
+CONTEXT = TextMethod(policy=PolicyWeights(context_weight=0.4, beta=0.3, most_weight=1.1))
+by_method = pytest.mark.parametrize(
+    ("method", "huber"),
+    [(TextMethod(), False), (CLIPPED, True), (SIGNS, False), (CONTEXT, False)],
     ids=["default", "clipped", "signs", "context"],
 )
 
 
-@by_settings
-def test_losses_are_those_of_plain_loops(settings: ImplicitQSettings, huber: bool) -> None:
+@by_method
+def test_losses_are_those_of_plain_loops(method: TextMethod, huber: bool) -> None:
     batch = by_hand_batch()
     outputs = drawn_outputs()
-    estimates = estimates_by_hand(batch, outputs, settings, huber)
-    sums = implicit_q.losses(batch, estimates, settings, huber)._asdict()
-    for name, value in loops(batch, outputs, settings, huber).items():
+    estimates = estimates_by_hand(batch, outputs, method, huber)
+    sums = Rule(huber=huber).losses(batch, estimates, method)._asdict()
+    for name, value in loops(batch, outputs, method, huber).items():
         np.testing.assert_allclose(sums[name], value, rtol=1e-4, err_msg=name)
 
 
 @pytest.mark.parametrize(
-    ("settings", "policy"),
-    [(ImplicitQSettings(), 5), (SIGNS, 11), (CONTEXT, 11)],
+    ("weights", "all_tokens", "policy"),
+    [(PolicyWeights(), False, 5), (PolicyWeights(), True, 11), (CONTEXT.policy, False, 11)],
     ids=["actions", "all", "context"],
 )
 def test_means_are_over_live_actions_and_the_policys_tokens(
-    settings: ImplicitQSettings, policy: int
+    weights: PolicyWeights, all_tokens: bool, policy: int
 ) -> None:
-    assert implicit_q.counts(by_hand_batch(), settings) == (5, policy)
+    assert methods.counts(by_hand_batch(), weights, all_tokens) == (5, policy)
 
 
 def test_spreads_cover_the_actions_that_count() -> None:
     """A spread is a sum, a count, the least and the greatest number."""
     batch = by_hand_batch()
     outputs = drawn_outputs()
-    spreads = value_spreads.spreads(
-        batch, estimates_by_hand(batch, outputs, CLIPPED, False), CLIPPED
+    spreads = objective.value_spreads(
+        batch, estimates_by_hand(batch, outputs, CLIPPED, False), CLIPPED.policy
     )
     assert set(spreads) == {"q", "v", "target_q", "advantage", "policy_weight", "entropy"}
     values = outputs.values[:, :-1][batch.action_mask]
@@ -299,5 +305,5 @@ def test_spreads_cover_the_actions_that_count() -> None:
 
 def test_nothing_estimated_has_no_loss_and_no_spread() -> None:
     nothing = Estimates(None, [], None, None, None)
-    assert implicit_q.losses(by_hand_batch(), nothing, ImplicitQSettings()) == (0, 0, 0, 0, 0)
-    assert value_spreads.spreads(by_hand_batch(), nothing, ImplicitQSettings()) == {}
+    assert Rule().losses(by_hand_batch(), nothing, TextMethod()) == (0, 0, 0, 0, 0)
+    assert objective.value_spreads(by_hand_batch(), nothing, PolicyWeights()) == {}

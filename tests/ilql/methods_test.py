@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from motif_jax.ilql.methods.text_methods import Rule, rule_of
+from motif_jax.ilql.methods import Rule, rule_of
 
 
 @pytest.fixture(autouse=True)

@@ -14,13 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from motif_jax.ilql import methods
 from motif_jax.ilql.agent import text_agent
+from motif_jax.ilql.config import (
+    IlqlCompat,
+    LossWeights,
+    PolicyWeights,
+    TextConfig,
+    TextLora,
+    TextMethod,
+)
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
-from motif_jax.ilql.methods import implicit_q
-from motif_jax.ilql.methods.text_methods import RULES
-from motif_jax.ilql.methods.text_objective import CountedBatch, Objective
-from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
-from motif_jax.lm import init_model, lora
+from motif_jax.ilql.methods import RULES
+from motif_jax.ilql.objective import CountedBatch, Objective
+from motif_jax.ilql.tasks.wordle.environment import WordleTokenizer
+from motif_jax.lm import finetune_params, init_model, lora
 from motif_jax.lm.model import LanguageModel
 from tests.golden_ilql import item_of
 from tests.sets import extra
@@ -29,28 +37,49 @@ TEXTS = ("<a>abc</a><g><b></s>de</a>", "<a>fa</a><b></s></eod>", "<s><y></s>ab</
 GAMMA = 0.9
 TAU = 0.7
 VOCABULARY = WordleTokenizer.size
+CQL = LossWeights(cql=0.1)
+NO_QUIRKS = IlqlCompat()
 
 
-def objective_of(method: str, dropout: float = 0.0, **changes: Any) -> Objective:
+def objective_of(
+    method: str,
+    dropout: float = 0.0,
+    design: text_agent.Design | None = None,
+    loss: LossWeights = CQL,
+    compat: IlqlCompat = NO_QUIRKS,
+    chunk: int | None = None,
+    **numbers: Any,
+) -> Objective:
+    """The loss of a method with these `numbers` of `TextMethod`, on a small network."""
     rule = RULES[method]
     marks = WordleTokenizer.delimiters
     tokens = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
-    config = init_model.make("gpt2", init_model.Sizes(8, 1, 2, max_length=48), VOCABULARY, tokens)
-    design = changes.pop("design", text_agent.Design(rule.q, prefix=rule.prefix))
+    model = init_model.make("gpt2", init_model.Sizes(8, 1, 2, max_length=48), VOCABULARY, tokens)
     agent = text_agent.TextAgentNetwork(
-        LanguageModel(init_model.with_dropout(config, dropout)), design
+        LanguageModel(init_model.with_dropout(model, dropout)),
+        design or text_agent.Design(rule.q, prefix=rule.prefix),
     )
-    settings = implicit_q.ImplicitQSettings(GAMMA, TAU, **changes.pop("settings", {}))
-    weights = implicit_q.Weights(**changes.pop("weights", {"conservative": 0.1}))
-    return Objective(agent, rule, settings, weights, dropout=dropout > 0, **changes)
+    config = TextConfig(
+        method=TextMethod(name=method, discount=GAMMA, expectile=TAU, **numbers),
+        loss=loss,
+        compat=compat,
+        logits_chunk=chunk,
+        dropout=dropout,
+    )
+    return Objective(config, agent)
 
 
-def batch_of(by_utterance: bool = False) -> implicit_q.TextBatch:
+def changed(objective: Objective, **sections: Any) -> Objective:
+    """The loss with other sections or keys of its config."""
+    return dataclasses.replace(objective, config=dataclasses.replace(objective.config, **sections))
+
+
+def batch_of(by_utterance: bool = False) -> methods.TextBatch:
     items = [item_of(text, 0.0) for text in TEXTS]
     return ItemLayout(WordleTokenizer.delimiters.pad, by_utterance).batch(items, 12, 8, 2)
 
 
-def parameters(objective: Objective, batch: implicit_q.TextBatch) -> tuple[Any, Any, CountedBatch]:
+def parameters(objective: Objective, batch: methods.TextBatch) -> tuple[Any, Any, CountedBatch]:
     """Trained and frozen parameters, in which online and target parts are not alike, and the batch
     as one part.
     """
@@ -63,8 +92,7 @@ def parameters(objective: Objective, batch: implicit_q.TextBatch) -> tuple[Any, 
     target = {}
     if objective.agent.design.qs:
         target = {"trunks": {"target": other["trunks"]["values"]}, "heads": other["target_heads"]}
-    counts = implicit_q.Counts(*implicit_q.counts(batch, objective.settings))
-    return learned, {"target": target}, CountedBatch(batch, counts)
+    return learned, {"target": target}, CountedBatch(batch, objective.counts(batch))
 
 
 def agent_params(learned: Any, frozen: Any) -> dict[str, Any]:
@@ -90,7 +118,7 @@ def next_value(method: str, target_q: np.ndarray, log_pi: np.ndarray, v: float) 
 
 
 def published_terms(
-    method: str, objective: Objective, learned: Any, frozen: Any, batch: implicit_q.TextBatch
+    method: str, objective: Objective, learned: Any, frozen: Any, batch: methods.TextBatch
 ) -> dict[str, float]:
     """The terms of a method in plain numpy, a dialogue and an action at a time, from the outputs at
     every position.
@@ -108,7 +136,7 @@ def published_terms(
         v = np.asarray(readout.values, np.float64)
     has_huber_loss = method in ("psi", "bcq", "g")
     adds_log_pi = method in ("psi", "bcq")
-    beta = objective.settings.beta
+    beta = objective.config.method.policy.beta
 
     policy = q_loss = v_loss = conservative = 0.0
     actions = 0
@@ -127,7 +155,9 @@ def published_terms(
                 weight = math.exp(beta * advantage)
 
                 # Bellman error of each Q.
-                bellman_target = (-1.0 if state in paid_positions else 0.0) / objective.reward_scale
+                bellman_target = (
+                    -1.0 if state in paid_positions else 0.0
+                ) / objective.config.method.reward_scale
                 is_end = next_state == states[-1] and text.endswith("</eod>")
                 if not is_end:
                     bellman_target += GAMMA * next_value(
@@ -164,9 +194,9 @@ def published_terms(
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["bc", "dt", "ilql", "awac", "cql", "psi", "bcq", "g"])
 def test_each_method_minimises_its_published_terms(method: str) -> None:
-    settings = {"beta": 1.5} if method == "awac" else {}
+    policy = PolicyWeights(beta=1.5 if method == "awac" else 0.0)
     scale = 0.5 if method in ("psi", "bcq", "g") else 1.0
-    objective = objective_of(method, chunk=5, settings=settings, reward_scale=scale)
+    objective = objective_of(method, chunk=5, policy=policy, reward_scale=scale)
     batch = batch_of()
     learned, frozen, part = parameters(objective, batch)
 
@@ -175,7 +205,7 @@ def test_each_method_minimises_its_published_terms(method: str) -> None:
     expected = published_terms(method, objective, learned, frozen, batch)
     for name, value in expected.items():
         np.testing.assert_allclose(getattr(terms, name), value, rtol=1e-4, err_msg=name)
-    total = sum(getattr(objective.weights, name) * value for name, value in expected.items())
+    total = sum(objective.weights.of_terms[name] * value for name, value in expected.items())
     np.testing.assert_allclose(terms.loss, total, rtol=1e-4)
 
 
@@ -185,7 +215,7 @@ def test_an_unfinished_dialogue_of_cql_bootstraps_from_zeros_as_published() -> N
     learned, frozen, part = parameters(objective, batch_of())
 
     terms = objective.terms(learned, frozen, part, None)
-    published = dataclasses.replace(objective, zero_after_last=True).terms(
+    published = changed(objective, compat=IlqlCompat(ilql_next_q_zero=True)).terms(
         learned, frozen, part, None
     )
 
@@ -213,7 +243,7 @@ def test_dropout_stays_out_of_targets_and_weights(residual: bool) -> None:
         frozen["target"]["trunks"] = {"target": zeros["values"]}
     live = np.asarray(part.batch.action_mask, bool)
 
-    def differs(one: implicit_q.Estimates, other: implicit_q.Estimates) -> list[bool]:
+    def differs(one: methods.Estimates, other: methods.Estimates) -> list[bool]:
         pairs = [(one.values[:, :-1], other.values[:, :-1]), (one.target_q, other.target_q)]
         pairs += [(a.chosen, b.chosen) for a, b in zip(one.qs, other.qs, strict=True)]
         return [bool(np.abs(np.asarray(a - b))[live].max() > 1e-4) for a, b in pairs]
@@ -229,7 +259,7 @@ def test_dropout_stays_out_of_targets_and_weights(residual: bool) -> None:
     assert differs(with_dropout, with_another_key) == [True, False, True, True]
     # Each position of a batch has its own draw.
     assert len(np.unique(np.asarray(with_dropout.values)[:, :-1][live])) > live.sum() // 2
-    published = dataclasses.replace(objective, target_dropout=True)
+    published = changed(objective, compat=IlqlCompat(ilql_target_dropout=True))
     with_target_dropout = jax.jit(published.estimates)(learned, frozen, part.batch, key)
     assert differs(with_target_dropout, without_dropout) == [True] * 4
 
@@ -241,18 +271,19 @@ def test_dropout_stays_out_of_targets_and_weights(residual: bool) -> None:
 def test_a_detached_part_learns_and_its_trunk_does_not(part: str, trunk: str) -> None:
     """The policy's last layer is the table of embeddings, which goes on learning."""
     weights = {"q": 0.0, "v": 0.0, "policy": 0.0, part: 1.0}
-    objective = objective_of("ilql", weights=weights)
+    objective = objective_of("ilql", loss=LossWeights(**weights))
     learned, frozen, batch = parameters(objective, batch_of())
 
-    def gradient(detach: tuple[str, ...]) -> Any:
-        terms = dataclasses.replace(objective, detach=detach).terms
+    def gradient(detach: bool) -> Any:
+        method = dataclasses.replace(objective.config.method, **{f"detach_{part}": detach})
+        terms = changed(objective, method=method).terms
         return jax.jit(jax.grad(lambda params: terms(params, frozen, batch, None).loss))(learned)
 
     def is_learned(tree: Any) -> bool:
         return any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(tree))
 
-    attached = gradient(())
-    detached = gradient((part,))
+    attached = gradient(False)
+    detached = gradient(True)
 
     assert is_learned(attached["trunks"][trunk]["decoder"])
     assert not is_learned(detached["trunks"][trunk]["decoder"])
@@ -264,15 +295,17 @@ def test_a_detached_part_learns_and_its_trunk_does_not(part: str, trunk: str) ->
 def test_low_rank_additions_equal_their_merged_weights() -> None:
     plain = objective_of("bc")
     batch = batch_of()
-    spec = lora.Spec(("head", "*/attention/query"), 2)
+    section = TextLora(patterns="head,*/attention/query", rank=2)
+    spec = finetune_params.spec_of(section)
+    assert spec is not None
     model = LanguageModel(dataclasses.replace(plain.agent.model.config, tied=False))
     plain = dataclasses.replace(plain, agent=dataclasses.replace(plain.agent, model=model))
     trunk = plain.agent.init(jax.random.key(1))["trunks"]["policy"]
     draw = lambda leaf: jax.random.normal(jax.random.key(3), leaf.shape)  # noqa: E731
     additions = jax.tree.map(draw, lora.init(jax.random.key(2), trunk, spec))
     assert "head" in additions
-    part = CountedBatch(batch, implicit_q.Counts(*implicit_q.counts(batch, plain.settings)))
-    objective = dataclasses.replace(plain, spec=spec)
+    part = CountedBatch(batch, plain.counts(batch))
+    objective = changed(plain, lora=section)
     frozen = {"trunks": {"policy": trunk}}
     added = objective.terms({"additions": {"policy": additions}}, frozen, part, None)
 
@@ -308,15 +341,15 @@ def test_an_utterance_is_valued_at_its_last_token() -> None:
         )
 
 
-ALL_TERMS = {"q": 0.7, "v": 0.6, "policy": 0.9, "conservative": 0.1, "margin": 0.3}
+ALL_TERMS = LossWeights(q=0.7, v=0.6, policy=0.9, cql=0.1, margin=0.3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["ilql", extra("g")])
 def test_chunks_of_positions_do_not_change_the_loss(method: str) -> None:
-    at_once = objective_of(method, settings={"beta": 1.5}, weights=ALL_TERMS)
+    at_once = objective_of(method, policy=PolicyWeights(beta=1.5), loss=ALL_TERMS)
     learned, frozen, part = parameters(at_once, batch_of())
-    in_chunks = dataclasses.replace(at_once, chunk=5)
+    in_chunks = changed(at_once, logits_chunk=5)
 
     measured, expected = (
         jax.jit(objective.measured)(learned, frozen, part, None)
@@ -330,19 +363,20 @@ def test_chunks_of_positions_do_not_change_the_loss(method: str) -> None:
 
 @pytest.mark.slow
 def test_the_loss_is_the_weighted_sum_of_its_terms() -> None:
-    objective = objective_of("ilql", settings={"beta": 1.5, "margin": 0.5}, weights=ALL_TERMS)
+    objective = objective_of("ilql", policy=PolicyWeights(beta=1.5), margin=0.5, loss=ALL_TERMS)
     learned, frozen, part = parameters(objective, batch_of())
 
     terms = jax.jit(objective.terms)(learned, frozen, part, None)
 
-    assert all(getattr(terms, name) > 0 for name in ALL_TERMS)
-    total = sum(weight * getattr(terms, name) for name, weight in ALL_TERMS.items())
+    weights = ALL_TERMS.of_terms
+    assert all(getattr(terms, name) > 0 for name in weights)
+    total = sum(weight * getattr(terms, name) for name, weight in weights.items())
     np.testing.assert_allclose(terms.loss, total, rtol=1e-5)
 
 
 @pytest.mark.extra
 def test_spreads_are_of_the_actions_that_count() -> None:
-    objective = objective_of("ilql", settings={"beta": 1.5})
+    objective = objective_of("ilql", policy=PolicyWeights(beta=1.5))
     learned, frozen, part = parameters(objective, batch_of())
     live = np.asarray(part.batch.action_mask)
     estimates = jax.jit(objective.estimates)(learned, frozen, part.batch, None)

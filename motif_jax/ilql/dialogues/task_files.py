@@ -12,8 +12,7 @@ from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import StoppedError, never
 from motif_jax.core.progress import Progress
-from motif_jax.ilql.dialogues import parquet
-from motif_jax.ilql.dialogues.collected import DIALOGUES
+from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import DialogueStream
 from motif_jax.ilql.tasks import file_tokens, registry
 from motif_jax.ilql.tasks.contract import TextTask
@@ -47,7 +46,7 @@ def file_names(options: Mapping[str, Any], folder: Path) -> list[str]:
     return names
 
 
-def prepare(
+def prepare_files(
     name: str,
     options: Mapping[str, Any],
     kind: str,
@@ -88,7 +87,7 @@ def _with_scores(
     return {**options, "scores": str(path)}
 
 
-def write_all(
+def write_dialogues(
     name: str,
     options: Mapping[str, Any],
     kind: str,
@@ -99,7 +98,7 @@ def write_all(
     """The file in `folder` with all dialogues of a finite kind, written unless it exists. Raises
     StoppedError.
     """
-    path = folder / DIALOGUES
+    path = folder / dialogue_files.DIALOGUES
     # Written atomically, so that it is complete.
     if path.exists():
         return path
@@ -118,7 +117,7 @@ def write_all(
                 yield stream(seeds.rng(0, "listed", first), min(size, count - first), first)
                 progress.update(min(first + size, count))
 
-        parquet.write(path, parts(), {"task": name, "kind": kind})
+        dialogue_files.write(path, parts(), {"task": name, "kind": kind})
     return path
 
 

@@ -1,5 +1,5 @@
-"""Runs an agent's networks over a batch of dialogues: the estimates from which a method's losses
-are computed.
+"""The loss of a method on dialogues: runs the agent's networks over a batch, passes their estimates
+to `Rule.losses` (methods.py), and weights the terms.
 
 Heads are as wide as the vocabulary and cost more than the trunk. So they are computed at the
 positions of actions alone, target Qs of the action's token alone, and outputs for all tokens in
@@ -9,26 +9,28 @@ chunks of positions.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from motif_jax.ilql.agent.parameter_parts import heads_of, joined
-from motif_jax.ilql.agent.text_agent import POLICY, QS, TARGET, VALUES, TextAgentNetwork, V
-from motif_jax.ilql.methods import implicit_q, proposal_estimates
-from motif_jax.ilql.methods.chosen_states import chosen_states, states_at
-from motif_jax.ilql.methods.implicit_q import (
-    ActionQ,
-    Estimates,
-    ImplicitQSettings,
-    TextBatch,
-    Weights,
+from motif_jax.core.training.gradient_sums import Spread, spread
+from motif_jax.ilql import methods
+from motif_jax.ilql.agent.text_agent import (
+    POLICY,
+    QS,
+    TARGET,
+    VALUES,
+    TextAgentNetwork,
+    V,
+    running_mean,
 )
-from motif_jax.ilql.methods.text_methods import Rule
-from motif_jax.lm import lora
+from motif_jax.ilql.config import LossWeights, PolicyWeights, TextConfig
+from motif_jax.ilql.methods import ActionQ, Counts, Estimates, Rule, TextBatch, rule_of
+from motif_jax.lm import finetune_params, lora
 from motif_jax.lm.generation import token_log_probs
 from motif_jax.lm.network import States
 from motif_jax.lm.scoring import in_chunks
@@ -38,28 +40,113 @@ from motif_jax.nets import distributions
 _HEADS, _TARGET_HEADS = "heads", "target_heads"
 
 
-@dataclasses.dataclass(frozen=True)
-class Estimator:
-    """Which networks a method runs, and how."""
+class CountedBatch(NamedTuple):
+    """A micro-batch, and the denominators of its sums, float32 scalars, which are those of the
+    whole batch.
+    """
 
+    batch: TextBatch
+    counts: Counts
+
+
+class LossTerms(NamedTuple):
+    """The loss of a micro-batch and its terms, divided but not weighted; float32 scalars."""
+
+    loss: jax.Array
+    q: jax.Array
+    v: jax.Array
+    conservative: jax.Array
+    margin: jax.Array
+    policy: jax.Array
+
+
+class MeasuredLoss(NamedTuple):
+    """The terms of a micro-batch, and statistics of the numbers behind them, see
+    `value_spreads.spreads`.
+    """
+
+    terms: LossTerms
+    spreads: dict[str, Spread]
+
+    @property
+    def loss(self) -> jax.Array:
+        return self.terms.loss
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """The loss of a config's method: `config.method` has its numbers, `config.loss` the weights of
+    its terms, `config.compat` its quirks.
+    """
+
+    config: TextConfig
     agent: TextAgentNetwork
-    rule: Rule
-    settings: ImplicitQSettings
-    weights: Weights  # of terms; what only terms of weight 0 need is not computed
-    # parts ('v', 'q', 'policy') whose gradient does not reach the trunk
-    detach: tuple[str, ...] = ()
-    # low-rank additions are trained in place of trunks; None: trunks are
-    spec: lora.Spec | None = None
-    # beside low-rank additions the rows of tokens that were added are trained, too
-    new_tokens: bool = True
-    # positions whose outputs for all tokens are in memory at once; None: all
-    chunk: int | None = None
-    dropout: bool = False  # whether training uses the model config's dropout
-    # also for target and policy's weights (`compat.ilql_target_dropout`)
-    target_dropout: bool = False
-    # the last action bootstraps from zeros after it (`compat.ilql_next_q_zero`)
-    zero_after_last: bool = False
-    chai_scores: bool = False  # see `chai.conservative` (`compat.chai_scores`)
+
+    @functools.cached_property
+    def rule(self) -> Rule:
+        """The method's choices and losses."""
+        return rule_of(self.config.method.name)
+
+    @functools.cached_property
+    def weights(self) -> LossWeights:
+        """Weights of the terms; what only terms of weight 0 need is not computed."""
+        return self.rule.weights(self.config.loss)
+
+    @functools.cached_property
+    def spec(self) -> lora.Spec | None:
+        """The low-rank additions that are trained in place of trunks; None: trunks are."""
+        return finetune_params.spec_of(self.config.lora)
+
+    def terms(
+        self, learned: Any, frozen: Any, part: CountedBatch, key: jax.Array | None
+    ) -> LossTerms:
+        """The loss of a micro-batch; see `measured`."""
+        return self.measured(learned, frozen, part, key).terms
+
+    def measured(
+        self, learned: Any, frozen: Any, part: CountedBatch, key: jax.Array | None
+    ) -> MeasuredLoss:
+        """The loss of a micro-batch with its terms and spreads, for `gradient_sums.gradient_sums`.
+
+        Args:
+          learned, frozen: see `agent_start.Start`; `frozen` has the targets as `target`.
+          part: the micro-batch, and the counts of the whole batch.
+          key: of dropout; None: no dropout.
+        """
+        batch, counts = part
+        method = self.config.method
+        if method.reward_scale != 1:
+            # Rewards alone: the returns of a decision transformer stay in units of the data.
+            batch = batch._replace(rewards=batch.rewards / method.reward_scale)
+
+        # RUN THE NETWORKS
+        estimates = self.estimates(learned, frozen, batch, key)
+
+        # LOSSES OF THE METHOD
+        sums = self.rule.losses(batch, estimates, method)
+
+        # Values learn from actions, the policy from tokens; a batch may have neither.
+        actions = jnp.maximum(counts.actions, 1.0)
+        policy_tokens = jnp.maximum(counts.policy, 1.0)
+        means = {
+            "q": sums.q / actions,
+            "v": sums.v / actions,
+            "conservative": sums.conservative / actions,
+            "margin": sums.margin / actions,
+            "policy": sums.policy / policy_tokens,
+        }
+        loss = jnp.zeros(())
+        for name, weight in self.weights.of_terms.items():
+            loss += weight * means[name]
+        return MeasuredLoss(
+            LossTerms(loss=loss, **means), value_spreads(batch, estimates, method.policy)
+        )
+
+    def counts(self, batch: TextBatch) -> Counts:
+        """The denominators of a part of a batch, see `methods.counts`."""
+        return methods.counts(
+            batch, self.config.method.policy, self.config.compat.ilql_policy_loss_norm
+        )
 
     @property
     def learns_policy(self) -> bool:
@@ -69,7 +156,8 @@ class Estimator:
     def weighs(self) -> bool:
         """Whether the policy's weights depend on advantages."""
         # exp(0 A) is 1, so that cloning needs no advantages.
-        are_constant = self.settings.exponential and self.settings.beta == 0
+        policy = self.config.method.policy
+        are_constant = policy.exponential and policy.beta == 0
         return self.rule.q != "none" and self.learns_policy and not are_constant
 
     def estimates(
@@ -86,17 +174,9 @@ class Estimator:
         keys = self._keys(key)
         states = self._run(params, additions, batch, keys, self._parts())
         if self.rule.proposes:
-            # CHAI: the batch has what the policy proposes (`dialogues/candidate_batches.py`).
-            return proposal_estimates.estimates(
-                self.agent,
-                heads_of(learned, frozen),
-                frozen["target"]["heads"],
-                states[VALUES],
-                batch,
-                self.settings,
-                self.chai_scores,
-                self.zero_after_last,
-            )
+            # CHAI: the batch has what the policy proposes (chai_candidates.py).
+            heads = heads_of(learned, frozen)
+            return self._proposal_estimates(heads, frozen["target"]["heads"], states[VALUES], batch)
 
         log_probs, context, entropies = self._log_probs(params, additions, states, batch)
         estimates = Estimates(values=None, qs=[], target_q=None, next_values=None, log_probs=None)
@@ -166,7 +246,7 @@ class Estimator:
         """Target Q less V of each action, float32 [B, K]; V is computed again without dropout where
         `values` had it.
         """
-        if keys and not self.target_dropout:
+        if keys and not self.config.compat.ilql_target_dropout:
             params, additions = joined(learned, frozen)
             without_dropout = self._run(params, additions, batch, {}, (VALUES,))
             values = self._values(heads_of(learned, frozen), without_dropout[VALUES], batch, None)
@@ -184,10 +264,10 @@ class Estimator:
         return parts
 
     def _keys(self, key: jax.Array | None) -> dict[str, jax.Array]:
-        """Dropout keys of trained trunks and their heads, and of the target's where
-        `target_dropout` is set.
+        """Dropout keys of trained trunks and their heads, and of the target's with
+        `compat.ilql_target_dropout`.
         """
-        if key is None or not self.dropout or self.rule.proposes:
+        if key is None or not self.config.dropout or self.rule.proposes:
             return {}
         roles = self.agent.design.roles
         with_dropout = set()
@@ -195,7 +275,7 @@ class Estimator:
             with_dropout |= {VALUES, _HEADS}
         if self.learns_policy:
             with_dropout.add(roles.trunk_of[POLICY])
-        if self.target_dropout:
+        if self.config.compat.ilql_target_dropout:
             with_dropout |= {TARGET, _TARGET_HEADS}
         # Every name has its number, so that a key does not depend on which others are used.
         names = (*roles.trunks, _HEADS, _TARGET_HEADS)
@@ -231,12 +311,17 @@ class Estimator:
 
         states = run(parts, keys)
         shares_trunk = self.agent.design.roles.trunk_of.get(TARGET) != TARGET
-        if shares_trunk and TARGET in states and keys and not self.target_dropout:
+        if (
+            shares_trunk
+            and TARGET in states
+            and keys
+            and not self.config.compat.ilql_target_dropout
+        ):
             # The values' trunk ran with dropout, and the target reads it without.
             states[TARGET] = run((TARGET,), None)[TARGET]
 
         without_gradient = {TARGET}
-        if "policy" in self.detach or not self.learns_policy:
+        if self.config.method.detach_policy or not self.learns_policy:
             without_gradient.add(POLICY)
         for part in without_gradient & states.keys():
             states[part] = jax.lax.stop_gradient(states[part])
@@ -264,13 +349,13 @@ class Estimator:
 
         def of_tokens(states: jax.Array, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
             rows = (states.reshape(-1, states.shape[-1]), tokens.reshape(-1))
-            log_probs, entropies = in_chunks(of_rows, rows, self.chunk)
+            log_probs, entropies = in_chunks(of_rows, rows, self.config.logits_chunk)
             return log_probs.reshape(tokens.shape), entropies.reshape(tokens.shape)
 
         after = states[POLICY].after
-        if self.settings.context_weight == 0:
+        if self.config.method.policy.context_weight == 0:
             action_states = chosen_states(after, batch.action_token_positions)
-            log_probs, entropies = of_tokens(action_states, implicit_q.policy_tokens(batch))
+            log_probs, entropies = of_tokens(action_states, methods.policy_tokens(batch))
             return log_probs, None, entropies
         context, entropies = of_tokens(after[:, :-1], batch.tokens[:, 1:])
         # Position t of `context` predicts token t + 1. [B, T - 1] becomes [B, A].
@@ -283,7 +368,7 @@ class Estimator:
         self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None
     ) -> jax.Array:
         """V of every state, float32 [B, K + 1]."""
-        of_states = states_at(states, batch.state_positions, "v" in self.detach)
+        of_states = states_at(states, batch.state_positions, self.config.method.detach_v)
         return self.agent.heads.apply(heads, V, of_states, _key(key, V))
 
     def _qs(
@@ -292,20 +377,20 @@ class Estimator:
         """The online Qs at the actions, [B, K] each; Q of all tokens is computed only where a term
         compares them.
         """
-        of_actions = states_at(states, batch.action_positions, "q" in self.detach)
+        of_actions = states_at(states, batch.action_positions, self.config.method.detach_q)
         network = self.agent.heads
         names = self.agent.design.qs
         if self.rule.q == "utterance":
             return [
-                implicit_q.without_terms(network.apply(heads, name, of_actions, _key(key, name)))
+                methods.without_terms(network.apply(heads, name, of_actions, _key(key, name)))
                 for name in names
             ]
-        actions = implicit_q.action_tokens(batch)
-        conservative = self.weights.conservative != 0
+        actions = methods.action_tokens(batch)
+        conservative = self.weights.cql != 0
         margin = self.weights.margin != 0
         if not (conservative or margin):
             return [
-                implicit_q.without_terms(
+                methods.without_terms(
                     network.chosen(heads, name, of_actions, actions, _key(key, name))
                 )
                 for name in names
@@ -316,7 +401,9 @@ class Estimator:
             qs = [
                 network.apply(heads, name, states, _key(key, name, row_indices)) for name in names
             ]
-            return [self.rule.action_q(q, actions, self.settings, conservative, margin) for q in qs]
+            return [
+                self.rule.action_q(q, actions, self.config.method, conservative, margin) for q in qs
+            ]
 
         row_indices = jnp.arange(actions.size, dtype=jnp.int32).reshape(actions.shape)
         rows = jax.tree.map(
@@ -324,7 +411,8 @@ class Estimator:
             (of_actions, actions, row_indices),
         )
         return jax.tree.map(
-            lambda leaf: leaf.reshape(actions.shape), in_chunks(of_rows, rows, self.chunk)
+            lambda leaf: leaf.reshape(actions.shape),
+            in_chunks(of_rows, rows, self.config.logits_chunk),
         )
 
     def _target_q(
@@ -337,11 +425,11 @@ class Estimator:
         if self.rule.q == "utterance":
             qs = [network.apply(heads, name, of_actions, _key(key, name)) for name in names]
         else:
-            actions = implicit_q.action_tokens(batch)
+            actions = methods.action_tokens(batch)
             qs = [
                 network.chosen(heads, name, of_actions, actions, _key(key, name)) for name in names
             ]
-        return implicit_q.target_of(qs, self.settings)
+        return methods.target_of(qs, self.config.method)
 
     def _bootstrap(
         self,
@@ -356,7 +444,11 @@ class Estimator:
         network = self.agent.target_heads
         names = self.agent.design.qs
         # Published: at the action's own position, and shifted by one action below.
-        positions = batch.action_positions if self.zero_after_last else batch.state_positions[:, 1:]
+        positions = (
+            batch.action_positions
+            if self.config.compat.ilql_next_q_zero
+            else batch.state_positions[:, 1:]
+        )
         row_indices = jnp.arange(positions.size, dtype=jnp.int32).reshape(positions.shape)
         prior_states = None
         if self.rule.bootstrap == "prior":
@@ -370,22 +462,66 @@ class Estimator:
             prior = None
             if prior_states is not None:
                 prior = self.agent.logits(params, prior_states, additions, self.spec)
-            return implicit_q.next_value(
-                implicit_q.target_of(qs, self.settings), self.rule.bootstrap, prior
+            return methods.next_value(
+                methods.target_of(qs, self.config.method), self.rule.bootstrap, prior
             )
 
         rows = jax.tree.map(
             lambda leaf: leaf.reshape(positions.size, *leaf.shape[2:]),
             (states_at(states[TARGET], positions), row_indices, prior_states),
         )
-        values = in_chunks(of_rows, rows, self.chunk).reshape(positions.shape)
-        if not self.zero_after_last:
+        values = in_chunks(of_rows, rows, self.config.logits_chunk).reshape(positions.shape)
+        if not self.config.compat.ilql_next_q_zero:
             return values
         # Published: Q of the action after the last is 0 for every token, whose log sum exp is the
         # log of their number.
         tokens = self.agent.model.config.vocab_size
         after_last = math.log(tokens) if self.rule.bootstrap == "soft" else 0.0
-        return implicit_q.values_of_next_action(values, after_last)
+        return methods.values_of_next_action(values, after_last)
+
+    def _proposal_estimates(
+        self, heads: Any, target_heads: Any, states: States, batch: TextBatch
+    ) -> Estimates:
+        """CHAI: Q of the mean states of actions in the data, and of actions that the policy
+        proposes.
+        """
+        compat = self.config.compat
+        candidates = batch.candidates
+        means = chosen_states(running_mean(states.after, batch.valid), batch.action_positions)
+        # [B, K + 1, N, D]: the first K states propose for the conservative term, the last K for
+        # Q's bootstrap.
+        count, width = candidates.states.shape[2:]
+        noise = methods.random_states(
+            candidates.seeds, batch.action_positions.shape[1], count, width
+        )
+
+        qs = []
+        network = self.agent.heads
+        for name in self.agent.design.qs:
+            q = network.apply(heads, name, means)
+            q_candidates = network.apply(heads, name, candidates.states[:, :-1])
+            q_noise = network.apply(heads, name, noise)
+            conservative = methods.conservative_of_candidates(
+                q, q_candidates, candidates.log_probs[:, :-1], q_noise, width, compat.chai_scores
+            )
+            qs.append(ActionQ(q, conservative, jnp.zeros_like(q)))
+
+        next_states = candidates.states[:, 1:]
+        next_qs = [
+            self.agent.target_heads.apply(target_heads, name, next_states)
+            for name in self.agent.design.qs
+        ]
+        best = methods.target_of(next_qs, self.config.method).max(axis=-1)
+        if compat.ilql_next_q_zero:
+            # Published: 0 after the last action, by the mask of the action after each.
+            best = best * methods.values_of_next_action(batch.action_mask.astype(jnp.float32))
+        return Estimates(
+            values=None,
+            qs=qs,
+            target_q=None,
+            next_values=jax.lax.stop_gradient(best),
+            log_probs=None,
+        )
 
 
 def _key(
@@ -400,3 +536,62 @@ def _key(
     if row_indices is None:
         return of_head
     return jax.random.fold_in(of_head, row_indices[0])
+
+
+def chosen_states(states: jax.Array, positions: jax.Array) -> jax.Array:
+    """The states [B, T, D] at `positions` int32 [B, K]: [B, K, D]."""
+    return jnp.take_along_axis(states, positions[..., None], axis=1)
+
+
+def states_at(states: States, positions: jax.Array, detach: bool = False) -> States:
+    """All of the states at `positions` int32 [B, K], without gradient if `detach`."""
+    at = States(*(chosen_states(leaf, positions) for leaf in states))
+    return jax.lax.stop_gradient(at) if detach else at
+
+
+def value_spreads(
+    batch: TextBatch, estimates: Estimates, policy: PolicyWeights
+) -> dict[str, Spread]:
+    """Means and ranges of the losses' inputs over the actions that count; absent where the method
+    has none.
+    """
+    mask = batch.action_mask
+    of_inputs = {}
+    if estimates.qs:
+        q = jnp.stack([of_action.chosen for of_action in estimates.qs])
+        of_inputs["q"] = spread(q, jnp.broadcast_to(mask, q.shape))
+    advantages = estimates.advantages
+    if estimates.values is not None and estimates.target_q is not None:
+        values = estimates.values[:, :-1]
+        of_inputs["v"] = spread(values, mask)
+        of_inputs["target_q"] = spread(estimates.target_q, mask)
+        # Where the policy is weighted, the advantages are those of its weights, without dropout.
+        differences = estimates.target_q - values if advantages is None else advantages
+        of_inputs["advantage"] = spread(differences, mask)
+    if advantages is not None:
+        of_inputs["policy_weight"] = spread(methods.policy_weights(advantages, policy), mask)
+    if estimates.entropies is not None:
+        of_inputs["entropy"] = spread(estimates.entropies, methods.taught_tokens(batch))
+    return of_inputs
+
+
+def joined(learned: Any, frozen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The agent's trunks and prefix, and the additions to each trunk, from trained, frozen and
+    target parameters.
+    """
+    # While networks run, a target is a trunk as any other. With low-rank additions its base is
+    # among the frozen trunks.
+    target = frozen.get("target") or {}
+    trunks = {**frozen.get("trunks", {}), **learned.get("trunks", {}), **target.get("trunks", {})}
+    additions = {**learned.get("additions", {}), **target.get("additions", {})}
+    params = {"trunks": trunks}
+    if "prefix" in learned:
+        params["prefix"] = learned["prefix"]
+    return params, additions
+
+
+def heads_of(learned: Any, frozen: Any) -> Any:
+    """The heads of Q and V, which are frozen where no loss trains them; None for an agent without
+    values.
+    """
+    return learned.get("heads", frozen.get("heads"))

@@ -1,29 +1,43 @@
-"""Adds candidates of a frozen policy to each state of batches of dialogues (CHAI)."""
+"""Candidates of a frozen policy in each state of batches of dialogues (CHAI): several continuations
+of each text, with their log-probabilities and the mean of all states up to their ends.
+
+They are kept in a file of bounded size: new entries replace the oldest, and a kill loses at most
+the last write.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import weakref
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from motif_jax.core import config as checks
 from motif_jax.core import seeds
+from motif_jax.core.files import naming, regular_file
 from motif_jax.core.progress import Progress
-from motif_jax.ilql.agent import candidates
 from motif_jax.ilql.agent.agent_start import Start
+from motif_jax.ilql.agent.decoding import without
 from motif_jax.ilql.agent.text_agent import POLICY, TextAgentNetwork
 from motif_jax.ilql.config import CandidateTexts, TextConfig
-from motif_jax.ilql.dialogues.candidate_cache import KEY_BYTES, CachedCandidates, CandidateCache
 from motif_jax.ilql.dialogues.dialogue_batches import DialogueBatches
-from motif_jax.ilql.dialogues.items import Delimiters
-from motif_jax.ilql.methods.chai import Candidates
-from motif_jax.ilql.methods.implicit_q import TextBatch
+from motif_jax.ilql.dialogues.dialogue_tokens import Delimiters
+from motif_jax.ilql.methods import Candidates, TextBatch
+from motif_jax.lm import generation
 from motif_jax.lm.generation import Limits, Sampling
-from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.model import Cache, LanguageModel
+from motif_jax.lm.network import States
+from motif_jax.lm.scoring import last_state
 from motif_jax.lm.token_batches import stacked
 from motif_jax.lm.tokens import bucket, padded
 
@@ -55,13 +69,13 @@ class Proposer:
         limits = Limits(config.max_tokens, (end,))
 
         @jax.jit
-        def write(params: Any, tokens: Any, valid: Any, words: Any) -> candidates.WrittenCandidates:
+        def write(params: Any, tokens: Any, valid: Any, words: Any) -> WrittenCandidates:
             def keys_of(words: Any) -> Any:
                 key = jax.random.fold_in(jax.random.key(words[0]), words[1])
                 return jax.random.split(key, config.count)
 
             keys = jax.vmap(keys_of)(words)
-            return candidates.write(model, params, tokens, valid, keys, limits, sampling, pad)
+            return write_candidates(model, params, tokens, valid, keys, limits, sampling, pad)
 
         self._write = write
 
@@ -222,3 +236,163 @@ def with_candidates(
 
     training, held_out = batches
     return with_proposals(training), with_proposals(held_out)
+
+
+KEY_BYTES = 16
+
+
+class CachedCandidates(NamedTuple):
+    """The candidates of a text: means float32 [N, D], log-probabilities float32 [N], numbers of
+    tokens int32 [N].
+    """
+
+    means: np.ndarray
+    log_probs: np.ndarray
+    counts: np.ndarray
+
+
+class CandidateCache:
+    """Records of N = `count` candidates of D = `width` in a ring of a file in `folder`, of at most
+    `mebibytes`.
+
+    Several processes may open it. Entries that another process overwrote, or of other settings
+    (`about`), are not found.
+    """
+
+    def __init__(
+        self, folder: Path, about: Mapping[str, Any], count: int, width: int, mebibytes: int
+    ) -> None:
+        record = np.dtype(
+            [
+                ("key", f"V{KEY_BYTES}"),
+                ("sequence", "<u8"),  # number of the write, from 1; 0 in an unused record
+                ("means", "<f4", (count, width)),
+                ("log_probs", "<f4", (count,)),
+                ("counts", "<i4", (count,)),
+                ("check", "<u4"),  # CRC of the record before it, salted
+            ]
+        )
+        self.capacity = mebibytes * 2**20 // record.itemsize
+        allowed = f"at least {-(-record.itemsize // 2**20)}, one state's candidates"
+        checks.require(self.capacity > 0, "candidates.cache_mebibytes", mebibytes, allowed)
+        # A record of another `about` fails the check, as a torn one does.
+        self._salt = zlib.crc32(
+            json.dumps({**about, "shape": [count, width]}, sort_keys=True).encode()
+        )
+        self._path = folder / "candidates.bin"
+        size = self.capacity * record.itemsize
+        if not self._path.exists() or self._path.stat().st_size != size:
+            _make(self._path, size)
+        # Memory-mapped for reading only: on a full disk a write to mapped memory would kill the
+        # process.
+        self._file = open(self._path, "r+b", buffering=0, opener=regular_file)  # noqa: SIM115 - closed by the finalizer
+        weakref.finalize(self, self._file.close)
+        self._records = np.memmap(self._file, record, "r", shape=(self.capacity,))
+        sequences = np.asarray(self._records["sequence"])
+        # By the order of writing, without records that were never written.
+        order = np.argsort(sequences, kind="stable")
+        order = order[sequences[order] > 0]
+        keys = self._records["key"]
+        # Of equal keys the newest stays.
+        self._index = {bytes(keys[record]): int(record) for record in order}
+        self._written = int(sequences.max(initial=0))
+
+    def find(self, key: bytes) -> CachedCandidates | None:
+        """The entry of a key; None if it is missing or torn."""
+        index = self._index.get(key)
+        if index is None:
+            return None
+        record = self._records[index].copy()
+        if bytes(record["key"]) != key or int(record["check"]) != self._check(record):
+            return None
+        return CachedCandidates(record["means"], record["log_probs"], record["counts"])
+
+    def add(self, key: bytes, entry: CachedCandidates) -> None:
+        """Adds an entry; a full cache drops its oldest."""
+        index = self._written % self.capacity
+        self._written += 1
+        old = bytes(self._records["key"][index])
+        # Unless a newer record has the same key.
+        if self._index.get(old) == index:
+            del self._index[old]
+        record = np.zeros((), self._records.dtype)
+        # A numpy bytes field would drop zeros at its end.
+        record["key"] = np.void(key)
+        record["sequence"] = self._written
+        record["means"] = entry.means
+        record["log_probs"] = entry.log_probs
+        record["counts"] = entry.counts
+        record["check"] = self._check(record)
+        data = record.tobytes()
+        written = 0
+        with naming(self._path):
+            while written < len(data):  # one call may write a part only
+                offset = index * len(data) + written
+                written += os.pwrite(self._file.fileno(), data[written:], offset)
+        self._index[key] = index
+
+    def _check(self, record: Any) -> int:
+        return zlib.crc32(np.asarray(record).tobytes()[:-4], self._salt)
+
+
+def _make(path: Path, size: int) -> None:
+    """Replaces the file by an empty sparse one; processes that have the old one open keep it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with naming(path), open(fresh, "wb", opener=regular_file) as file:
+        file.truncate(size)
+    os.replace(fresh, path)
+
+
+class WrittenCandidates(NamedTuple):
+    """N continuations of each of B texts."""
+
+    tokens: jax.Array  # int32 [B, N, M]
+    valid: jax.Array  # bool [B, N, M], True up to and with the stop token
+    log_probs: jax.Array  # float32 [B, N], under the filtered logits
+    means: jax.Array  # float32 [B, N, D], mean state after the last norm over `counts` tokens
+    counts: jax.Array  # int32 [B, N], number of tokens of text and continuation
+
+
+def write_candidates(
+    model: LanguageModel,
+    params: Any,
+    tokens: jax.Array,
+    valid: jax.Array,
+    keys: jax.Array,
+    limits: Limits,
+    sampling: Sampling,
+    pad: int,
+) -> WrittenCandidates:
+    """Draws a decoder's continuations of texts int32 [B, T], one for each of `keys` [B, N]; the
+    token `pad` is never drawn.
+    """
+    chex.assert_rank(keys, 2)
+    states, prompt = model.prefill(params, tokens, valid)
+    branch = (*keys.shape, states.after.shape[-1])
+    total = jnp.where(valid[..., None], states.after.astype(jnp.float32), 0.0).sum(axis=1)
+    # [B, D] becomes [B, N, D]: all candidates of a text begin at its last state.
+    last = States(*(jnp.broadcast_to(x[:, None], branch) for x in last_state(states, valid)))
+
+    def logits_of(last: States) -> jax.Array:
+        return without(model.logits(params, last.after), pad)
+
+    def step(
+        carry: tuple[Cache, jax.Array], drawn: jax.Array, alive: jax.Array
+    ) -> tuple[jax.Array, tuple[Cache, jax.Array]]:
+        cache, total = carry
+        states, cache = model.extend(params, prompt, drawn[..., None], alive[..., None], cache)  # type: ignore[assignment]
+        last = States(*(x[:, :, 0] for x in states))
+        # The stop token counts, the padding after it does not.
+        total = total + jnp.where(alive[..., None], last.after.astype(jnp.float32), 0.0)
+        return logits_of(last), (cache, total)
+
+    cache = model.start(keys.shape[0], keys.shape[1], limits.max_new_tokens)
+    carry = (cache, jnp.broadcast_to(total[:, None], branch))
+    written = generation.write(step, carry, logits_of(last), keys, limits, sampling, pad)
+    _, total = written.carry
+    counts = prompt.length[:, None] + written.valid.sum(axis=-1, dtype=jnp.int32)
+    means = total / counts[..., None].astype(jnp.float32)
+    return WrittenCandidates(
+        written.tokens, written.valid, written.log_probs.sum(axis=-1), means, counts
+    )

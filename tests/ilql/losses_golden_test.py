@@ -7,37 +7,36 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.ilql.dialogues import collate
-from motif_jax.ilql.dialogues.collate import Quirks
+from motif_jax.ilql import methods
+from motif_jax.ilql.config import IlqlCompat
+from motif_jax.ilql.dialogues import dialogue_batches
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
-from motif_jax.ilql.methods import implicit_q
-from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates
-from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
+from motif_jax.ilql.methods import ActionQ, Estimates, Rule
+from motif_jax.ilql.tasks.wordle.environment import WordleTokenizer
 from tests import golden_ilql
-from tests.golden_ilql import Case, batch_of, cases, inputs, settings_of
+from tests.golden_ilql import Case, batch_of, cases, inputs, method_of
 
+RULE = Rule()
 LOSSES = ("v_loss", "q_loss", "cql_loss", "dm_loss", "token_loss")
 NAMES = dict(zip(LOSSES, ("v", "q", "conservative", "margin", "policy"), strict=True))
 
 
-def estimates_of(case, arrays, batch, settings):
+def estimates_of(case, arrays, batch, method):
     """What the published model makes of what its heads say, by the functions that are tested."""
     names = ("1", "2") if case.config["double_q"] else ("1",)
     qs = [arrays[f"q{n}"] for n in names]
     targets = [arrays[f"tq{n}"] for n in names]
-    target = implicit_q.target_of(targets, settings)
+    target = methods.target_of(targets, method)
     next_values = arrays["v"][:, 1:]
     if case.utterance:
         estimates = [ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q)) for q in qs]
     else:
-        tokens = implicit_q.action_tokens(batch)
-        estimates = [
-            implicit_q.action_q(q, tokens, settings, True, "dm_loss" in case.loss) for q in qs
-        ]
+        tokens = methods.action_tokens(batch)
+        estimates = [RULE.action_q(q, tokens, method, True, "dm_loss" in case.loss) for q in qs]
         if case.kind == "CQLModel":
-            next_values = implicit_q.values_of_next_action(implicit_q.next_value(target, "best"))
-        target = implicit_q.chosen(target, tokens)
-    log_probs = implicit_q.chosen(jax.nn.log_softmax(arrays["logits"][:, :-1]), batch.tokens[:, 1:])
+            next_values = methods.values_of_next_action(methods.next_value(target, "best"))
+        target = methods.chosen(target, tokens)
+    log_probs = methods.chosen(jax.nn.log_softmax(arrays["logits"][:, :-1]), batch.tokens[:, 1:])
     positions = jnp.minimum(batch.action_token_positions, log_probs.shape[1] - 1)
     action_log_probs = jnp.take_along_axis(log_probs, positions, axis=1)
     advantages = target - arrays["v"][:, :-1]
@@ -48,10 +47,11 @@ def estimates_of(case, arrays, batch, settings):
 
 def terms_of(case, arrays):
     batch = batch_of(case)
-    settings = settings_of(case)
-    sums = implicit_q.losses(batch, estimates_of(case, arrays, batch, settings), settings)
-    actions, policy = (jnp.maximum(count, 1.0) for count in implicit_q.counts(batch, settings))
-    return implicit_q.LossSums(*(total / actions for total in sums[:-1]), sums.policy / policy)
+    method = method_of(case)
+    sums = RULE.losses(batch, estimates_of(case, arrays, batch, method), method)
+    counts = methods.counts(batch, method.policy, all_tokens=True)
+    actions, policy = (jnp.maximum(count, 1.0) for count in counts)
+    return methods.LossSums(*(total / actions for total in sums[:-1]), sums.policy / policy)
 
 
 by_case = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
@@ -102,9 +102,9 @@ def test_losses_gradients_and_weights_are_the_published_ones(case: Case) -> None
 
     def computed(arrays):
         batch = batch_of(case)
-        settings = settings_of(case)
-        estimates = estimates_of(case, arrays, batch, settings)
-        weights = implicit_q.policy_token_weights(batch, estimates.advantages, settings)
+        method = method_of(case)
+        estimates = estimates_of(case, arrays, batch, method)
+        weights = methods.policy_token_weights(batch, estimates.advantages, method.policy)
         return terms_of(case, arrays), (weights, estimates.target_q)
 
     terms, back, (weights, target_q) = jax.vjp(computed, arrays, has_aux=True)
@@ -131,9 +131,7 @@ def test_losses_gradients_and_weights_are_the_published_ones(case: Case) -> None
 
 def test_returns_to_go_are_the_published_ones() -> None:
     case = next(case for case in cases() if "out/downstream_rewards" in case.arrays)
-    returns = implicit_q.returns_to_go(
-        jnp.asarray(batch_of(case).rewards), settings_of(case).discount
-    )
+    returns = methods.returns_to_go(jnp.asarray(batch_of(case).rewards), method_of(case).discount)
     np.testing.assert_allclose(returns, case.arrays["out/downstream_rewards"], rtol=1e-5)
 
 
@@ -143,11 +141,11 @@ def test_published_positions_do_not_depend_on_padding(case: Case) -> None:
     golden arrays.
     """
     golden = batch_of(case)
-    quirks = golden_ilql.PUBLISHED
-    items = golden_ilql.items_of(case, quirks)
+    compat = golden_ilql.PUBLISHED
+    items = golden_ilql.items_of(case, compat)
     other = [golden_ilql.item_of("<a>" + "aaaaa</a><b><b><b><b><b></s>" * 6, 0.0)] * len(items)
     plan = ItemLayout(
-        WordleTokenizer.delimiters.pad, case.utterance, quirks=quirks, micro_batches=2
+        WordleTokenizer.delimiters.pad, case.utterance, compat=compat, micro_batches=2
     )
     batch = plan.batch([*other, *items], 100, 40, 8)
     width = golden.action_mask.shape[1]
@@ -161,10 +159,10 @@ def test_states_of_utterances_are_cut_at_the_longest_text() -> None:
     """
     text = "".join(f"{word}</a><b><b><b><b><b></s>" for word in ("aaaaa", "bbbbb", "ccccc"))
     item = golden_ilql.item_of("<a>" + text, 0.0)
-    for quirks, states, actions in (
-        (Quirks(), [0, 12], [6]),
+    for compat, states, actions in (
+        (IlqlCompat(), [0, 12], [6]),
         (golden_ilql.PUBLISHED, [0, 12, 19, 19], [6, 18]),
     ):
-        cut = collate.truncated(item, 20, quirks)
+        cut = dialogue_batches.truncated(item, 20, compat)
         assert cut.utterance_state_indices.tolist() == states
         assert cut.utterance_action_indices.tolist() == actions

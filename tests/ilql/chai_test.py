@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -11,12 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from motif_jax.ilql import methods
 from motif_jax.ilql.agent.text_agent import Design
-from motif_jax.ilql.methods import chai
-from motif_jax.ilql.methods.implicit_q import TextBatch
-from motif_jax.ilql.methods.text_objective import Objective
+from motif_jax.ilql.config import IlqlCompat
+from motif_jax.ilql.methods import TextBatch
+from motif_jax.ilql.objective import Objective
 from tests.golden_ilql import item_of
-from tests.ilql.methods.text_objective_test import GAMMA, TEXTS, batch_of, objective_of, parameters
+from tests.ilql.objective_test import (
+    GAMMA,
+    TEXTS,
+    batch_of,
+    changed,
+    objective_of,
+    parameters,
+)
 
 WIDTH = 8
 COUNT = 3
@@ -25,8 +32,7 @@ COUNT = 3
 @pytest.fixture(scope="module")
 def objective() -> Objective:
     design = Design("mean", v=False, separate_policy=False, separate_target=False)
-    weights = {"v": 0.0, "policy": 0.0, "conservative": 0.1}
-    return objective_of("chai", design=design, weights=weights)
+    return objective_of("chai", design=design)
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +40,12 @@ def batch() -> TextBatch:
     draws = np.random.default_rng(0)
     means = draws.normal(size=(3, 3, COUNT, WIDTH)).astype(np.float32)
     log_probs = -draws.random((3, 3, COUNT)).astype(np.float32) * 5
-    candidates = chai.Candidates(means, log_probs, np.arange(3, dtype=np.uint32))
+    candidates = methods.Candidates(means, log_probs, np.arange(3, dtype=np.uint32))
     return batch_of(by_utterance=True)._replace(candidates=candidates)
 
 
 def test_random_states_are_between_minus_one_and_one() -> None:
-    states = chai.random_states(jnp.arange(3, dtype=jnp.uint32), 2, COUNT, WIDTH)
+    states = methods.random_states(jnp.arange(3, dtype=jnp.uint32), 2, COUNT, WIDTH)
 
     assert (np.abs(states) < 1).all()
     assert np.std(states) > 0.5
@@ -60,7 +66,8 @@ def test_the_loss_is_the_published_one(
     """An utterance at a time. The first dialogue is unfinished: its last state has candidates too,
     in the published code none.
     """
-    objective = dataclasses.replace(objective, chai_scores=published, zero_after_last=published)
+    compat = IlqlCompat(chai_scores=published, ilql_next_q_zero=published)
+    objective = changed(objective, compat=compat)
     learned, frozen, part = parameters(objective, batch)
     frozen = {"trunks": learned.pop("trunks"), "target": {"heads": frozen["target"]["heads"]}}
 
@@ -70,7 +77,7 @@ def test_the_loss_is_the_published_one(
     prefill = jax.jit(objective.agent.model.prefill)
     states = np.asarray(prefill(trunk, batch.tokens, batch.valid)[0].after, np.float64)
     seeds = jnp.arange(3, dtype=jnp.uint32)
-    random_states = np.asarray(chai.random_states(seeds, 2, COUNT, WIDTH), np.float64)
+    random_states = np.asarray(methods.random_states(seeds, 2, COUNT, WIDTH), np.float64)
     candidates = np.asarray(batch.candidates.states, np.float64)
     log_probs = np.asarray(batch.candidates.log_probs, np.float64)
     # Of a uniform state in [-1, 1]^WIDTH; published: the log of a sum instead of the sum of logs.
