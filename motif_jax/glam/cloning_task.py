@@ -18,7 +18,7 @@ from motif_jax.core.training.task import Evaluation, TrainingPosition, epoch_ord
 from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.cloning_data import CloningData, JointActions
 from motif_jax.glam.config import CloningConfig
-from motif_jax.lm.language_task import perplexity
+from motif_jax.lm.pretrain_language_model import perplexity
 from motif_jax.lm.scoring import LOG_PROBABILITY
 from motif_jax.lm.sums_task import SumsTask, TrainingData
 from motif_jax.lm.tokens import padded

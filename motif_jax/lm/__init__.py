@@ -24,8 +24,8 @@ on a model's states: values, actions).
 
 Training:
 
-    pretrain_language_model.py      the command; language_run.py builds the model, its data and the
-                                    task, language_task.py (keys: training_config.py)
+    pretrain_language_model.py      the command: what it refuses, the model, its data and the task
+                                    (keys: training_config.py)
     byte_pairs.py, text_data.py     a tokenizer is made, texts become tokens (token_data.py)
     text_batches.py                 batches by an objective (token_batches.py)
     init_model.py                   a fresh model

@@ -68,16 +68,6 @@ def cut_long_words(texts: Iterable[str]) -> Iterator[str]:
         yield from (text[start : start + length] for start in range(0, len(text), length))
 
 
-def check_phrase(pattern: str) -> None:
-    """Raises UserError where `pattern` is not a regular expression of the tokenizers library."""
-    try:
-        Regex(pattern)
-    except Exception as error:  # the library raises nothing narrower
-        raise UserError(
-            f"config.tokenizer.phrase={pattern}: must be a regular expression: {error}"
-        ) from None
-
-
 def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str = "") -> Tokenizer:
     """Trains a tokenizer with an architecture's special tokens; the same texts give the same
     tokenizer.

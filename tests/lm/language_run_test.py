@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.lm import init_model, language_run
+from motif_jax.lm import init_model, pretrain_language_model
 from motif_jax.lm.byte_pairs import SENTINELS
 from motif_jax.lm.config import Dropout
 from motif_jax.lm.init_model import Sizes
@@ -36,7 +36,7 @@ def config_of(**values: Any) -> LanguageModelConfig:
 def test_the_first_objective_of_an_architecture_is_its_default(architecture: str) -> None:
     model = config_of(**{"model.architecture": architecture}).model
 
-    assert language_run.objective_of(None, model) == OBJECTIVES[architecture][0]
+    assert pretrain_language_model.objective_of(None, model) == OBJECTIVES[architecture][0]
 
 
 @pytest.mark.parametrize("architecture", OBJECTIVES)
@@ -45,7 +45,7 @@ def test_a_fresh_model_has_the_sizes_of_its_config(architecture: str) -> None:
         **{"model.architecture": architecture, "tokenizer.vocab_size": 300}, length=64, dropout=0.1
     )
 
-    settings = language_run.settings_of(config, None)
+    settings = pretrain_language_model.settings_of(config, None)
 
     assert settings.architecture == architecture
     assert settings.vocab_size == 300
@@ -62,13 +62,13 @@ def test_a_fresh_model_has_the_sizes_of_its_config(architecture: str) -> None:
 def test_a_model_may_have_more_positions_than_rows() -> None:
     values = {"model.architecture": "gpt2", "model.max_length": 80, "length": 64}
 
-    assert language_run.settings_of(config_of(**values), None).max_length == 80
+    assert pretrain_language_model.settings_of(config_of(**values), None).max_length == 80
 
 
 @pytest.mark.parametrize(("objective", "longest"), [("causal", 9), ("masked", 8), ("spans", 9)])
 def test_an_item_of_masked_text_leaves_room_for_its_start(objective: str, longest: int) -> None:
-    assert language_run.longest_item("items", 9, objective) == longest
-    assert language_run.longest_item("windows", 9, objective) is None
+    assert pretrain_language_model.longest_item("items", 9, objective) == longest
+    assert pretrain_language_model.longest_item("windows", 9, objective) is None
 
 
 class Words:
@@ -87,7 +87,7 @@ def test_an_objective_has_the_special_tokens_that_it_needs(
 ) -> None:
     words: Any = Words()
 
-    tokens = language_run.special_tokens(MODEL, words, objective)
+    tokens = pretrain_language_model.special_tokens(MODEL, words, objective)
 
     assert (tokens.start, tokens.end, tokens.pad) == (1, 3, 2)
     assert tokens.mask == mask
@@ -97,9 +97,9 @@ def test_an_objective_has_the_special_tokens_that_it_needs(
 
 def test_rows_longer_than_the_positions_are_refused() -> None:
     lora = config_of().lora
-    language_run.check_shapes(lora, 48, MODEL)
+    pretrain_language_model.check_shapes(lora, 48, MODEL)
 
     with pytest.raises(
         UserError, match=r"config\.length=49: must be at most the 48 positions of the model"
     ):
-        language_run.check_shapes(lora, 49, MODEL)
+        pretrain_language_model.check_shapes(lora, 49, MODEL)

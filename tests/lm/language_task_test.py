@@ -13,7 +13,7 @@ from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
 from motif_jax.core.training.gradient_sums import Sums
 from motif_jax.core.training.task import TrainingPosition
-from motif_jax.lm.language_task import LanguageTask, perplexity
+from motif_jax.lm.pretrain_language_model import LanguageTask, perplexity
 from motif_jax.lm.sums_task import TrainingData
 from motif_jax.lm.training_config import LanguageModelConfig
 from motif_jax.schema import read_section

@@ -14,7 +14,7 @@ from motif_jax import lm as language
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.training.task import TrainingPosition
 from motif_jax.lm import folder as folders
-from motif_jax.lm import language_run, masked_head
+from motif_jax.lm import masked_head, pretrain_language_model
 from motif_jax.lm.training_config import LanguageModelConfig
 from motif_jax.schema import read_section
 from tests import texts
@@ -52,7 +52,7 @@ def perplexities(run: Path) -> list[float]:
 def measured(workdir: Path, text: Path, **values: Any) -> float:
     """The perplexity of a model that is opened anew."""
     config = read_section(LanguageModelConfig, config_of(text, **values))
-    run = language_run.build(config, workdir, DataParallel(jax.local_devices()[:1]))
+    run = pretrain_language_model.build(config, workdir, DataParallel(jax.local_devices()[:1]))
     evaluation = run.task.evaluate(run.task.init_state(), None, TrainingPosition())
     return evaluation.row["validation/perplexity"]
 
