@@ -18,8 +18,8 @@ Labels:
     label_service.py        queues questions, asks the judge in the background, keeps its answers in
                             the answer store (motif/annotation/store.py), hands labels over at the
                             start of a batch
-    question_queue.py       which question is next
-    label_queue.py          what is queued, in flight and answered, and what it costs
+    label_queue.py          which question is next; what is in flight and answered, and what it
+                            costs
     label_log.py            each label with the number of the batch that it first counted in: a
                             resumed run reads it again
     message_stats.py        every text that the agent has seen, with its counts and rewards; how

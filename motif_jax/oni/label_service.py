@@ -44,8 +44,7 @@ from motif_jax.motif.annotation.annotator import (
 from motif_jax.motif.annotation.both_orders import in_default_orders
 from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.store import AnswerStore, is_settled
-from motif_jax.oni.label_queue import Label, LabelBookkeeper
-from motif_jax.oni.question_queue import Items, Pending
+from motif_jax.oni.label_queue import Items, Label, LabelBookkeeper, Pending
 from motif_jax.rl.config import AgentConfig
 from motif_jax.schema import read_open_section
 

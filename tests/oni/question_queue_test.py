@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from motif_jax.oni.question_queue import Pending, PublishedQueue, QuestionQueue
+from motif_jax.oni.label_queue import Pending, PublishedQueue, QuestionQueue
 
 
 def names(taken: list[Pending]) -> list[str]:
