@@ -30,11 +30,10 @@ Training:
     text_batches.py                 batches by an objective (token_batches.py)
     init_model.py                   a fresh model
     finetune_params.py              what is trained: all, or low-rank additions to a frozen base,
-                                    maybe quantised (lora.py, linear.py); masked_head.py is
-                                    RoBERTa's
+                                    maybe quantised (lora.py, linear.py); the loss of predicted
+                                    tokens, as sums; masked_head.py is RoBERTa's
     sums_task.py                    what trainings by a sum share; the step is
                                     core/training/gradient_sums.py, dropout.py has its keys
-    training.py                     the loss of predicted tokens, as sums
 
 Where a change goes:
 

@@ -1,12 +1,15 @@
-"""Chooses the trained parameters: all, or low-rank additions to a frozen base of any precision."""
+"""Chooses the trained parameters (all, or low-rank additions to a frozen base of any precision),
+and computes the loss of predicted tokens, as sums.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,9 +17,11 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Lora, LoraOnBase
 from motif_jax.core.training.gradient_sums import Sums
-from motif_jax.lm import linear, lora, masked_head, training
+from motif_jax.lm import linear, lora, masked_head
+from motif_jax.lm.generation import token_log_probs
 from motif_jax.lm.model import LanguageModel
-from motif_jax.lm.training import TokenBatch
+from motif_jax.lm.scoring import in_chunks
+from motif_jax.lm.text_batches import TokenBatch
 
 _BLOCKS = ("*/block_*",)
 
@@ -108,7 +113,7 @@ class Adaptation:
         if self.dropout and key is not None:
             model = model.with_dropout(key)
         with active(parts, self.spec):
-            states = training.states_of(model, parts["model"], batch)
+            states = states_of(model, parts["model"], batch)
 
             def logits_of(states: jax.Array) -> jax.Array:
                 # RoBERTa's head is apart from the network, and multiplies by its embedding.
@@ -119,7 +124,7 @@ class Adaptation:
                     parts["masked_head"], table, states, model.config.norm_epsilon
                 )
 
-            return training.token_sums(logits_of, states, batch.targets, batch.weights, self.chunk)
+            return token_sums(logits_of, states, batch.targets, batch.weights, self.chunk)
 
     def merged_params(self, learned: Any, frozen: Any) -> tuple[Any, Any]:
         """Merged parameters, float32 on the host, and the head for masked tokens or None."""
@@ -132,3 +137,49 @@ class Adaptation:
         if self.spec is not None:
             params = lora.merged(params, parts["additions"], self.spec)
         return params, parts.get("masked_head")
+
+
+def states_of(model: LanguageModel, params: Any, batch: TokenBatch) -> jax.Array:
+    """The states [B, S, D] after the last norm that predict `batch.targets`."""
+    chex.assert_rank([batch.tokens, batch.valid], 2)
+    if not model.config.encoder_layers:
+        states, _ = model.prefill(params, batch.tokens, batch.valid)
+        return states.after
+    # An encoder and its decoder: two runs with the same stacks.
+    params = model.prepared(params)
+    _, prompt = model.prefill(params, batch.prompt, batch.prompt_valid)
+    states, _ = model.extend(params, prompt, batch.tokens[:, None], batch.valid[:, None])
+    return states.after[:, 0]
+
+
+def token_sums(
+    logits_of: Callable[[jax.Array], jax.Array],
+    states: jax.Array,
+    targets: jax.Array,
+    weights: jax.Array,
+    chunk: int | None = None,
+) -> Sums:
+    """Cross-entropy of targets int32 [B, S] after states [B, S, D], computed in float32 with
+    weights [B, S].
+
+    `chunk` tokens' logits, by `logits_of`, are in memory at once, see `scoring.in_chunks`; None:
+    all.
+    """
+    chex.assert_equal_shape([targets, weights])
+    chex.assert_equal_shape_prefix([states, targets], 2)
+
+    def measure(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        row_states, row_targets = rows
+        logits = logits_of(row_states)
+        log_probs = token_log_probs(logits, row_targets)
+        correct = jnp.argmax(logits, axis=-1) == row_targets
+        return log_probs, correct
+
+    flat_weights = weights.reshape(-1)
+    rows = (states.reshape(flat_weights.size, states.shape[-1]), targets.reshape(-1))
+    log_probs, correct = in_chunks(measure, rows, chunk)
+    return Sums(
+        loss=-(log_probs * flat_weights).sum(),
+        weight=flat_weights.sum(),
+        correct=(correct * flat_weights).sum(),
+    )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from motif_jax.core.errors import UserError
 from motif_jax.lm.token_batches import BucketBatches, TokenWindows, gather, stacked
 from motif_jax.lm.token_data import TokensDataset
 from motif_jax.lm.tokens import bucket
-from motif_jax.lm.training import TokenBatch
 
 # Architecture -> its objectives, the usual one first.
 OBJECTIVES = {
@@ -39,6 +38,26 @@ OBJECTIVES = {
 # Share of the tokens that are masked or lie in spans, and the mean length of a span.
 NOISE = 0.15
 SPAN = 3.0
+
+
+class TokenBatch(NamedTuple):
+    """Rows of tokens and their targets; numpy or jax arrays.
+
+    Attributes:
+      tokens, valid: int32 and bool [..., B, S], the decoder's input, or the encoder's without a
+          decoder.
+      targets: int32 [..., B, S], the token to predict at each position.
+      weights: float32 [..., B, S], of the targets; 0 where nothing is predicted.
+      prompt, prompt_valid: int32 and bool [..., B, P], input of the encoder before a decoder; None
+          without one.
+    """
+
+    tokens: Any
+    valid: Any
+    targets: Any
+    weights: Any
+    prompt: Any = None
+    prompt_valid: Any = None
 
 
 class Tokens(NamedTuple):

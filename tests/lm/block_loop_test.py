@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from motif_jax.ilql.agent.text_session import StackedModels
-from motif_jax.lm import beams, generation, lora, scoring, training
+from motif_jax.lm import beams, finetune_params, generation, lora, scoring
 from motif_jax.lm.finetune_params import Adaptation
 from motif_jax.lm.generation import Limits, Sampling, Segments
 from motif_jax.lm.model import LanguageModel
-from motif_jax.lm.training import TokenBatch
+from motif_jax.lm.text_batches import TokenBatch
 from tests.ilql.agent import stacked_trunks_test
 from tests.lm import recipes
 from tests.lm.models import DECODERS, NAMES
@@ -58,7 +58,7 @@ def gradient(model: LanguageModel, learned: Any, frozen: Any, **how: Any) -> Any
         if model.config.has_decoder:
             return adaptation.sums(learned, frozen, batch_of(model), key).loss / TOKENS.size
         used = model.with_dropout(key) if adaptation.dropout else model
-        return jnp.square(training.states_of(used, learned["model"], batch_of(model))).mean()
+        return jnp.square(finetune_params.states_of(used, learned["model"], batch_of(model))).mean()
 
     return jax.jit(jax.value_and_grad(loss))(learned, frozen)
 

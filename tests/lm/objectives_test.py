@@ -13,8 +13,7 @@ from tokenizers import Tokenizer
 
 from motif_jax.core import resources
 from motif_jax.lm import byte_pairs, text_batches
-from motif_jax.lm.text_batches import ObjectiveRows, Tokens
-from motif_jax.lm.training import TokenBatch
+from motif_jax.lm.text_batches import ObjectiveRows, TokenBatch, Tokens
 from motif_jax.published import exports
 
 TOKENS = Tokens(start=2, end=1, pad=3, mask=4, sentinels=tuple(range(90, 100)), size=100)

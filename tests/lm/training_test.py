@@ -16,8 +16,9 @@ from scipy.special import softmax
 
 from motif_jax.core.training import gradient_sums
 from motif_jax.core.training.gradient_sums import Sums, TrainState
-from motif_jax.lm import config, finetune_params, lora, training
+from motif_jax.lm import config, finetune_params, lora
 from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.text_batches import TokenBatch
 from tests.lm import recipes
 from tests.sets import extra
 
@@ -49,15 +50,15 @@ def test_a_step_and_its_metrics_are_numpys(chunk: int | None) -> None:
     tokens = draws.integers(0, 3, targets.shape)
     weights = draws.uniform(0, 2, targets.shape)
 
-    def sums(params: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> Sums:
+    def sums(params: Any, frozen: Any, batch: TokenBatch, key: Any) -> Sums:
         states = jax.nn.one_hot(batch.tokens, 3)
-        return training.token_sums(
+        return finetune_params.token_sums(
             lambda x: x @ params, states, batch.targets, batch.weights, chunk
         )
 
     update = gradient_sums.make_update(sums, optax.sgd(0.5), lambda tree: tree)
     state = TrainState(table, optax.sgd(0.5).init(table), jnp.int32(6))
-    batches = training.TokenBatch(tokens, None, targets, weights.astype(np.float32))
+    batches = TokenBatch(tokens, None, targets, weights.astype(np.float32))
 
     after, metrics = jax.jit(update)(state, None, batches)
 
@@ -185,12 +186,12 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_stays(kind: str) -> N
     assert rest["head"]["kernel"] is params["head"]["kernel"]
     additions = lora.init(jax.random.key(1), params, spec)
 
-    def plain(params: Any, rows: training.TokenBatch) -> Sums:
-        states = training.states_of(model, params, rows)
+    def plain(params: Any, rows: TokenBatch) -> Sums:
+        states = finetune_params.states_of(model, params, rows)
         logits = functools.partial(model.logits, params)
-        return training.token_sums(logits, states, rows.targets, rows.weights, None)
+        return finetune_params.token_sums(logits, states, rows.targets, rows.weights, None)
 
-    def sums(additions: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> Sums:
+    def sums(additions: Any, frozen: Any, batch: TokenBatch, key: Any) -> Sums:
         with finetune_params.active({"kernels": frozen[0], "additions": additions}, spec):
             return plain(frozen[1], batch)
 
@@ -200,7 +201,7 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_stays(kind: str) -> N
     draws = np.random.default_rng(2)
     tokens, targets = draws.integers(3, recipes.VOCAB, (2, 2, 2, 6))
     valid = np.arange(6) < draws.integers(2, 7, (2, 2, 1))
-    rows = training.TokenBatch(
+    rows = TokenBatch(
         tokens, valid, targets, (valid * draws.random(valid.shape)).astype(np.float32)
     )
 

@@ -23,9 +23,9 @@ from motif_jax.core.devices.sharding import Sharded, training_devices
 from motif_jax.core.errors import UserError
 from motif_jax.core.training import gradient_sums
 from motif_jax.core.training.gradient_sums import Sums, TrainState
-from motif_jax.lm import config, training
+from motif_jax.lm import config, finetune_params
 from motif_jax.lm.model import LanguageModel
-from motif_jax.lm.training import TokenBatch
+from motif_jax.lm.text_batches import TokenBatch
 from tests.lm import recipes
 
 STEPS = 20
@@ -65,9 +65,9 @@ def train(settings: config.ModelConfig, parallel: DataParallel) -> tuple[Any, An
     model = LanguageModel(settings)
 
     def sums_of(params: Any, frozen: Any, batch: TokenBatch, key: Any) -> Sums:
-        states = training.states_of(model, params, batch)
+        states = finetune_params.states_of(model, params, batch)
         logits = functools.partial(model.logits, params)
-        return training.token_sums(logits, states, batch.targets, batch.weights)
+        return finetune_params.token_sums(logits, states, batch.targets, batch.weights)
 
     reduce = functools.partial(jax.lax.psum, axis_name=AXIS)
     update = gradient_sums.make_update(sums_of, optax.adam(1e-3), reduce)
