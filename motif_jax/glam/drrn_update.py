@@ -23,7 +23,6 @@ from motif_jax.glam import replay_memory
 from motif_jax.glam.config import QLearning
 from motif_jax.glam.replay_memory import ReplayMemory, ReplaySteps
 from motif_jax.nets import distributions
-from motif_jax.rl import agent_networks
 from motif_jax.rl.algorithms import trajectory
 from motif_jax.rl.algorithms.algorithm import Algorithm, joined
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
@@ -57,9 +56,6 @@ class DrrnAlgorithm(Algorithm):
 
     @classmethod
     def check(cls, config: AgentConfig, network: Any) -> None:
-        kind = agent_networks.kind_of(config)
-        allowed = "'drrn' for config.algorithm.name=drrn"
-        checks.require(kind == "drrn", "network.kind", kind, allowed)
         size = config.batch_size
         settings: QLearning = config.algorithm
         allowed = f"at least config.batch_size={size}"

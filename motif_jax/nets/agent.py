@@ -225,8 +225,8 @@ def make_agent_network(
     `batch_statistics` is `of_batch` of a `film` encoder's `film.BatchNorm`.
 
     Raises:
-      UserError: the environment lacks a field of the NetHack or BabyAI encoder, or another encoder
-        than the flat one is to normalise observations.
+      UserError: another encoder than the flat one is to normalise observations, or the flat one has
+        nothing to read.
     """
     kind = config.encoder
     if kind == AUTO:
@@ -264,9 +264,7 @@ def make_agent_network(
 
 
 def _encoder_fields(kind: str, config: GameNetwork, spec: EnvironmentSpec) -> tuple[str, ...]:
-    """The observation fields that an encoder reads, in its order; UserError if the environment
-    lacks one.
-    """
+    """The observation fields that an encoder reads, in its order; UserError if there are none."""
     if kind == FLAT:
         # The count is for the reward, the mask for the heads.
         unread = {spec.count_field, spec.mask_field}
@@ -284,14 +282,7 @@ def _encoder_fields(kind: str, config: GameNetwork, spec: EnvironmentSpec) -> tu
             )
         return fields
 
-    fields = film.FIELDS if kind == FILM else NETHACK_FIELDS
-    missing = [field for field in fields if field not in spec.observation]
-    if missing:
-        raise UserError(
-            f"config.network.encoder={kind!r} needs the fields {', '.join(missing)}, which the environment does "
-            "not show: use 'auto' or 'flat'"
-        )
-    return fields
+    return film.FIELDS if kind == FILM else NETHACK_FIELDS
 
 
 def _numbers(fields: tuple[str, ...], spec: EnvironmentSpec) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from motif_jax.core import text_bytes
-from motif_jax.core.errors import UserError
 from motif_jax.core.files import append_lines, json_line, naming, read_json_lines
 from motif_jax.core.metrics import MetricTable
 
@@ -146,8 +145,7 @@ class PaidTextLog(ExitStack):
     """Writes rows to a run's paid_texts.jsonl; a resumed run drops those after `resume_step`, None
     for a new run.
 
-    Raises UserError: the file is damaged; OSError: it cannot be written, also in `write`; it is
-    named.
+    Raises OSError, which names the file: it cannot be written, also in `write`.
     """
 
     def __init__(self, workdir: Path, resume_step: int | None) -> None:
@@ -157,10 +155,6 @@ class PaidTextLog(ExitStack):
         self._file = self.enter_context(
             append_lines(self._path, lambda line: json.loads(line)["step"] <= last_step)
         )
-        for _ in read(
-            workdir
-        ):  # a damaged row is refused before the training, which reads all of them at its end
-            pass
 
     def write(self, row: PaidRow) -> None:
         line = json_line(row._asdict() | {"texts": [list(paid) for paid in row.texts]})
@@ -170,17 +164,9 @@ class PaidTextLog(ExitStack):
 
 
 def read(workdir: Path) -> Iterator[PaidRow]:
-    """The rows of a run, none without the file. Raises UserError: it is damaged."""
-    path = workdir / FILE_NAME
-    for row in read_json_lines(path, ["step"]):
-        try:
-            yield PaidRow(
-                row["step"], float(row["total"]), [PaidText(*paid) for paid in row["texts"]]
-            )
-        except (LookupError, TypeError, ValueError) as error:
-            raise UserError(
-                f"{path} is damaged at step {row['step']} ({error}): take the line out"
-            ) from None
+    """The rows of a run, none without the file."""
+    for row in read_json_lines(workdir / FILE_NAME, ["step"]):
+        yield PaidRow(row["step"], row["total"], [PaidText(*paid) for paid in row["texts"]])
 
 
 def as_table(row: PaidRow) -> MetricTable:

@@ -297,10 +297,13 @@ def check_devices(config: AgentConfig) -> None:
     """Raises UserError where a resolved config does not fit the devices; the same on every host."""
     learners = len(learner_devices(config.devices))
     hosts = config.hosts.count or 1
-    _check_sharding(config, learners)
+    sizes = agent_networks.mesh_sizes(config, learners)
+    allowed = "'first' or as config.devices.learner where the network is split over devices"
+    is_shared = sizes is None or config.devices.actor in ("first", config.devices.learner)
+    checks.require(is_shared, "devices.actor", config.devices.actor, allowed)
     algorithm = algorithm_class(config)
     # The devices of a split network count as one.
-    devices = 1 if agent_networks.mesh_sizes(config, learners) else learners * hosts
+    devices = 1 if sizes else learners * hosts
     algorithm.check_devices(config, devices)
 
     minibatches = algorithm.minibatches(config)
@@ -318,17 +321,6 @@ def check_devices(config: AgentConfig) -> None:
     allowed = f"a multiple of the {actors} devices of config.devices.actor"
     checks.require(workers % actors == 0, "actors.workers", workers, allowed)
     require_memory([part.layout() for part in actors_configs(config, actors)])
-
-
-def _check_sharding(config: AgentConfig, learners: int) -> None:
-    if config.sharding is None or agent_networks.mesh_sizes(config, learners) is None:
-        return
-    split = dataclasses.asdict(config.sharding)
-    allowed = f"sizes whose product divides the {learners} devices of config.devices.learner (a host has whole networks)"
-    checks.require(learners % (split["fsdp"] * split["tensor"]) == 0, "sharding", split, allowed)
-    allowed = "'first' or as config.devices.learner where the network is split over devices"
-    is_shared = config.devices.actor in ("first", config.devices.learner)
-    checks.require(is_shared, "devices.actor", config.devices.actor, allowed)
 
 
 def random_key(seed: int, *path: int | str) -> jax.Array:
@@ -351,14 +343,14 @@ def all_learner_devices(devices: Devices) -> list[jax.Device]:
 
 def learner_devices(devices: Devices) -> list[jax.Device]:
     """This host's devices of `devices.learner`."""
-    return _devices(devices.learner, "devices.learner")
+    return _devices(devices.learner)
 
 
 def actor_devices(devices: Devices) -> list[jax.Device]:
     """This host's devices of `devices.actor`."""
     if devices.actor == "first":
         return learner_devices(devices)[:1]
-    return _devices(devices.actor, "devices.actor")
+    return _devices(devices.actor)
 
 
 def lookup_device(devices: Devices) -> jax.Device:
@@ -376,15 +368,9 @@ def lookup_device(devices: Devices) -> jax.Device:
     return next((device for device in acting if device not in learning), acting[0])
 
 
-def _devices(value: str, key: str) -> list[jax.Device]:
+def _devices(value: str) -> list[jax.Device]:
+    """The devices of 'all', or of numbers with commas between."""
     devices = jax.local_devices()
     if value == "all":
         return list(devices)
-    numbers = [part.strip() for part in str(value).split(",")]
-    exist = all(checks.is_natural(part) and int(part) < len(devices) for part in numbers)
-    are_distinct = exist and len({int(part) for part in numbers}) == len(numbers)
-    allowed = (
-        f"'all' or different numbers below {len(devices)}, the devices here, with commas between"
-    )
-    checks.require(are_distinct, key, value, allowed)
-    return [devices[int(part)] for part in numbers]
+    return [devices[int(number)] for number in str(value).split(",")]

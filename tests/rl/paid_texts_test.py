@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.core.errors import UserError
 from motif_jax.rl import paid_texts
 from motif_jax.rl.paid_texts import PaidRow, PaidText, PaidTextLog, PaidTexts
 
@@ -95,13 +94,6 @@ def test_an_agent_that_stays_with_one_text_is_warned_of() -> None:
         in warning
     )
     assert "reward.count_exponent=3" in warning
-
-
-def test_a_damaged_row_is_refused_before_a_training_resumes(tmp_path: Path) -> None:
-    (tmp_path / paid_texts.FILE_NAME).write_text('{"step": 5, "total": 1.0}\n')
-
-    with pytest.raises(UserError, match="is damaged at step 5"):
-        PaidTextLog(tmp_path, resume_step=10)
 
 
 @pytest.mark.parametrize(

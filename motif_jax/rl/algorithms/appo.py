@@ -81,9 +81,6 @@ class AppoAlgorithm(Algorithm):
         has_scale = settings.advantage_scale == BATCH or settings.value_normalisation != "none"
         allowed = "'batch' where config.algorithm.value_normalisation='none', which keeps no scale of returns"
         require(has_scale, "algorithm.advantage_scale", settings.advantage_scale, allowed)
-        has_discount = settings.gamma > 0 or not config.compat.vtrace_bootstrap
-        allowed = "above 0 with config.compat.vtrace_bootstrap"
-        require(has_discount, "algorithm.gamma", settings.gamma, allowed)
         is_uniform_known = network.spec.action_size == 0 or settings.exploration != "symmetric_kl"
         allowed = "'entropy' or 'none', for the actions are real numbers"
         require(is_uniform_known, "algorithm.exploration", settings.exploration, allowed)

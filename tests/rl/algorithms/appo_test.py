@@ -263,18 +263,6 @@ def test_advantages_in_units_of_returns_need_their_scale() -> None:
         AppoAlgorithm.check(config(settings), NETWORK)
 
 
-def test_the_published_bootstrap_divides_by_the_discount() -> None:
-    plan = config(Appo(gamma=0.0))
-    AppoAlgorithm.check(plan, NETWORK)
-    with pytest.raises(UserError, match=r"config\.algorithm\.gamma=0\.0: must be above 0 with"):
-        AppoAlgorithm.check(
-            dataclasses.replace(
-                plan, compat=dataclasses.replace(plan.compat, vtrace_bootstrap=True)
-            ),
-            NETWORK,
-        )
-
-
 @pytest.mark.parametrize("advantage", ["vtrace", "gae"])
 def test_on_policy_targets_are_discounted_returns(advantage: str) -> None:
     """Without clips and with lambda 1 both methods give the discounted return."""
