@@ -22,7 +22,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.core import config as checks
 from motif_jax.core import seeds
 from motif_jax.core.files import naming, regular_file
 from motif_jax.core.progress import Progress
@@ -42,6 +41,7 @@ from motif_jax.lm.token_batches import stacked
 from motif_jax.lm.tokens import bucket, padded
 
 FOLDER = "candidates"
+KEY_BYTES = 16
 
 
 class Proposer:
@@ -238,9 +238,6 @@ def with_candidates(
     return with_proposals(training), with_proposals(held_out)
 
 
-KEY_BYTES = 16
-
-
 class CachedCandidates(NamedTuple):
     """The candidates of a text: means float32 [N, D], log-probabilities float32 [N], numbers of
     tokens int32 [N].
@@ -273,8 +270,6 @@ class CandidateCache:
             ]
         )
         self.capacity = mebibytes * 2**20 // record.itemsize
-        allowed = f"at least {-(-record.itemsize // 2**20)}, one state's candidates"
-        checks.require(self.capacity > 0, "candidates.cache_mebibytes", mebibytes, allowed)
         # A record of another `about` fails the check, as a torn one does.
         self._salt = zlib.crc32(
             json.dumps({**about, "shape": [count, width]}, sort_keys=True).encode()

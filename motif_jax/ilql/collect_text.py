@@ -49,6 +49,9 @@ IDENTITY = (
     "num_dialogues",
     "compat",
 )
+STAGING = ".staging"
+_INPUTS = "inputs.json"  # of the parts beside it
+_PART = re.compile(r"\d{8}\.parquet")
 
 
 def options_of(config_tree: ConfigDict) -> dict[str, Any]:
@@ -91,7 +94,6 @@ def _count(config: CollectTextConfig, task: TextTask) -> int:
     """
     available = task.count(config.kind)
     if available is None:
-        checks.positive(config, "num_dialogues")
         return config.num_dialogues
     return min(config.num_dialogues or available, available)
 
@@ -104,15 +106,12 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     config = read_section(CollectTextConfig, config_tree)
     capacity.require_workers("workers", config.workers)
     task = registry.make(config.task, options_of(config_tree))
-    checks.choice(config, "kind", task.kinds)
     task_files.require_size(task)
     task.check(config.kind, config.policy)
     if task.scored_by():
         from motif_jax.ilql.tasks import text_scores
 
         text_scores.check(task, plays=task.endless(config.kind))
-    if not config.num_dialogues:
-        _count(config, task)
     if (workdir / dialogue_files.DIALOGUES).exists() and not (workdir / "config.json").exists():
         raise UserError(
             f"{workdir} holds dialogues that were not collected here: choose another --workdir"
@@ -198,11 +197,6 @@ def _in_words(meta: dict[str, Any]) -> str:
         f"{meta['dialogues']:,} dialogues, {meta['actions']:,} actions, "
         f"mean return {meta['mean_return']:.3f} +- {meta['standard_error']:.3f} (standard error){facts}{failed}"
     )
-
-
-STAGING = ".staging"
-_INPUTS = "inputs.json"  # of the parts beside it
-_PART = re.compile(r"\d{8}\.parquet")
 
 
 @dataclass(frozen=True)

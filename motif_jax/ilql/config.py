@@ -30,6 +30,16 @@ from motif_jax.schema import (
 
 # The published noisy data with expert .5: else a word that was guessed before.
 NOISY_EXPERT = "mixture(0.5, optimal, repeat(optimal))"
+# Of VisDial.
+PUBLISHED_RETURN = -5.7
+# Values with whole output layers, and those beside low-rank additions to a pretrained model, whose
+# sentences few dialogues teach less than its pretraining did.
+PUBLISHED_WEIGHT, LOW_RANK_WEIGHT = 16.0, 4.0
+_EPISODES = ("kind", ("episodes",))
+_RANK = ("kind", ("rank",))
+_PLAY = ("kind", ("play",))
+# Somebody speaks in a task.
+_SPEAKS = ("kind", ("episodes", "play"))
 
 
 @section_class
@@ -215,13 +225,6 @@ class InitialParameters:
     value: str | None = plain_key(None, "a run that the values' parameters are taken from")
 
 
-# Of VisDial.
-PUBLISHED_RETURN = -5.7
-# Values with whole output layers, and those beside low-rank additions to a pretrained model, whose
-# sentences few dialogues teach less than its pretraining did.
-PUBLISHED_WEIGHT, LOW_RANK_WEIGHT = 16.0, 4.0
-
-
 @section_class
 class Decode:
     """How text agents choose what they write."""
@@ -404,13 +407,6 @@ class CollectTextConfig:
     )
     # The process that collects only hands out work, so all cores play.
     workers: int = positive(available_cores(), "number of processes that play")
-
-
-_EPISODES = ("kind", ("episodes",))
-_RANK = ("kind", ("rank",))
-_PLAY = ("kind", ("play",))
-# Somebody speaks in a task.
-_SPEAKS = ("kind", ("episodes", "play"))
 
 
 @section_class

@@ -60,6 +60,7 @@ IDENTITY = (
 PLAN, PAGE = "plan.json", "tokens.html"
 # rows of episodes or dialogues, by index
 _PlanAndRows = tuple[dict[str, Any], list[dict[str, Any]]]
+PUBLISHED_LOG = "eval_log.pkl"
 
 
 def _identity(config: EvaluateTextConfig) -> Sequence[str]:
@@ -232,9 +233,6 @@ def _write(
     print(
         f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, {dialogue_files.DIALOGUES}, table.md"
     )
-
-
-PUBLISHED_LOG = "eval_log.pkl"
 
 
 def write_published_log(

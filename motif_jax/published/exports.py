@@ -55,6 +55,10 @@ REWARD = "reward.safetensors"
 CARD = "README.md"
 _UNKNOWN = "Nothing is known of it.\n"
 _NUMBERS = ("accuracy", "accuracy_pairs", "loss", "loss_pairs", "calibration_error")
+MODEL = "model"
+VALUES, ACTION_HEAD = "values.safetensors", "action_head.safetensors"
+TOKENIZER_CONFIG, GENERATION = "tokenizer_config.json", "generation_config.json"
+CHAT_TEMPLATE = "chat_template.jinja"
 
 
 def _export_reward(config: ExportRewardConfig, workdir: Path) -> None:
@@ -340,12 +344,6 @@ def run(config_tree: ConfigDict, workdir: Path) -> None:
     with FolderLock(workdir):
         KINDS[config_tree.kind](config, workdir)
         run_folder.prepare(workdir, config_tree)
-
-
-MODEL = "model"
-VALUES, ACTION_HEAD = "values.safetensors", "action_head.safetensors"
-TOKENIZER_CONFIG, GENERATION = "tokenizer_config.json", "generation_config.json"
-CHAT_TEMPLATE = "chat_template.jinja"
 
 
 def write_model_folder(

@@ -30,7 +30,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
-from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from motif_jax.core import digests, entry_points, run_folder, tensor_files, tokenizer_files
@@ -46,7 +45,6 @@ from motif_jax.lm import config as configs
 from motif_jax.lm import folder as folders
 from motif_jax.lm import heads as heads_files
 from motif_jax.lm.gguf import folder as gguf_folder
-from motif_jax.lm.heads import Heads
 from motif_jax.lm.model import LanguageModel
 
 AGENT, FILE, PREFIX = "agent", "agent.json", "prefix.safetensors"
@@ -54,6 +52,7 @@ ADDITIONS = "additions.safetensors"
 # Copied for tasks whose option `tokenizer` names it.
 TOKENIZER = "tokenizer.json"
 _KEYS = ("layout", "method", "task", "options", "design", "vocabulary", "settings")
+METHOD_OF_MODELS = "bc"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,14 +171,8 @@ def find(folder: str | Path, key: str) -> Path:
     for path in (Path(folder) / AGENT, Path(folder)):
         if (path / FILE).is_file():
             return path
-    unfinished = (Path(folder) / "checkpoints").is_dir()
-    reason = f"it has no {AGENT}/{FILE}"
-    if unfinished:
-        reason = (
-            "its training has not ended (give its command again), or was no training of train_text"
-        )
     raise UserError(
-        f"config.{key}={folder}: must be the run folder of train_text, or an agent's; {reason}"
+        f"config.{key}={folder}: must be the run folder of a train_text that has ended, or an agent's; it has no {AGENT}/{FILE}"
     )
 
 
@@ -194,18 +187,6 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
         raise UserError(
             f"config.{key}={folder}: holds an agent of layout {about['layout']}, this version reads {run_folder.LAYOUT}"
         )
-    try:
-        Design(**about["design"])
-        dict(about["options"])
-        # An agent without it needs `decode.max_tokens` where it plays.
-        longest = about["settings"].get("longest_action", 1)
-        if not all(isinstance(about[key], str) for key in ("method", "task")):
-            raise TypeError("method or task are not texts")
-        # Not isinstance, to which True is a number.
-        if type(longest) is not int or longest < 1:
-            raise TypeError("longest_action is not a number of tokens")
-    except (AttributeError, TypeError, ValueError) as error:
-        raise UserError(f"{path / FILE} is damaged ({error}): train {folder} again") from None
     return {**about, "folder": str(path)}
 
 
@@ -259,7 +240,7 @@ def load(
     network = network_of(about, dtype)
     design = network.design
     additions = {
-        name: _read_additions(path / "trunks" / name / ADDITIONS)
+        name: unflatten_dict(load_file(path / "trunks" / name / ADDITIONS), sep=".")
         for name in design.roles.trunks
         if (path / "trunks" / name / ADDITIONS).exists()
     }
@@ -274,10 +255,11 @@ def load(
     for name, addition in additions.items():
         params["trunks"][name] = lora.merged(policy, addition, lora.DIFFERENCE)
     if design.qs:
-        params["heads"] = _read_heads(path / "heads", network.heads)
-        params["target_heads"] = _read_heads(path / "target_heads", network.target_heads)
+        width = network.model.config.width
+        _, params["heads"] = heads_files.load(path / "heads", width)
+        _, params["target_heads"] = heads_files.load(path / "target_heads", width)
     if design.prefix:
-        params["prefix"] = _read_prefix(path / PREFIX, network.model.config.width)
+        params["prefix"] = load_file(path / PREFIX)
     return SavedAgent(
         folder=path,
         network=network,
@@ -291,46 +273,6 @@ def load(
         about=about,
         additions=additions,
     )
-
-
-def _read_heads(folder: Path, heads: Heads) -> Any:
-    """The parameters in a folder of heads; UserError unless they have the form of `heads`."""
-    saved, params = heads_files.load(folder, heads.width)
-    saved_forms = _forms_of(saved)
-    forms = _forms_of(heads)
-    if saved_forms != forms:
-        raise UserError(
-            f"{folder} has heads {', '.join(saved_forms) or 'none'} of other forms than {', '.join(forms)} of {FILE}: train it again"
-        )
-    return params
-
-
-def _forms_of(heads: Heads) -> dict[str, tuple[Any, ...]]:
-    return {
-        name: (form.kind, form.outputs, form.widths, form.rank)
-        for name, form in heads.configs.items()
-    }
-
-
-def _read_additions(path: Path) -> Any:
-    try:
-        return unflatten_dict(load_file(path), sep=".")
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
-
-
-def _read_prefix(path: Path, width: int) -> dict[str, np.ndarray]:
-    try:
-        arrays = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
-    shapes = {name: array.shape for name, array in arrays.items()}
-    if shapes != {"kernel": (width,), "bias": (width,)}:
-        raise UserError(f"{path} does not fit a model of width {width}: train it again")
-    return arrays
-
-
-METHOD_OF_MODELS = "bc"
 
 
 def is_model(folder: str | Path) -> bool:

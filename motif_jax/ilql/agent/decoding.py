@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.core import config as checks
-from motif_jax.core.errors import UserError
 from motif_jax.lm.generation import IMPOSSIBLE, Sampling, filtered
 
 
@@ -46,18 +45,8 @@ class Decoding:
             is_valid, "decode.batches", self.batches, "1 for beams; 'rerank' has several"
         )
 
-        weight = self.advantage_weight
-        is_valid = self.advantage_form != "sign" or 0 < weight < 1
-        checks.require(
-            is_valid, "decode.advantage_weight", weight, "between 0 and 1 in the form 'sign'"
-        )
-
         allowed = "True, or config.decode.advantages must be True"
         checks.require(self.logits or self.advantages, "decode.logits", False, allowed)
-        try:
-            _ = self.sampling  # which checks temperature, top_k and top_p
-        except UserError as error:
-            raise UserError(f"config.decode.{error}") from None
 
     @property
     def sampling(self) -> Sampling:
@@ -73,13 +62,6 @@ class Decoding:
     def candidates(self) -> int:
         """Continuations among which an action is chosen."""
         return self.width * self.batches if self.kind == "rerank" else 1
-
-    def require_vocabulary(self, size: int) -> None:
-        """Raises UserError for more beams than tokens."""
-        fits = self.kind != "beam" or self.width <= size
-        checks.require(
-            fits, "decode.width", self.width, f"at most {size}, the size of the vocabulary"
-        )
 
 
 class TokenOutputs(NamedTuple):

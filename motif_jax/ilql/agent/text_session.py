@@ -453,7 +453,6 @@ class AgentDecoder:
 
     def check(self, decoding: Decoding) -> None:
         """Raises UserError for a way to decode that this agent cannot follow."""
-        decoding.require_vocabulary(self.network.model.config.vocab_size)
         design = self.network.design
         if not decoding.logits and (design.q != "token" or not design.v):
             raise UserError(

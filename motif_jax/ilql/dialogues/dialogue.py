@@ -12,8 +12,6 @@ import numpy as np
 ROLES = "message_roles"
 SYSTEM = "system"
 TOOL = "tool"
-# Of an action, on either side of 0: its square fits float32, as losses need.
-LARGEST_REWARD = 1e18
 
 
 class Dialogue(NamedTuple):

@@ -94,7 +94,7 @@ def source_of(config: TextConfig) -> DialogueSource:
         if path is not None:
             options["data"] = str(path)
         if config.network.checkpoint and not user_options.get("tokenizer"):
-            options["tokenizer"] = _tokenizer_of(config.network.checkpoint)
+            options["tokenizer"] = str(fetch(config.network.checkpoint, "network.checkpoint"))
     options |= _initial_tokenizer(config.initial)
     options = registry.overlaid(config.task, options, user_options)
     if config.task == RECORDED:
@@ -107,16 +107,6 @@ def source_of(config: TextConfig) -> DialogueSource:
             "has a chat model's own turns"
         )
     return DialogueSource(config.task, options, path, held_out)
-
-
-def _tokenizer_of(checkpoint: str) -> str:
-    """The folder of a language model with a tokenizer; UserError without one."""
-    folder = fetch(checkpoint, "network.checkpoint")
-    if not (folder / TOKENIZER).is_file():
-        raise UserError(
-            f"config.network.checkpoint={checkpoint}: must be a language model with {TOKENIZER}"
-        )
-    return str(folder)
 
 
 def _turns_of(config: TextConfig, options: Mapping[str, Any]) -> str:
@@ -152,8 +142,6 @@ def _collected_options(config: TextConfig, folder: Path) -> dict[str, Any]:
     """The task's options that `collect_text` recorded in `folder`."""
     meta = folder / dialogue_files.META
     collected = read_json(meta, "collect it again").get("config", {})
-    if not isinstance(collected, dict):
-        raise UserError(f"{meta} is damaged (config is not an object): collect it again")
     entry_points.note_source(meta, collected)
     if config.task == RECORDED and "task" in collected:
         collected = {}  # dialogues of any task may be learned as plain ones
@@ -161,14 +149,9 @@ def _collected_options(config: TextConfig, folder: Path) -> dict[str, Any]:
         raise UserError(
             f"config.data={config.data}: are dialogues of the task {collected['task']}, config.task is {config.task}"
         )
-    try:
-        options = dict(registry.options_of(collected)) if "task" in collected else {}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise UserError(
-            f"{meta} is damaged (config has no options of the task {config.task}): collect it again, or take that file out"
-        ) from None
+    options: dict[str, Any] = {}
     if "task" in collected:
-        options = registry.located(config.task, options, folder)
+        options = registry.located(config.task, registry.options_of(collected), folder)
     # Learned with the data, wherever these have been moved to.
     if (folder / TOKENIZER).is_file():
         options["tokenizer"] = str(folder)
@@ -195,16 +178,12 @@ def token_reward_of(settings: TokenRewardSection) -> TokenReward:
 
 
 def check_token_reward(settings: TokenRewardSection, tokens: Callable[[], int]) -> None:
-    """Raises UserError for rewards of tokens that cannot be read, or that would have no effect.
+    """Raises UserError for rewards of tokens that there are not.
 
     Args:
       tokens: gives the size of the vocabulary; asked where there is a file.
     """
     if not settings.file:
-        for key, default in (("scale", 1.0), ("shift", 0.0)):
-            value = getattr(settings, key)
-            allowed = f"{default} without config.token_reward.file, whose values it changes"
-            checks.require(value == default, f"token_reward.{key}", value, allowed)
         return
     size = tokens()
     beyond = [token for token in dialogue_tokens.read_token_values(settings.file) if token >= size]
@@ -324,17 +303,6 @@ def chosen_items(filters: DialogueFilter, dataset: TokensDataset) -> np.ndarray:
     return chosen
 
 
-def require_cutoff(config: TextConfig, dialogues: Dialogues, key: str) -> None:
-    """Raises UserError where no dialogue of the config's `key` has a return from the filter's
-    cutoff on.
-    """
-    greatest_return = float(dialogues.returns().max(initial=-np.inf))
-    cutoff = config.filter.cutoff
-    fits = cutoff is None or greatest_return >= cutoff
-    allowed = f"at most {greatest_return:g}, the greatest return in config.{key}"
-    checks.require_key(config, "filter.cutoff", fits, allowed)
-
-
 def require_any_action(config: TextConfig, dialogues: Dialogues, key: str) -> None:
     """Raises UserError where the dialogues of the config's `key` have no action."""
     if not dialogues.actions.any():
@@ -373,30 +341,17 @@ def require_actions(
     # A few of those with actions, since this is a check before any work.
     indices = np.flatnonzero(dialogues.action_counts())[:_SAMPLE].tolist()
     items = [_tokenise(dialogues[index], tokenizer, token_reward, index, key) for index in indices]
-    if _have_action(items, layout):
-        return
-    least = _least_tokens(items, layout)
-    part = "the state after its first action" if layout.by_utterance else "its first action"
-    reason = f"with which a dialogue keeps {part}"
-    allowed = f"at least {least}, {reason}"
-    checks.require_key(config, "max_len", config.max_len != layout.max_len, allowed)
-    raise UserError(
-        f"config.network.max_length: the model has room for {layout.max_len} tokens of a dialogue and needs {least}, {reason}"
-    )
+    if not _have_action(items, layout):
+        part = "the state after its first action" if layout.by_utterance else "its first action"
+        raise UserError(
+            f"config.max_len={config.max_len}: must be more, or a model of more positions: cut to {layout.max_len} tokens, none of the first dialogues of config.{key} keeps {part}"
+        )
 
 
 def _have_action(items: Iterable[TokenItem], layout: ItemLayout) -> bool:
     """Whether an item has an action that is not cut off."""
     actions = "utterance_action_indices" if layout.by_utterance else "action_indices"
     return any(len(getattr(layout.cut(item), actions)) for item in items)
-
-
-def _least_tokens(items: Sequence[TokenItem], layout: ItemLayout) -> int:
-    """The smallest limit of tokens that leaves an action to one of the items, which have some."""
-    least = layout.max_len or 1
-    while not _have_action(items, dataclasses.replace(layout, max_len=least)):
-        least += 1
-    return least
 
 
 class Data(NamedTuple):

@@ -18,11 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json, replaced_file
 from motif_jax.ilql.dialogues.dialogue import (
-    LARGEST_REWARD,
     ROLES,
     SYSTEM,
     TOOL,
@@ -35,11 +33,30 @@ DIALOGUES, META = "dialogues.parquet", "dialogues.json"
 SUFFIXES = (".parquet", ".jsonl", ".json")
 # Rows of a parquet file that are read at once.
 _ROWS = 1024
+FORMAT, VERSION = b"motif_jax.dialogues", 1
+SCHEMA = pa.schema(
+    [
+        ("texts", pa.list_(pa.string())),
+        ("rewards", pa.list_(pa.float64())),
+        ("terminal", pa.bool_()),
+        ("meta", pa.string()),
+    ]
+)
+# Dialogues of a part.
+PART_DIALOGUES = 1024
+AGENT = "assistant"
+CHAT_ROLES = (SYSTEM, "user", AGENT, TOOL)
+# Of either form; other keys become a dialogue's `meta`.
+_KEYS = ("sequence", "messages", "reward", "rewards", "done")
+_FORM = (
+    "{sequence: [[text, is_action], ...], reward: [a number for each], done}, or {messages: [{role, content, reward?}, ...], "
+    "reward: the last action's, or rewards: [a number for each action]}"
+)
 
 
 def find(value: str, key: str) -> Path:
     """The file of the config's `key`; for a folder its dialogues.parquet, or its only file of
-    dialogues, else UserError.
+    dialogues; UserError for several.
     """
     path = Path(value)
     if path.is_dir() and (path / DIALOGUES).is_file():
@@ -55,31 +72,19 @@ def find(value: str, key: str) -> Path:
             )
         if files:
             path = files[0]
-    if not path.is_file() or path.suffix not in SUFFIXES:
-        raise UserError(
-            f"config.{key}={value}: must be a file of dialogues (.jsonl, .parquet), or a folder with one, such as collect_text makes"
-        )
     return path
 
 
 def read(path: Path) -> Dialogues:
-    """Reads all dialogues of a file: our parquet, parquet with a column `messages`, or JSON lines;
-    UserError without any.
+    """Reads all dialogues of a file: our parquet, parquet with a column `messages`, or JSON
+    lines.
     """
-    try:
-        if path.suffix == ".parquet":
-            columns = pq.read_schema(Path(path).absolute()).names
-            # With neither column, `parquet.read` says which ones are missing.
-            if "texts" in columns or "messages" not in columns:
-                return read_parquet(path)
-            parts = list(_read_messages(path, columns))
-        else:
-            parts = list(read_json_lines(path))
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path} cannot be read as parquet: {error}") from None
-    if not parts:
-        raise UserError(f"{path} holds no dialogues")
-    return Dialogues.joined(parts)
+    if path.suffix != ".parquet":
+        return Dialogues.joined(list(read_json_lines(path)))
+    columns = pq.read_schema(Path(path).absolute()).names
+    if "messages" in columns and "texts" not in columns:
+        return Dialogues.joined(list(_read_messages(path, columns)))
+    return read_parquet(path)
 
 
 def _read_messages(path: Path, columns: list[str]) -> Iterator[Dialogues]:
@@ -91,17 +96,6 @@ def _read_messages(path: Path, columns: list[str]) -> Iterator[Dialogues]:
             rows = json.loads(json.dumps(batch.to_pylist(), default=str))
             yield Dialogues.of(parsed(row, f"{path}: row {n}") for n, row in enumerate(rows, first))
             first += len(rows)
-
-
-FORMAT, VERSION = b"motif_jax.dialogues", 1
-SCHEMA = pa.schema(
-    [
-        ("texts", pa.list_(pa.string())),
-        ("rewards", pa.list_(pa.float64())),
-        ("terminal", pa.bool_()),
-        ("meta", pa.string()),
-    ]
-)
 
 
 def _table(dialogues: Dialogues, schema: pa.Schema) -> pa.Table:
@@ -137,27 +131,13 @@ def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]
 
 
 def read_parquet(path: str | Path) -> Dialogues:
-    """Reads a file with the columns of `write`, from any writer; UserError for other files or
-    inconsistent rows.
+    """Reads a file with the columns of `write`, from any writer; UserError for inconsistent
+    rows.
     """
-    try:
-        columns = pq.read_schema(Path(path).absolute()).names
-        missing = [name for name in SCHEMA.names if name not in columns]
-        if missing:
-            raise UserError(
-                f"{path} has no column {', '.join(missing)}: a file of dialogues has {', '.join(SCHEMA.names)}"
-            )
-        with pq.ParquetFile(Path(path).absolute()) as file:
-            table = file.read(SCHEMA.names).select(SCHEMA.names)
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path} cannot be read as parquet: {error}") from None
-    try:
-        # Other writers have large strings, or numbers of other widths.
-        table = table.cast(SCHEMA)
-    except (pa.ArrowException, ValueError) as error:
-        raise UserError(
-            f"{path}: a column has another type than in files of dialogues ({error})"
-        ) from None
+    with pq.ParquetFile(Path(path).absolute()) as file:
+        table = file.read(SCHEMA.names).select(SCHEMA.names)
+    # Other writers have large strings, or numbers of other widths.
+    table = table.cast(SCHEMA)
     nulls = [name for name in SCHEMA.names if table.column(name).null_count]
     if nulls:
         raise UserError(f"{path}: values of {', '.join(nulls)} are missing")
@@ -173,68 +153,34 @@ def read_parquet(path: str | Path) -> Dialogues:
         raise UserError(f"{path}: {flat_texts.null_count} texts are missing")
     values = flat_rewards.to_numpy(zero_copy_only=False)
     actions = np.asarray(flat_rewards.is_valid())
-    # NaN is not below the limit, either.
-    if not (np.abs(values[actions]) <= LARGEST_REWARD).all():
-        raise UserError(
-            f"{path}: a reward is not a number from {-LARGEST_REWARD:g} to {LARGEST_REWARD:g}"
-        )
-    metas = table.column("meta").to_pylist()
-    # Each text once: many files have `{}` in all rows.
-    for meta in dict.fromkeys(metas):
-        try:
-            parse_json(meta, dict)
-        except ValueError as error:
-            raise UserError(
-                f"{path}: meta of row {metas.index(meta)} must be a JSON object, such as {{}} ({error})"
-            ) from None
     return Dialogues(
         starts=starts - starts[0],
         texts=np.array(flat_texts.to_pylist(), object),
         rewards=np.where(actions, values, 0.0),
         actions=actions,
         terminals=np.asarray(table.column("terminal").combine_chunks(), bool),
-        metas=np.array(metas, object),
+        metas=np.array(table.column("meta").to_pylist(), object),
     )
 
 
 def about(path: str | Path) -> dict[str, Any]:
     """The `about` of `write`; {} for files of other writers."""
-    try:
-        metadata = pq.read_schema(Path(path).absolute()).metadata or {}
-        return parse_json(metadata.get(b"about", b"{}"), dict)
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path} cannot be read as parquet: {error}") from None
-    except ValueError as error:
-        raise UserError(f"{path}: its metadata about its origin cannot be read ({error})") from None
-
-
-# Dialogues of a part.
-PART_DIALOGUES = 1024
-AGENT = "assistant"
-CHAT_ROLES = (SYSTEM, "user", AGENT, TOOL)
-# Of either form; other keys become a dialogue's `meta`.
-_KEYS = ("sequence", "messages", "reward", "rewards", "done")
-_FORM = (
-    "{sequence: [[text, is_action], ...], reward: [a number for each], done}, or {messages: [{role, content, reward?}, ...], "
-    "reward: the last action's, or rewards: [a number for each action]}"
-)
+    metadata = pq.read_schema(Path(path).absolute()).metadata or {}
+    return parse_json(metadata.get(b"about", b"{}"), dict)
 
 
 def read_json_lines(path: str | Path) -> Iterator[Dialogues]:
     """Yields the dialogues of a file in parts; UserError names a line that is not a dialogue."""
     part: list[Dialogue] = []
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.strip():
-                    continue
-                # Read within `parsed`, so that a line without JSON has the same refusal.
-                part.append(parsed(lambda line=line: parse_json(line), f"{path}: line {number}"))  # type: ignore[misc]
-                if len(part) == PART_DIALOGUES:
-                    yield Dialogues.of(part)
-                    part = []
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
+    with open(path, encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            # Read within `parsed`, so that a line without JSON has the same refusal.
+            part.append(parsed(lambda line=line: parse_json(line), f"{path}: line {number}"))  # type: ignore[misc]
+            if len(part) == PART_DIALOGUES:
+                yield Dialogues.of(part)
+                part = []
     if part:
         yield Dialogues.of(part)
 
@@ -305,8 +251,6 @@ def _messages(content: Mapping[str, Any]) -> Dialogue:
         rewards = _spread_over_actions(of_actions, actions)
     of_end = content.get("reward")
     if of_end is not None:
-        if not any(actions):
-            raise ValueError("a reward and no action")
         last_action = max(index for index, is_action in enumerate(actions) if is_action)
         rewards[last_action] = rewards[last_action] + of_end
 
@@ -332,13 +276,10 @@ def _dialogue(
     """The dialogue of texts with a reward each; raises TypeError or ValueError for what no dialogue
     may have.
     """
-    if not all(isinstance(text, str) for text in texts):
-        raise TypeError("a text is not a string")
     if not isinstance(done, bool):
         raise TypeError("done is neither true nor false")
-    "".join(texts).encode()  # raises ValueError for surrogates, which JSON may have
-    if not all(checks.is_finite(reward) and abs(reward) <= LARGEST_REWARD for reward in paid):
-        raise ValueError(f"a reward is not a number from {-LARGEST_REWARD:g} to {LARGEST_REWARD:g}")
+    # Raises TypeError for what is no text, and ValueError for surrogates, which JSON may have.
+    "".join(texts).encode()
     if any(reward != 0 for reward, action in zip(paid, actions, strict=True) if not action):
         raise ValueError("an utterance of the environment is paid")
     rewards = tuple(

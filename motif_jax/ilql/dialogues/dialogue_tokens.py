@@ -38,8 +38,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from motif_jax.core import config as checks
-from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json
 from motif_jax.ilql.dialogues.dialogue import ROLES, SYSTEM, TOOL, Dialogue
 from motif_jax.lm.token_data import TokensDataset, TokensWriter
@@ -360,23 +358,14 @@ def rewards_by_token(values: Mapping[int, float], scale: float, shift: float) ->
 
 
 def rewards_from_file(path: str | Path, scale: float = 1.0, shift: float = 0.0) -> TokenReward:
-    """`by_token` of the values of a file; raises as `read`."""
+    """`rewards_by_token` of the values of a file."""
     return rewards_by_token(read_token_values(path), scale, shift)
 
 
 def read_token_values(path: str | Path) -> dict[int, float]:
-    """The values of a JSON object, token number -> value (such as its frequency); UserError for
-    another form.
-    """
+    """The values of a JSON object, token number -> value (such as its frequency)."""
     remedy = 'give a file such as {"262": 0.01}, the number of a token and its value'
-    values: dict[int, float] = {}
-    for token, value in read_json(path, remedy).items():
-        if not (token.isascii() and token.isdigit() and checks.is_finite(value)):
-            raise UserError(
-                f"{path}: {token}: {value} is not a token's number and a finite value: {remedy}"
-            )
-        values[int(token)] = float(value)
-    return values
+    return {int(token): float(value) for token, value in read_json(path, remedy).items()}
 
 
 def add_item(writer: TokensWriter, item: TokenItem, total: float) -> None:

@@ -4,7 +4,6 @@ token.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -43,6 +42,7 @@ from motif_jax.lm import token_data
 from motif_jax.lm.tokens import bucket, padded
 
 END = "recorded"
+_BATCH = 64
 
 
 class ReadableDialogues(NamedTuple):
@@ -73,25 +73,7 @@ def replace_episodes(config: EvaluateTextConfig) -> bool:
 
 
 def check(config: EvaluateTextConfig) -> None:
-    """Raises UserError where there are no dialogues that the agent can read, or for keys of
-    episodes, which recorded dialogues do not have.
-
-    Variants of a task set `config.decode`, which is left unread.
-    """
-    unread = "recorded dialogues are read, and nothing is played"
-    rules = {
-        "options": (not config.options, f"empty: {unread}"),
-        "url": (not config.url, f"None: {unread}"),
-    }
-    for key, (fits, allowed) in rules.items():
-        checks.require_key(config, key, fits, allowed)
-    paid = config.token_reward
-    for field in dataclasses.fields(paid):
-        value = getattr(paid, field.name)
-        is_default = value == field.default
-        checks.require(
-            is_default, f"token_reward.{field.name}", value, f"{field.default}: {unread}"
-        )
+    """Raises UserError where there are no dialogues that the agent can read."""
     agent = config.agent or ""
     about = agent_folder.describe(agent, "agent")
     text_setup.named_task(config, about)
@@ -122,10 +104,6 @@ def dialogues_of(
         dialogues: Iterable[Dialogue] = dialogue_files.read(dialogue_files.find(data, "data"))
     else:
         held_out = Path(agent) / token_data.TOKENS / token_data.HELD_OUT
-        if not held_out.is_dir():
-            raise UserError(
-                f"config.data=None: {agent} has no held-out dialogues: name some with --config.data=FILE"
-            )
         token_reward = text_setup.token_reward_of_training(about)
         dialogues = dialogue_tokens.stored_dialogues(held_out, tokenizer, token_reward)
     readable: list[Dialogue] = []
@@ -215,9 +193,6 @@ def ranking(rows: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
         return None
     is_right = (np.sign(return_gains) == np.sign(q_gains))[differ]
     return {"accuracy": float(is_right.mean()), "pairs": int(is_right.size)}
-
-
-_BATCH = 64
 
 
 class ActionValues(NamedTuple):

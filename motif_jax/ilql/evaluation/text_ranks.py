@@ -36,15 +36,12 @@ _ACCURACY = re.compile(r"(.+)_(q_target|q)_rank_acc_-(\d+)")
 
 
 def check(config: EvaluateTextConfig) -> None:
-    """Raises UserError for agents without values of tokens or of several vocabularies, and for
-    dialogues that they cannot read.
+    """Raises UserError for agents without values of tokens, and for dialogues that they cannot
+    read.
     """
     agents = checks.listed(config.agent or "")
     checks.require_key(
         config, "agent", bool(agents), "run folders of train_text, with commas between"
-    )
-    checks.require_key(
-        config, "data", bool(config.data), "a file of dialogues, or a folder of collect_text"
     )
     abouts = [agent_folder.describe(folder, "agent") for folder in agents]
     for folder, about in zip(agents, abouts, strict=True):
@@ -53,8 +50,6 @@ def check(config: EvaluateTextConfig) -> None:
             raise UserError(
                 f"config.agent={folder}: must have values of tokens, method {about['method']} has none"
             )
-    if len({about["vocabulary"] for about in abouts}) > 1:
-        raise UserError(f"config.agent={config.agent}: must be of one vocabulary")
     dialogues = read_dialogues(config)
     for about in abouts:
         tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()

@@ -4,16 +4,14 @@ agent was trained with; plays the episodes of the evaluations of a training.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
-from motif_jax.core import config as checks
 from motif_jax.core import digests, run_folder, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
@@ -93,14 +91,12 @@ def describe_agent(agent: str | None) -> dict[str, Any] | None:
 def named_task(
     config: EvaluateTextConfig, about: Mapping[str, Any] | None
 ) -> tuple[str, dict[str, Any]]:
-    """The task and its options: the agent's, replaced by the config's; UserError for none, or
-    another than the agent's.
+    """The task and its options: the agent's, replaced by the config's; UserError for another than
+    the agent's.
     """
     user_options = registry.json_options(config.options)
     agent_task = about["task"] if about else None
     name = config.task or agent_task or ""
-    allowed = f"one of {', '.join(registry.names())}, or module:Class; or give an agent"
-    checks.require_key(config, "task", bool(name), allowed)
     registry.load(name)
     # A decoder from a model's folder has no task, and plays any.
     if agent_task and agent_task != name:
@@ -128,9 +124,6 @@ def check(config: EvaluateTextConfig, plays: bool = True) -> None:
 
     `plays`: in the task's environment, which a conversation at the terminal does not need.
     """
-    has_speaker = bool(config.agent or config.policy)
-    allowed = "a run folder of train_text, a Hugging Face folder of a decoder, or config.policy a policy of the task"
-    checks.require_key(config, "agent", has_speaker, allowed)
     agent = config.agent or ""
     about = describe_agent(config.agent)
     decoding = decoding_of(config.decode, None if config.policy else about)
@@ -153,7 +146,7 @@ def check(config: EvaluateTextConfig, plays: bool = True) -> None:
     elif is_model:
         AgentDecoder(agent_folder.network_of_model(agent)).check(decoding)
     else:
-        assert about is not None
+        about = agent_folder.describe(agent, "agent")
         agent_folder.require_tokens(about, task, agent, "agent")
         AgentDecoder(agent_folder.network_of(about)).check(decoding)
 
@@ -278,12 +271,7 @@ def trained_token_reward(about: Mapping[str, Any]) -> TokenRewardSection:
 
     Raises UserError: it is damaged, or its file is gone.
     """
-    try:
-        section = TokenRewardSection(**about["settings"].get("token_reward", {}))
-    except TypeError as error:
-        raise UserError(
-            f"{about['folder']}/agent.json is damaged (token_reward: {error}): train it again"
-        ) from None
+    section = TokenRewardSection(**about["settings"].get("token_reward", {}))
     if not section.file:
         return section
     path = run_folder.stored_path(agent_folder.run_of(about), section.file)
@@ -324,7 +312,8 @@ def playable(task: TextTask) -> bool:
     """Whether the task has an environment that needs neither a server nor a scorer."""
     try:
         task.check_episodes()
-    except UserError:
+    except (UserError, OSError):
+        # A file that only games need may be gone, and does not end a training.
         return False
     return not task.patient and not task.scored_by()
 
@@ -343,17 +332,7 @@ def evaluation_decoding(
         "design": dataclasses.asdict(network.design),
         "settings": {"longest_action": max(1, min(longest_action, room))},
     }
-    with _keys_of_games():
-        return decoding_of(decode, about)
-
-
-@contextlib.contextmanager
-def _keys_of_games() -> Iterator[None]:
-    """Names keys in a UserError of the body as they are in a training's config."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(str(error).replace("config.decode.", "config.games.decode.")) from None
+    return decoding_of(decode, about)
 
 
 def check_games(
@@ -369,8 +348,7 @@ def check_games(
         # not run.
         task.check_episodes()
     if games.episodes and playable(task):
-        with _keys_of_games():
-            AgentDecoder(network, method.q_min, method.q_max).check(decoding)
+        AgentDecoder(network, method.q_min, method.q_max).check(decoding)
 
 
 def evaluation_player(

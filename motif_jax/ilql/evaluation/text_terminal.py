@@ -11,7 +11,6 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from motif_jax.core import config as checks
 from motif_jax.core.files import append_lines, regular_file
 from motif_jax.ilql.config import EvaluateTextConfig
 from motif_jax.ilql.dialogues.dialogue import Dialogue
@@ -37,10 +36,6 @@ _REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 def check(config: EvaluateTextConfig) -> None:
     """Raises UserError for games that cannot be played."""
-    is_allowed = config.play.mode != "answer" or not config.policy
-    checks.require_key(
-        config, "policy", is_allowed, "None with config.play.mode=answer: an agent has to speak"
-    )
     text_setup.check(config, plays=config.play.mode != "answer")
 
 

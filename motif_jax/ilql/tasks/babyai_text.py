@@ -33,6 +33,18 @@ GAMES, STEPS, HINDSIGHT = "games", "steps", "hindsight"
 _SEEDS = 2**31
 # Characters of an utterance that is not an action: the room in a prompt.
 _MAX_ACTION_CHARACTERS = 64
+KEYS: Mapping[str, Key] = {
+    "level": Key("BabyAI-GoToLocal-v0", "level of docs/babyai_text.md; the policy is 'random'"),
+    "kind": Key("", "kind of task in the Mixed levels; '' draws it for each episode"),
+    "language": Key("", "'english', 'french', or '' for the level's own"),
+    "observations": positive(3, "number of observations in a prompt"),
+    "actions": Key(ACTIONS, "names of the actions"),
+}
+# Random play makes longer paths mostly by detours, which would be bad demonstrations.
+MAX_STEPS = 6
+# In a prompt ", " ends every clause, the last one too (`prompts.observed`).
+_OBJECT = re.compile(r"You see a (\w+ (?:key|ball|box)) ([^,]+), ")
+_AT_HAND = "1 step forward"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,15 +171,6 @@ class ByteTokenizer:
         return bytes(token for token in tokens if token < 256).decode("latin-1")
 
 
-KEYS: Mapping[str, Key] = {
-    "level": Key("BabyAI-GoToLocal-v0", "level of docs/babyai_text.md; the policy is 'random'"),
-    "kind": Key("", "kind of task in the Mixed levels; '' draws it for each episode"),
-    "language": Key("", "'english', 'french', or '' for the level's own"),
-    "observations": positive(3, "number of observations in a prompt"),
-    "actions": Key(ACTIONS, "names of the actions"),
-}
-
-
 class BabyAITextTask(contract.TextTask):
     """Kinds of data: 'games', whole episodes; 'steps', a dialogue per step; 'hindsight', see
     `hindsight_of`.
@@ -189,11 +192,7 @@ class BabyAITextTask(contract.TextTask):
         assert level is not None
         self._language = self.options["language"] or level.language
         self._game_options = {key: value for key, value in self.options.items() if key != "level"}
-        try:
-            BabyAIText.make_spec(name, **self._game_options)
-        except UserError as error:
-            # In this config the options are not inside a section `environment`.
-            raise UserError(str(error).replace("config.environment.", "config.")) from None
+        BabyAIText.make_spec(name, **self._game_options)
 
     def tokenizer(self) -> ByteTokenizer:
         return ByteTokenizer()
@@ -227,13 +226,6 @@ class BabyAITextTask(contract.TextTask):
 
     def dialogues_per_draw(self, kind: str) -> int:
         return 16
-
-
-# Random play makes longer paths mostly by detours, which would be bad demonstrations.
-MAX_STEPS = 6
-# In a prompt ", " ends every clause, the last one too (`prompts.observed`).
-_OBJECT = re.compile(r"You see a (\w+ (?:key|ball|box)) ([^,]+), ")
-_AT_HAND = "1 step forward"
 
 
 def hindsight_of(environment: TextEnvironment, policy: TextPolicy) -> DialogueStream:

@@ -85,13 +85,11 @@ class FileTokenizer:
           None with new delimiters.
 
     Raises:
-      UserError: it names the config's `key`: no such file; or the model has no turns of its own.
+      UserError: there is no such file, or the model has no turns of its own.
     """
 
     def __init__(self, key: str, path: str, words: Sequence[str] = (), turns: str = NEW) -> None:
         file = file_of(path)
-        if not path or not file.is_file():
-            raise UserError(f"config.{key}='{path}': must be a folder with {FILE}, such as GPT-2's")
         if turns not in (OWN, NEW):
             raise UserError(f"config.{key}: turns={turns}: must be {OWN} or {NEW}")
         backend = tokenizer_files.read(file)

@@ -76,13 +76,7 @@ class RecordedDialogues(FileTokenTask):
                 "config.task=dialogues: has no environment to play in; give one with "
                 '--config.options=\'{"environment": "module:Class"}\''
             )
-        loaded = entry_points.load("options", self.options["environment"])
-        if not (isinstance(loaded, type) and issubclass(loaded, TextEnvironment)):
-            raise UserError(
-                f"config.options: environment={self.options['environment']} must be a subclass of "
-                "motif_jax.ilql.tasks.contract.TextEnvironment"
-            )
-        entry_points.require_signature("options", self.options["environment"], loaded)
+        loaded: type[TextEnvironment] = entry_points.load("options", self.options["environment"])
         return loaded
 
     def environment(self) -> TextEnvironment:

@@ -19,6 +19,16 @@ from motif_jax.ilql.tasks.contract import Scorer, TextTask
 FILE = "scores.json"
 # Texts that a model scores between two reports.
 BATCH = 256
+RUDE, TOXIC = "rude", "toxic"
+FRIENDLY_LABEL, RUDE_LABEL, TOXIC_LABEL = 0.0, 1.0, 2.0
+# A yes to 'toxic' of less log-probability falls back to the answer to 'rude' (published: of the
+# filter's label 2).
+TOXIC_THRESHOLD = -0.355
+# What a filter can read of a text; longer ones are cut, as published in its tokens, of about four
+# characters each.
+MAX_CHARACTERS = 4 * 2042
+# Annotators belong to Motif, which this package may not import.
+_JUDGE = "motif_jax.motif.annotation.text_judge:TextJudge"
 
 
 def check(task: TextTask, plays: bool) -> None:
@@ -99,18 +109,6 @@ def _scorer_of(task: TextTask) -> Scorer:
     from motif_jax.ilql.tasks.reddit.text_scorer import TextScorer
 
     return TextScorer(upvote_folder(task.options["upvote_run"]))
-
-
-RUDE, TOXIC = "rude", "toxic"
-FRIENDLY_LABEL, RUDE_LABEL, TOXIC_LABEL = 0.0, 1.0, 2.0
-# A yes to 'toxic' of less log-probability falls back to the answer to 'rude' (published: of the
-# filter's label 2).
-TOXIC_THRESHOLD = -0.355
-# What a filter can read of a text; longer ones are cut, as published in its tokens, of about four
-# characters each.
-MAX_CHARACTERS = 4 * 2042
-# Annotators belong to Motif, which this package may not import.
-_JUDGE = "motif_jax.motif.annotation.text_judge:TextJudge"
 
 
 class Judge(Protocol):

@@ -153,7 +153,7 @@ def test_a_training_that_has_not_ended_has_no_agent(tmp_path: Path) -> None:
 
     with pytest.raises(
         UserError,
-        match=r"its training has not ended \(give its command again\), or was no training of train_text",
+        match=r"must be the run folder of a train_text that has ended, .* has no agent/agent\.json",
     ):
         agent_folder.find(tmp_path, "key")
 

@@ -55,7 +55,7 @@ def test_parquet_of_others(tmp_path):
 
 def test_json_lines_are_read_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(dialogue_files, "PART_DIALOGUES", 2)
-    rewards = [1e18, 1.0, 2.0, 3.0, 4.0]  # the first is the largest that is allowed
+    rewards = [1e18, 1.0, 2.0, 3.0, 4.0]
     rows = [
         {"messages": [{"role": "assistant", "content": "abcde"[n]}], "reward": rewards[n], "n": n}
         for n in range(5)

@@ -253,5 +253,5 @@ def test_a_trainings_rewards_of_tokens_are_found_from_any_folder(
 def test_a_training_ranks_no_samples_of_a_policy_alone() -> None:
     games = EvaluationGames(episodes=2, decode=Decode(kind="rerank", width=2))
 
-    with pytest.raises(UserError, match=r"^config\.games\.decode\.kind=rerank: must be another"):
+    with pytest.raises(UserError, match=r"^config\.decode\.kind=rerank: must be another"):
         text_setup.check_games(games, TextMethod(name="bc"), TASK, network_of(9, Design(q="none")))

@@ -30,24 +30,16 @@ def read_comments(key: str, folder: str) -> list[Comment]:
     csv.field_size_limit(1 << 27)
     comments = []
     for name in FILES:
-        path = Path(folder) / name
-        if not folder or not path.is_file():
-            raise UserError(f"config.{key}='{folder}': must be a folder with {' and '.join(FILES)}")
-        try:
-            # Comments have line ends of their own, which csv has to see.
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                rows = csv.reader(file)
-                next(rows, None)
-                for row in rows:
-                    try:
-                        comments.append(Comment(row[COMMENT], int(row[SCORE]), row[PARENT]))
-                    except (IndexError, ValueError):
-                        raise UserError(
-                            f"config.{key}={folder}: {name}, line {rows.line_num}: must have a comment in column {COMMENT}, its "
-                            f"score, a whole number, in column {SCORE}, and its parent in column {PARENT} (counted from 0)"
-                        ) from None
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise UserError(f"config.{key}={folder}: {name} cannot be read ({error})") from None
-    if not comments:
-        raise UserError(f"config.{key}={folder}: there is no comment in {' or '.join(FILES)}")
+        # Comments have line ends of their own, which csv has to see.
+        with open(Path(folder) / name, encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file)
+            next(rows, None)
+            for row in rows:
+                try:
+                    comments.append(Comment(row[COMMENT], int(row[SCORE]), row[PARENT]))
+                except (IndexError, ValueError):
+                    raise UserError(
+                        f"config.{key}={folder}: {name}, line {rows.line_num}: must have a comment in column {COMMENT}, its "
+                        f"score, a whole number, in column {SCORE}, and its parent in column {PARENT} (counted from 0)"
+                    ) from None
     return comments

@@ -5,7 +5,6 @@ upvotes.
 from __future__ import annotations
 
 import functools
-import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -148,8 +147,6 @@ class Reddit(FileTokenTask):
         values = self.options
         if values["reward_scale"] is None:
             values["reward_scale"] = scale_of(values["reward"])
-        folder = values["folder"]
-        self.require(not folder or os.path.isdir(folder), "folder", "an existing folder, or empty")
         self._scorer: contract.Scorer | None = None
         # Word lists are fast; a model that judges is slow.
         by_words = self.scored_by() == "toxicity" and values["annotator"] == "lexicon"
@@ -211,7 +208,6 @@ class Reddit(FileTokenTask):
             needed = REWARDS[reward]
             allowed = f"scores of {needed} with reward={reward}, these are of {judge}"
             self.require(needed in ("", judge), "scores", allowed)
-        self.require(all(map(checks.is_finite, scores.values())), "scores", form)
         return scores
 
     @functools.cached_property
@@ -333,8 +329,6 @@ class Reddit(FileTokenTask):
             for comment, reward in zip(self.comments, rewards, strict=True)
             if cutoff is None or reward >= cutoff
         ]
-        if not replies:
-            raise UserError(f"config.{self.name}.cutoff={cutoff}: no comment has so high a reward")
         return replies
 
     def count(self, kind: str) -> int | None:

@@ -110,19 +110,12 @@ class TextScorer:
 def longest_text(folder: Path, room: int | None) -> int | None:
     """The tokens of a text in the training at most; the model's `room` where the folder has no
     number (imports).
-
-    Raises:
-      UserError: the number is not a length of a text, or above `room`.
     """
     path = folder / DESCRIPTION
     description = (
         read_json(path, "restore a copy of it, or train it again") if path.exists() else {}
     )
-    longest = description.get(LONGEST, room)
-    if LONGEST in description and not (type(longest) is int and 3 <= longest <= (room or longest)):
-        raise UserError(
-            f"{path} is damaged ({LONGEST}={longest!r}): restore a copy of it, or train it again"
-        )
+    longest: int | None = description.get(LONGEST, room)
     return longest
 
 

@@ -52,6 +52,7 @@ _ARCHITECTURE = "roberta"
 # Of the distinct texts. A share of them is drawn, not a number, so that a text is in the same part
 # of a larger file.
 HELD_OUT_SHARE = 0.1
+COLUMN = "liked"
 
 
 def task_of(comments: CommentFiles) -> Reddit:
@@ -231,9 +232,6 @@ def write(target: Path, settings: ModelConfig, params: Any, heads: Any, tokenize
     shutil.rmtree(target, ignore_errors=True)
     params, heads = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), (params, heads))
     folder.write(target, settings, params, text_scorer.heads_of(settings), heads, tokenizer)
-
-
-COLUMN = "liked"
 
 
 class Comments(NamedTuple):

@@ -33,25 +33,15 @@ _MAX_BYTES = 1 << 20
 _T = TypeVar("_T")
 
 
-def checked_url(key: str, url: str) -> str:
-    """A server's address without a route. Raises UserError: it is invalid."""
-    parts = urllib.parse.urlsplit(url)
-    try:
-        is_valid = (
-            parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-        )
-    except ValueError:
-        is_valid = False
-    checks.require(
-        is_valid, key, url, "the server's address with its scheme, such as http://127.0.0.1:5000"
-    )
+def base_url(url: str) -> str:
+    """A server's address without a route."""
     # An address with a route, such as http://127.0.0.1:5000/step_rank, is the server's as well.
     base = url.rstrip("/")
     return next((base.removesuffix(route) for route in _ROUTES if base.endswith(route)), base)
 
 
 class VisDialServer:
-    """The side that sees the picture and answers, a server at a `checked_url`; counts `failures` of
+    """The side that sees the picture and answers, a server at a `base_url`; counts `failures` of
     requests.
 
     A request may take `timeout` seconds; `wait` passes before the second attempt, and is doubled

@@ -23,6 +23,21 @@ from motif_jax.ilql.tasks.contract import Observation, Outcome, TextEnvironment
 from motif_jax.ilql.tasks.visdial.client import VisDialServer
 from motif_jax.ilql.tasks.visdial.data import Scene
 
+MODES = ("env_stops", "10_stop", "agent_stops")
+TURNS = 10
+STOP = "<stop>"
+_TELLING = (
+    "not", "don't", "can't", "don’t", "can’t", "cannot", "fairly", "could", "think so", "okay", "maybe", "yes", "no", "looks",
+    "appears", "tell", "mostly just",
+)  # fmt: skip
+# Rule -> whether an answer in lower case is a yes or a no.
+YES_NO: Mapping[str, Callable[[str], bool]] = {
+    "none": lambda answer: False,
+    "hard": lambda answer: answer in ("yes", "no"),
+    "soft": lambda answer: "yes" in answer or "no" in answer,
+    "conservative": lambda answer: any(word in answer for word in _TELLING),
+}
+
 
 class Talk(NamedTuple):
     """A dialogue about the picture of `scene`, whose recorded dialogue is ignored; `stopped`: by
@@ -140,24 +155,6 @@ class VisDialEnvironment(TextEnvironment):
         dialogue = self._now.to_sequence()
         reward = [reward for reward in dialogue.rewards if reward is not None][-1]
         return Outcome(self._now, reward, dialogue.terminal)
-
-
-MODES = ("env_stops", "10_stop", "agent_stops")
-TURNS = 10
-STOP = "<stop>"
-_TELLING = (
-    "not", "don't", "can't", "don’t", "can’t", "cannot", "fairly", "could", "think so", "okay", "maybe", "yes", "no", "looks",
-    "appears", "tell", "mostly just",
-)  # fmt: skip
-
-
-# Rule -> whether an answer in lower case is a yes or a no.
-YES_NO: Mapping[str, Callable[[str], bool]] = {
-    "none": lambda answer: False,
-    "hard": lambda answer: answer in ("yes", "no"),
-    "soft": lambda answer: "yes" in answer or "no" in answer,
-    "conservative": lambda answer: any(word in answer for word in _TELLING),
-}
 
 
 @dataclass(frozen=True)

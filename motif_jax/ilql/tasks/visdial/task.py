@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +15,7 @@ from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues, DialogueStrea
 from motif_jax.ilql.tasks.contract import FunctionPolicy, TextPolicy, recorded_stream
 from motif_jax.ilql.tasks.file_tokens import TOKENIZER_HELP, FileTokenTask
 from motif_jax.ilql.tasks.visdial import data
-from motif_jax.ilql.tasks.visdial.client import REWARDS, VisDialServer, checked_url
+from motif_jax.ilql.tasks.visdial.client import REWARDS, VisDialServer, base_url
 from motif_jax.ilql.tasks.visdial.environment import (
     MODES,
     STOP,
@@ -91,7 +90,7 @@ class VisDial(FileTokenTask):
             is_valid, "yes_no", f"none with mode={values['mode']}, which is paid progress alone"
         )
         if values["url"]:
-            values["url"] = checked_url(f"{self.name}.url", values["url"])
+            values["url"] = base_url(values["url"])
         self.rules = Rules(
             values["mode"], values["goal"], values["percentile"], values["yes_no"], values["yes_no_reward"],
             values["reward_scale"], values["reward_shift"], values["last_turn_free"],
@@ -110,7 +109,7 @@ class VisDial(FileTokenTask):
     @functools.cached_property
     def features(self) -> data.Features:
         features = data.Features(
-            *self._key("features"), self.options["split"], self.options["normalise"]
+            self.options["features"], self.options["split"], self.options["normalise"]
         )
         if len(features) != len(self.scenes):
             raise UserError(
@@ -164,8 +163,6 @@ class VisDial(FileTokenTask):
 
     def _more(self) -> list[Dialogue]:
         path = self.options["additional"]
-        allowed = "an existing file of dialogues (.parquet), or empty"
-        self.require(not path or os.path.isfile(path), "additional", allowed)
         return list(dialogue_files.read_parquet(path)) if path else []
 
     def count(self, kind: str) -> int | None:

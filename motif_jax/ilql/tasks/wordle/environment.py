@@ -29,6 +29,10 @@ from motif_jax.ilql.tasks.wordle.game import (
     pick,
 )
 
+TOKENS = (*LETTERS, "<g>", "<b>", "<y>", "<|pad|>", "</a>", "</s>", "<s>", "<a>", "</eod>")
+NUMBERS = {token: number for number, token in enumerate(TOKENS)}
+_PIECE = re.compile("|".join(re.escape(token) for token in TOKENS))
+
 
 class WordleObservation(Observation):
     """A game so far.
@@ -111,11 +115,6 @@ class WordleEnvironment(TextEnvironment):
             code = int(self._table.codes(letters([action]))[0, word])
         self._now = WordleObservation(self._table, (*now.guesses, action), (*now.codes, code))
         return Outcome(self._now, self._now.reward, self._now.terminal)
-
-
-TOKENS = (*LETTERS, "<g>", "<b>", "<y>", "<|pad|>", "</a>", "</s>", "<s>", "<a>", "</eod>")
-NUMBERS = {token: number for number, token in enumerate(TOKENS)}
-_PIECE = re.compile("|".join(re.escape(token) for token in TOKENS))
 
 
 class WordleTokenizer:

@@ -10,7 +10,6 @@ digit. A word still fits after a guess if it would have given the same code.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -35,6 +34,21 @@ NAMES = (
 START_WORDS = "start_words"
 # Number of the tweets' first day; 'tweet_words' has the words of the days from then on.
 FIRST_DAY = 210
+ABSENT, ELSEWHERE, HERE = 0, 1, 2
+NUM_CODES = 3**LENGTH
+ALL_HERE = NUM_CODES - 1
+# Text of a colour, by number.
+MARKS = ("<b>", "<y>", "<g>")
+_WEIGHTS = 3 ** np.arange(LENGTH)
+# Bytes of a block during the table's construction.
+_BLOCK = 1 << 24
+# Colours of each code, int [243, 5].
+DIGITS = np.arange(NUM_CODES)[:, None] // _WEIGHTS % 3
+# The text of each code, [243] of str.
+CODE_TEXTS = np.array(["".join(MARKS[digit] for digit in digits) for digits in DIGITS], object)
+CODES = {text: code for code, text in enumerate(CODE_TEXTS)}
+NOT_HERE, POSSIBLE, IS_HERE = 0, 1, 2
+TRIES = 6
 
 
 def is_word(text: str) -> bool:
@@ -52,14 +66,7 @@ def read_words(key: str, name: str, max_words: int | None = None) -> tuple[str, 
     listed = name in (*NAMES, START_WORDS)
     path = resources.path(f"{_FOLDER}/{name}.txt") if listed else Path(name)
     allowed = f"one of {', '.join(NAMES)}, or a file with a word a line"
-    if not name or not os.path.isfile(path):
-        raise UserError(f"config.{key}={name!r}: must be {allowed}")
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split()
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"config.{key}={name}: cannot be read ({error}); must be {allowed}"
-        ) from None
+    lines = path.read_text(encoding="utf-8-sig").split()
     words = distinct(line for line in lines if is_word(line))[:max_words]
     if not words:
         raise UserError(
@@ -71,21 +78,6 @@ def read_words(key: str, name: str, max_words: int | None = None) -> tuple[str, 
 def distinct(words: Iterable[str]) -> tuple[str, ...]:
     """The words in order, without repeats."""
     return tuple(dict.fromkeys(words))
-
-
-ABSENT, ELSEWHERE, HERE = 0, 1, 2
-NUM_CODES = 3**LENGTH
-ALL_HERE = NUM_CODES - 1
-# Text of a colour, by number.
-MARKS = ("<b>", "<y>", "<g>")
-_WEIGHTS = 3 ** np.arange(LENGTH)
-# Bytes of a block during the table's construction.
-_BLOCK = 1 << 24
-# Colours of each code, int [243, 5].
-DIGITS = np.arange(NUM_CODES)[:, None] // _WEIGHTS % 3
-# The text of each code, [243] of str.
-CODE_TEXTS = np.array(["".join(MARKS[digit] for digit in digits) for digits in DIGITS], object)
-CODES = {text: code for code, text in enumerate(CODE_TEXTS)}
 
 
 def letters(words: Sequence[str]) -> np.ndarray:
@@ -147,18 +139,12 @@ def pick(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return indices[chosen] % mask.shape[1]
 
 
-NOT_HERE, POSSIBLE, IS_HERE = 0, 1, 2
-
-
 def colours_of(known: np.ndarray, guess: str) -> np.ndarray:
     """The colours int [5] of a guess that led to the knowledge int [26, 5]."""
     rows = letters([guess])[0]
     here = known[rows, np.arange(LENGTH)] == IS_HERE
     absent = (known[rows] == NOT_HERE).all(1)
     return np.where(here, HERE, np.where(absent, ABSENT, ELSEWHERE))
-
-
-TRIES = 6
 
 
 class Boards:

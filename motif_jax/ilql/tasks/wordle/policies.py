@@ -34,6 +34,13 @@ _MAX_POSITIONS = 200_000
 # Closer gains count as equal: they differ by the order of summation only.
 TIE = 1e-9
 _BLOCK = 1 << 22
+_KINDS = {
+    "p": "a probability",
+    "n": "a number of at least 1",
+    "l": "a word list in quotes",
+    "s": "a player",
+}
+_BACKGROUNDS = (";100", "30;43", "30;42")  # absent, elsewhere, here
 
 
 def information_gain(table: np.ndarray, members: np.ndarray) -> np.ndarray:
@@ -243,12 +250,6 @@ PLAYERS: dict[str, tuple[str, str, Callable[..., BoardPlayer]]] = {
     "mixture": ("pss", "", lambda table, *arguments: mixture(*arguments)),
     "monte_carlo": ("ns", "", lambda table, *arguments: monte_carlo(*arguments)),
 }
-_KINDS = {
-    "p": "a probability",
-    "n": "a number of at least 1",
-    "l": "a word list in quotes",
-    "s": "a player",
-}
 
 
 class Plan:
@@ -345,9 +346,6 @@ def policy_of(player: BoardPlayer, table: WordTable) -> TextPolicy:
         return table.words[int(player(board, np.zeros(1, np.int64), rng)[0])]
 
     return FunctionPolicy(choose_word)
-
-
-_BACKGROUNDS = (";100", "30;43", "30;42")  # absent, elsewhere, here
 
 
 def picture(guesses: Sequence[str], codes: Sequence[int | None]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -117,9 +116,6 @@ class Wordle(TextTask):
         if kind != "tweets":
             self._plans(kind, policy)
             return
-        for key in ("tweets", "indexes"):
-            path = self.options[key]
-            self.require(not path or os.path.isfile(path), key, "an existing file")
         if self.options["guesses"]:
             read_words("wordle.guesses", self.options["guesses"])
         if not self.options["tweets"]:
@@ -198,7 +194,6 @@ class Wordle(TextTask):
             games = [games[index] for index in self.read_indexes(len(games))]
         if options["top_p"] < 1:
             games = tweets.best(games, options["top_p"], options["top_p_rows"])
-            self.require(bool(games), "top_p", "larger: this leaves no game")
         stream = tweets.TweetGames(games, guesses, options["true_word"])
         self._facts = stream.facts
         return stream

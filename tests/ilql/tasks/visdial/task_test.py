@@ -299,7 +299,7 @@ def test_features_are_divided_by_their_length(tmp_path, normalise):
     rows = np.array([[3.0, 4.0], [0.0, 0.0]], np.float32)
     np.savez(tmp_path / "f.npz", images_val=rows)
 
-    features = Features("k", str(tmp_path / "f.npz"), "val", normalise)
+    features = Features(str(tmp_path / "f.npz"), "val", normalise)
 
     assert len(features) == 2
     assert features[0].dtype == np.float64
@@ -309,7 +309,7 @@ def test_features_are_divided_by_their_length(tmp_path, normalise):
 
 
 def test_features_are_read_from_hdf5(files):
-    features = Features("k", files["features"], "train")
+    features = Features(files["features"], "train")
 
     for row, values in enumerate(np.arange(12.0).reshape(3, 4)):
         np.testing.assert_allclose(features[row], values / np.linalg.norm(values))
