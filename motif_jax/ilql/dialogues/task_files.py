@@ -16,7 +16,6 @@ from motif_jax.ilql.dialogues import dialogue_files
 from motif_jax.ilql.dialogues.dialogue import DialogueStream
 from motif_jax.ilql.tasks import file_tokens, registry
 from motif_jax.ilql.tasks.contract import TextTask
-from motif_jax.ilql.tasks.reddit import task as reddit
 
 # The form of tokenizers that are learned from dialogues.
 _ARCHITECTURE = "gpt2"
@@ -24,26 +23,6 @@ _ARCHITECTURE = "gpt2"
 _TOKENIZER_DIALOGUES = 4096
 # Dialogues that are drawn together for it.
 _GROUP = 256
-
-
-def file_names(options: Mapping[str, Any], folder: Path) -> list[str]:
-    """Names of the files that `prepare` may write into `folder` for a task of the package with
-    these options.
-    """
-    from motif_jax.ilql.tasks import text_scores
-
-    # File -> the option that replaces it by a file of the user's.
-    replaced_by = {
-        reddit.FOLDER: "folder",
-        text_scores.FILE: "scores",
-        file_tokens.FILE: "tokenizer",
-    }
-    names = [name for name, option in replaced_by.items() if not options.get(option)]
-    # A user's file may lack scores of some texts: a complete one is then written into the folder.
-    scores = options.get("scores")
-    if scores and Path(scores) != folder / text_scores.FILE:
-        names.append(text_scores.FILE)
-    return names
 
 
 def prepare_files(

@@ -235,12 +235,6 @@ class TextTask(ABC):
         """
         return self.options
 
-    def prepared_files(self, kind: str) -> tuple[str, ...]:
-        """Names of the files that `prepare` writes into its folder. A training that fails before
-        its first step removes them.
-        """
-        return ()
-
     def stream(self, kind: str, policy: str) -> DialogueStream:
         """Dialogues of one of `kinds`; 'games' are played by `policy`."""
         assert kind in self.kinds

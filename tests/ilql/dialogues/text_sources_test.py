@@ -190,16 +190,3 @@ def test_a_stop_while_dialogues_are_drawn_leaves_no_tokenizer(tmp_path: Path) ->
         learn(tmp_path, stops_after=1)
 
     assert not (tmp_path / file_tokens.FILE).exists()
-
-
-def test_files_that_a_user_gives_are_not_written(tmp_path: Path) -> None:
-    assert task_files.file_names({}, tmp_path) == ["comments", "scores.json", "tokenizer.json"]
-    assert task_files.file_names({"folder": "x", "tokenizer": "y"}, tmp_path) == ["scores.json"]
-
-
-def test_scores_of_a_user_are_completed_in_the_folder(tmp_path: Path) -> None:
-    options = {"folder": "x", "tokenizer": "y"}
-
-    assert task_files.file_names({**options, "scores": "x"}, tmp_path) == ["scores.json"]
-    in_folder = str(tmp_path / "scores.json")
-    assert task_files.file_names({**options, "scores": in_folder}, tmp_path) == []

@@ -159,16 +159,6 @@ class Wordle(TextTask):
             tweets.write_structure(structure, *Wordle(options).read_tweets())
         return options
 
-    def prepared_files(self, kind: str) -> tuple[str, ...]:
-        if kind != "tweets":
-            return ()
-        names: tuple[str, ...] = ()
-        if not self.options["tweets"]:
-            names += (_SIMULATED,)
-        if self.options["write_structure"]:
-            names += (_STRUCTURE,)
-        return names
-
     def _simulate(self, path: Path, policy: str) -> None:
         plan = parse(policy)
         days = read_words("wordle.words", "tweet_words")

@@ -30,15 +30,6 @@ def test_simulated_people_tweet_once(prepared):
     assert contents(folder) == before
 
 
-def test_a_task_names_the_files_that_it_prepares(prepared):
-    options, folder = prepared
-    names = Wordle({"write_structure": True}).prepared_files("tweets")
-
-    assert set(names) == set(contents(folder))
-    assert Wordle(options).prepared_files("tweets") == ("tweets.json",)
-    assert Wordle({}).prepared_files("games") == ()
-
-
 def test_tweets_of_a_user_are_taken_as_they_are(prepared, tmp_path):
     options = {"tweets": prepared[0]["tweets"]}
 
