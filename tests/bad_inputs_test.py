@@ -31,7 +31,7 @@ BAD = [
     ("visualize.py:smoke", "forms.start=5 forms.stop=3", "config.forms.stop"),
     ("visualize.py", "recorded.evaluation=AT", "AT"),
     ("evaluate_text.py:play", "agent=AT", "AT"),
-    ("evaluate_text.py:rank", "agent=AT", "config.data"),
+    ("evaluate_text.py:rank", "agent=AT", "AT"),
     ("report.py", "agent.dir=AT", "AT"),
     ("study.py", "training=", "config.training"),
 ]

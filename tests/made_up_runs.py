@@ -156,9 +156,10 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
         recorded_players={best["stem"]: "players/best.html"},
         evaluations=evaluations,
         message_tallies={
-            name: messages.from_rows(
-                json.loads((folder / file / evaluation_files.MESSAGES).read_text())
-            )
+            name: [
+                messages.MessageTally(**row)
+                for row in json.loads((folder / file / evaluation_files.MESSAGES).read_text())
+            ]
             for name, file in (("agent", "evaluation"), ("random", "random"))
         },
         replays=[("0", "recordings/episode-00000.html")],

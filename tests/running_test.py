@@ -65,7 +65,6 @@ REFUSALS = [
     ("collect", {"seed": None}, "this key needs a value"),
     ("collect", {"num_pairs": -1}, "num_pairs=-1"),
     ("train_agent", {"algorithm.gae_lambda": 0.9}, "has no effect with algorithm.advantage=vtrace"),
-    ("collect", {"environment.name": "gym:None-v0"}, "gym:None-v0"),
 ]
 
 

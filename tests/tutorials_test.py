@@ -18,7 +18,7 @@ from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.play.evaluation_files import read_evaluation
 from tests.commands import commands
-from tests.lm import real_model, talkers
+from tests.lm import models, real_model, talkers
 from tests.reward_fixtures import environment
 
 pytestmark = pytest.mark.extra
@@ -86,6 +86,8 @@ def test_ilql_on_ones_own_dialogues(tmp_path, repository, monkeypatch):
         for text, reward in answers.items()
     ]
     (tmp_path / "dialogues.jsonl").write_text("\n".join(map(json.dumps, rows * 20)))
+    models.write(tmp_path / "MODEL", "gpt2")
+    (tmp_path / "MODEL" / "tokenizer.json").write_text(models.tokenizer())
     printed = run_page(repository / "docs/tutorials/my_dialogues.md", tmp_path, repository)
     assert all(text in printed for text in answers)
     evaluation = json.loads((tmp_path / "runs/my_evaluation/evaluation.json").read_text())

@@ -109,7 +109,6 @@ NO_LABELS = [
     stub(state=(None, {"labels": np.zeros(0), "texts": ()})),
 ]
 WRONG_LABELS = [
-    ({"a" * 257: 1}, "the message 'aaa"),
     ({"You see.": 2}, "the label of 'You see.' is 2, neither 0 nor 1"),
     ({"You see.": float("nan")}, "the label of 'You see.' is nan, neither 0 nor 1"),
 ]

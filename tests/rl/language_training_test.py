@@ -92,14 +92,6 @@ def test_additions_are_learned_and_stored_without_the_base(tmp_path: Path) -> No
     )
 
 
-@pytest.mark.slow
-def test_an_algorithm_without_frozen_parameters_trains_no_additions(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"algorithm.name='appo': must be 'ppo' with config.lora.patterns"
-    ):
-        train(tmp_path / "run", config(tmp_path, **LORA, **{"algorithm.name": "appo"}))
-
-
 @pytest.mark.extra
 def test_a_base_that_has_changed_is_refused(tmp_path: Path) -> None:
     run = tmp_path / "run"
