@@ -29,7 +29,7 @@ VERSIONS = "versions.json"
 # folder from before would be read as another run: a key that is new, lost or means something else,
 # a file or an entry of a checkpoint. A key that config.json lacks is then one that its stage lacks.
 _LAYOUT = "layout"
-LAYOUT = 2
+LAYOUT = 3
 # Greatest number of characters that an error shows of a value.
 _SHOWN = 300
 # Folders of a run into which files are written one by one, while it continues.
