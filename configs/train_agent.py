@@ -42,6 +42,7 @@ Variants:
 from ml_collections import ConfigDict
 
 from motif_jax.core import compat, resources
+from motif_jax.core.config import available_cores
 from motif_jax.envs.config import RecallOptions
 from motif_jax.rl.config import AgentConfig, TrainedTask
 from motif_jax.schema import configs, section, section_keys, update
@@ -95,7 +96,8 @@ _LAPTOP = {
     "algorithm.epochs": 2,
     "algorithm.minibatches": 2,
     "optimizer": {"learning_rate": 1e-3, "schedule": "linear"},
-    "actors": {"envs_per_worker": 128},
+    # The games are the limit and not the network: with a core left to the learner, that waits.
+    "actors": {"workers": available_cores(), "envs_per_worker": 64},
     "save_every_steps": 500_000,
     "save_every_seconds": 60.0,
     "stats_episodes": 100,
