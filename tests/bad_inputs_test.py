@@ -12,6 +12,13 @@ from tests.command_configs import config_of, refusal_line
 BAD = [
     ("collect.py:smoke", "length=1000", "config.length"),
     ("annotate.py", "dataset_dir=AT", "AT"),
+    # The lexicon would call each pair of status lines a tie; without both, messages were shown.
+    (
+        "annotate.py:minigrid",
+        "probe=True captions.messages=False captions.status=True",
+        "config.captions.messages",
+    ),
+    ("annotate.py:smoke", "probe=True captions.messages=False", "config.captions.messages"),
     ("train_reward.py:smoke", "dataset_dir=AT annotator=test", "AT"),
     ("explain_reward.py", "reward.dir=AT", "AT"),
     ("train_agent.py:recall", "batch_size=100", "config.batch_size"),

@@ -61,6 +61,8 @@ def check(config_tree: ConfigDict, workdir: Path) -> None:
     checks.require_key(
         config, "shard_index", in_range, f"from 0 to num_shards - 1 = {config.num_shards - 1}"
     )
+    shows_something = config.captions.messages or config.captions.status
+    checks.require(shows_something, "captions.messages", False, "True unless captions.status is")
     if config.name:
         shards.check_name(config.name)
     # Probes are texts of their own.

@@ -45,6 +45,13 @@ class Decoding:
             is_valid, "decode.batches", self.batches, "1 for beams; 'rerank' has several"
         )
 
+        # Its logarithms would end a training at its first games.
+        weight = self.advantage_weight
+        is_valid = self.advantage_form != "sign" or 0 < weight < 1
+        checks.require(
+            is_valid, "decode.advantage_weight", weight, "between 0 and 1 in the form 'sign'"
+        )
+
         allowed = "True, or config.decode.advantages must be True"
         checks.require(self.logits or self.advantages, "decode.logits", False, allowed)
 

@@ -184,7 +184,7 @@ class TextTask(ABC):
 
     def read_indexes(self, count: int) -> Sequence[int]:
         """Row numbers below `count` from the JSON list in the file of the option `indexes`; all if
-        it is empty.
+        it is empty. Raises UserError: a row is not one of them; numpy would count from the end.
         """
         path = self.options["indexes"]
         if not path:
@@ -192,6 +192,9 @@ class TextTask(ABC):
         rows: list[int] = read_json(
             path, f"config.{self.name}.indexes takes a JSON list of rows", kind=list
         )
+        # True and False are ints for Python.
+        is_valid = all(type(row) is int and 0 <= row < count for row in rows)
+        self.require(is_valid, "indexes", f"a list of whole numbers from 0 to {count - 1:,}")
         return rows
 
     @abstractmethod

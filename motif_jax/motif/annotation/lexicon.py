@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from motif_jax.core import config as checks
 from motif_jax.core import digests
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, YES, Form
@@ -263,6 +264,8 @@ class LexiconAnnotator(Annotator):
 
     @classmethod
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
+        # It would call each pair of status lines a tie.
+        checks.require(config.captions.messages, "captions.messages", False, "True for a lexicon")
         # A goal that the lexicon does not have is a KeyError here.
         LexiconJudge(load_lexicon(config.lexicon.file), config.goal)
 

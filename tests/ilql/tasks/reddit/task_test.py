@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
+from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.tasks.contract import interact
 from motif_jax.ilql.tasks.reddit import made_up
@@ -42,6 +43,17 @@ def test_rewards_are_scaled_then_shifted(options):
 
 def test_replies_with_rewards_below_the_cutoff_are_left_out(options):
     assert returns({**options, "reward_scale": -1.0, "cutoff": -1.0}) == [0.0, -1.0, -1.0, -1.0]
+
+
+def test_an_index_that_would_count_from_the_end_is_refused(tmp_path, options):
+    (tmp_path / "rows.json").write_text("[-1]")
+    with pytest.raises(UserError, match="whole numbers from 0"):
+        recorded({**options, "indexes": str(tmp_path / "rows.json")})
+
+
+def test_a_sign_of_advantages_needs_a_weight_below_1():
+    with pytest.raises(UserError, match=r"decode\.advantage_weight"):
+        Decoding(advantage_form="sign", advantage_weight=16.0)
 
 
 def test_indexes_choose_rows_in_their_order(tmp_path, options):
