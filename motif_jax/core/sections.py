@@ -116,7 +116,9 @@ class LoraOnBase(Lora):
     """Low-rank additions to a frozen model of any precision."""
 
     base: str = one_of(
-        ("float32", "bfloat16", "int8", "nf4"), "dtype or format of the frozen weights"
+        ("float32", "bfloat16", "int8", "nf4"),
+        "dtype or format of the frozen weights",
+        read_when=(".patterns", ()),
     )
 
 

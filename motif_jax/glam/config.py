@@ -44,8 +44,11 @@ class LanguagePolicy:
         ("log_probability", "raw_logit", "scaled_probability"),
         "score of an action by its words: the sum of their tokens' log-probabilities, or of their logits, or the product of their tokens' "
         "probabilities over the greatest of all actions', which are logits in their turn: the policy is their softmax",
+        read_when=(".policy", ("score",)),
     )
-    by_length: bool = plain_key(False, "divides an action's sum by its number of tokens")
+    by_length: bool = plain_key(
+        False, "divides an action's sum by its number of tokens", read_when=(".policy", ("score",))
+    )
     special_tokens: str = one_of(
         ("prompt", "nowhere"),
         "where the tokens that the tokenizer adds to a text (such as T5's end token) stand: around the prompt, as in pretraining, or "

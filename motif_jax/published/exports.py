@@ -458,7 +458,8 @@ def card_opening(model_config: ModelConfig, prompt: str, tags: str) -> tuple[str
     use = f"""```python
 from transformers import AutoTokenizer, {kind}
 
-tokenizer, model = AutoTokenizer.from_pretrained(FOLDER), {kind}.from_pretrained(FOLDER)
+tokenizer = AutoTokenizer.from_pretrained(FOLDER)
+model = {kind}.from_pretrained(FOLDER)
 tokens = model.generate(**tokenizer({prompt!r}, return_tensors="pt"))
 tokenizer.decode(tokens[0])
 ```
