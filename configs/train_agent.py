@@ -127,6 +127,8 @@ _GYM = {
         "extrinsic_coefficient": 1.0,
         "extrinsic_scale": 1.0,
         "extrinsic_clip": 1e6,
+        # docs/studies/pay.py
+        "pay": "caused",
     },
     # One, whatever the cores: a batch is a rollout of each environment (`on_policy`).
     "actors": {"workers": 1, "envs_per_worker": 32},
@@ -218,7 +220,7 @@ VARIANTS = {
         "algorithm.exploration_coefficient": 0.01,
         # Paid five times as much, an agent collects captions and unlearns the goal, which ends
         # them.
-        "reward": {"threshold": "auto", "intrinsic_coefficient": 0.1},
+        "reward": {"threshold": "auto", "intrinsic_coefficient": 0.1, "pay": "caused"},
         "reward.extrinsic_coefficient": 1.0,
         "reward.extrinsic_scale": 1.0,
         "actors.envs_per_worker": 32,
@@ -236,7 +238,7 @@ VARIANTS = {
         "algorithm.exploration_coefficient": 0.01,
         # An achievement takes some ten steps, and an episode of a beginner 200.
         "algorithm.gamma": 0.97,
-        "reward": {"threshold": "auto", "intrinsic_coefficient": 0.1},
+        "reward": {"threshold": "auto", "intrinsic_coefficient": 0.1, "pay": "caused"},
         "reward.extrinsic_coefficient": 1.0,
         "reward.extrinsic_scale": 1.0,
         "actors": {"workers": 2, "envs_per_worker": 16},

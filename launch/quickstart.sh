@@ -29,7 +29,7 @@ stage train_reward.py:minigrid "$doorkey/reward" --config.dataset_dir="$doorkey/
 stage train_agent.py:minigrid "$doorkey/agent" --config.reward.dir="$doorkey/reward"
 for policy in agent random; do
   stage evaluate.py:quickstart "$doorkey/evaluate_$policy" --config.policy="$policy" --config.agent.dir="$doorkey/agent" \
-    --config.reward.dir="$doorkey/reward" --config.reward.threshold=auto --config.seed="$evaluation_seed"
+    --config.reward.dir="$doorkey/reward" --config.reward.threshold=auto --config.reward.pay=caused --config.seed="$evaluation_seed"
 done
 stage report.py:quickstart "$doorkey/report" --config.title="Motif quickstart: DoorKey" --config.dataset_dir="$doorkey/dataset" \
   --config.reward.dir="$doorkey/reward" --config.reward.threshold=auto --config.agent.dir="$doorkey/agent" \

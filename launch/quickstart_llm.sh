@@ -96,7 +96,7 @@ for player in agent control random; do
   [ "$player" != random ] || policy=random run=agent
   # All are measured by the judge's reward.
   stage evaluate.py:quickstart "$doorkey/evaluate_$player" --config.policy="$policy" --config.agent.dir="$doorkey/$run" \
-    --config.reward.dir="$doorkey/reward" --config.reward.threshold=auto --config.episodes="$games" --config.seed="$evaluation_seed"
+    --config.reward.dir="$doorkey/reward" --config.reward.threshold=auto --config.reward.pay=caused --config.episodes="$games" --config.seed="$evaluation_seed"
   # The games of the training: as many steps at most.
   stage evaluate.py:quickstart "$nethack/evaluate_$player" --config.policy="$policy" --config.agent.dir="$nethack/$run" \
     --config.reward.dir="$nethack/reward" --config.reward.threshold=auto --config.episodes="$games" --config.seed="$evaluation_seed" \

@@ -101,9 +101,9 @@ def test_an_agent_of_gymnasium_is_paid_in_the_plain_environment(
     env.reset(seed=1)
     steps = [env.step(action) for action in (3, 2, 2, 1)]
     env.close()
-    # As in training: a text is paid with the step that follows it.
+    # As in training with `:gym`: a text is paid with the step that led to it.
     assert [step[-1]["said"] for step in steps] == ["You stand still.", "", "", ""]
-    assert [step[1] for step in steps] == [0.0, paid, 0.0, 0.0]
+    assert [step[1] for step in steps] == [paid, 0.0, 0.0, 0.0]
 
 
 def test_an_observation_that_the_agent_cannot_have_seen_is_refused(tmp_path: Path) -> None:

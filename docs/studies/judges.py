@@ -169,7 +169,7 @@ def _keycorridor() -> dict[str, Any]:
             "minigrid.yaml",
             later_models=("qwen15",),
         ),
-        "training": "configs/train_agent.py:minigrid --config.environment.name=MiniGrid-KeyCorridorS3R3-v0 "
+        "training": "configs/train_agent.py:minigrid --config.reward.pay=read --config.environment.name=MiniGrid-KeyCorridorS3R3-v0 "
         "--config.train_for_env_steps=1000000",
         "methods": methods,
         "tables": {"keycorridor": ",".join(methods)},
@@ -203,7 +203,7 @@ def _crafter() -> dict[str, Any]:
             "crafter.yaml",
             "crafter",
         ),
-        "training": "configs/train_agent.py:crafter --config.train_for_env_steps=75000",
+        "training": "configs/train_agent.py:crafter --config.reward.pay=read --config.train_for_env_steps=75000",
         "methods": methods,
         "games": {"random": "--config.policy=random"},
         "tables": {"crafter": ",".join(methods)},
@@ -396,7 +396,7 @@ BASE = {
     "seeds": 3,
     "rows": "docs/studies/judges.jsonl",
     "prepare": _prepare_doorkey(),
-    "training": "configs/train_agent.py:minigrid",
+    "training": "configs/train_agent.py:minigrid --config.reward.pay=read",
     "methods": _DOORKEY_METHODS,
     "evaluation": _evaluation(200),
     "tables": {"doorkey": ",".join(_DOORKEY_METHODS)},

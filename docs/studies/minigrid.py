@@ -80,7 +80,7 @@ BASE = {
     "seeds": 5,
     "rows": "docs/studies/minigrid.jsonl",
     "prepare": _prepare(),
-    "training": "configs/train_agent.py:minigrid",
+    "training": "configs/train_agent.py:minigrid --config.reward.pay=read",
     "methods": {f"doorkey_{name}": flags for name, flags in _DOORKEY.items()}
     | {f"keycorridor_{name}": flags for name, flags in _CORRIDOR.items()},
     "evaluation": "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=200 "

@@ -24,9 +24,9 @@ Pay = Callable[[Sequence[bytes]], np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """How the two rewards are combined. By default the task's reward is paid whole, as
-    `train_agent` pays it outside NetHack; `Terms.nethack()` has the published numbers of a score
-    task.
+    """How the two rewards are combined. By default the task's reward is paid whole, and a text with
+    the step that led to it, as `train_agent` pays outside NetHack; `Terms.nethack()` has the
+    published numbers of a score task.
 
     Attributes:
       quantile: normalised rewards at or below this quantile of the training messages become 0;
@@ -50,6 +50,7 @@ class Terms:
     extrinsic_scale: float = 1.0
     # `train_agent` clips a tenth of the reward at 10, and multiplies by 10 afterwards.
     extrinsic_clip: float = 100.0
+    pay: str = CAUSED
     pay: str = READ
     quantile: float | str | None = 0.5
     normalise: bool = True

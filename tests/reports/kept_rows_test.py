@@ -27,6 +27,7 @@ KEPT = (
     "minigrid:",
     "minihack:",
     "oni:",
+    "pay:",
     "steering:",
     "results:",
     "results:laptop",
