@@ -16,6 +16,7 @@ from motif_jax import wrappers
 from motif_jax.core.errors import UserError
 from motif_jax.envs.gym_task import text_readers
 from motif_jax.rl.algorithms import total_reward
+from tests.reward_fixtures import load_config
 
 MESSAGES = ("You see here a key.", "It's a wall.", "It's a wall.", "", "You die...")
 
@@ -354,12 +355,14 @@ def test_terms_pay_the_task_whole_as_train_agent_outside_nethack() -> None:
     )
     terms = wrappers.Terms()
     assert terms.extrinsic_scale == terms.extrinsic_coefficient == 1.0
+    assert terms.pay == load_config("train_agent", "gym", {}).reward.pay == "caused"
     np.testing.assert_allclose(terms.total(terms.task(task), paid), expected, rtol=1e-6)
 
 
 def test_nethacks_terms_are_the_published_numbers() -> None:
     terms = wrappers.Terms.nethack()
     assert (terms.extrinsic_coefficient, terms.intrinsic_coefficient) == (0.1, 0.1)
+    assert terms.pay == load_config("train_agent", "", {}).reward.pay == "read"
     assert (terms.extrinsic_scale, terms.extrinsic_clip) == (0.1, 10.0)
     assert (terms.count_exponent, terms.quantile) == (3.0, 0.5)
     assert wrappers.Terms.nethack(quantile=0.85) == dataclasses.replace(terms, quantile=0.85)

@@ -51,7 +51,6 @@ class Terms:
     # `train_agent` clips a tenth of the reward at 10, and multiplies by 10 afterwards.
     extrinsic_clip: float = 100.0
     pay: str = CAUSED
-    pay: str = READ
     quantile: float | str | None = 0.5
     normalise: bool = True
     two_decimals: bool | None = None
@@ -60,9 +59,14 @@ class Terms:
     @classmethod
     def nethack(cls, **changes: Any) -> Self:
         """The published terms of NetHack's score tasks, with some fields changed: a tenth of the
-        score, clipped at 10, has the weight 0.1.
+        score, clipped at 10, has the weight 0.1, and a text is paid with the action chosen on it.
         """
-        published = {"extrinsic_coefficient": 0.1, "extrinsic_scale": 0.1, "extrinsic_clip": 10.0}
+        published: dict[str, Any] = {
+            "extrinsic_coefficient": 0.1,
+            "extrinsic_scale": 0.1,
+            "extrinsic_clip": 10.0,
+            "pay": READ,
+        }
         return cls(**{**published, **changes})
 
     def __post_init__(self) -> None:
