@@ -101,7 +101,7 @@ def straightforward(task: RewardTask) -> Callable[..., Any]:
     def loss(params: Any, messages: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
         rewards = network.reward(params, {"message": messages.reshape(-1, 256)})
         rewards = jnp.mean(rewards.reshape(messages.shape[:3]), axis=-1)
-        return jnp.sum(preference.cross_entropy(rewards, targets) * weights) / jnp.sum(weights)
+        return jnp.sum(preference.pair_loss(rewards, targets) * weights) / jnp.sum(weights)
 
     @jax.jit
     def step(params: Any, opt_state: Any, *batch: jax.Array) -> tuple[Any, Any, jax.Array]:

@@ -323,18 +323,6 @@ def parse_json(data: bytes | str, kind: type = object) -> Any:
     return value
 
 
-def require_whole_characters(text: str, where: str) -> None:
-    """Raises UserError for half of a surrogate pair in `text`: JSON may hold it, files and
-    tokenizers may not.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"{where}: half of a character stands in its texts ({error.reason})"
-        ) from None
-
-
 @contextlib.contextmanager
 def replaced_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields an empty folder to write into, which takes the place of `target`, on the disk, when

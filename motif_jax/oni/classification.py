@@ -48,7 +48,7 @@ class LabelBatch(NamedTuple):
     weights: Field
 
 
-def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
+def label_loss(logits: jax.Array, targets: jax.Array) -> jax.Array:
     """-sum_k q_k log softmax(logits)_k float32 [...] of logits [..., 2] and the probability of yes,
     [...].
     """
@@ -92,7 +92,7 @@ def make_loss(
         logits = network.logits(params, batch.messages, max_length, key)
         # Padding has the weight 0 and does not count.
         weight = jnp.maximum(jnp.sum(batch.weights), 1e-12)
-        loss = jnp.sum(cross_entropy(logits, batch.targets) * batch.weights) / weight
+        loss = jnp.sum(label_loss(logits, batch.targets) * batch.weights) / weight
         accuracy = jnp.sum(_is_correct(logits, batch.targets) * batch.weights) / weight
         return loss, accuracy
 

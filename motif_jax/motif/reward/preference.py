@@ -50,7 +50,7 @@ class PreferenceBatch(NamedTuple):
     labels: Field
 
 
-def cross_entropy(rewards: jax.Array, targets: jax.Array) -> jax.Array:
+def pair_loss(rewards: jax.Array, targets: jax.Array) -> jax.Array:
     """-sum_k q_k log softmax(rewards)_k of each pair, float32 [...], of rewards and targets q
     [..., 2]; q sums to 1.
     """
@@ -186,7 +186,7 @@ def make_loss(
             rewards = member_rewards(network, params, messages, batch, max_length)
 
         # Divided by the weight of the whole batch, so that the devices' parts add up to its mean.
-        pair_losses = cross_entropy(rewards, batch.targets) * batch.weights
+        pair_losses = pair_loss(rewards, batch.targets) * batch.weights
         # At least 1e-12: a batch may be of dropped ties alone, or have no pair of a member's
         # sample.
         weight = jnp.maximum(reductions.psum(jnp.sum(batch.weights, axis=1), axis_name), 1e-12)

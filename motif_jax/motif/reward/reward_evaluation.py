@@ -20,7 +20,7 @@ from motif_jax.motif.reward.reward_data import RewardData
 CALIBRATION_BINS = 10
 
 
-def cross_entropy(rewards: np.ndarray, targets: np.ndarray) -> np.ndarray:
+def held_out_cross_entropy(rewards: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """-sum_k q_k log softmax(rewards)_k, float64 [N], of rewards and targets [N, 2]."""
     rewards = rewards.astype(np.float64)
     log_sum = np.logaddexp(rewards[:, 0], rewards[:, 1])
@@ -247,7 +247,7 @@ def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> di
     }
     metrics: dict[str, Any] = {}
     for name, pairs in groups.items():
-        losses = cross_entropy(rewards[pairs], data.targets.unsmoothed[pairs])
+        losses = held_out_cross_entropy(rewards[pairs], data.targets.unsmoothed[pairs])
         pair_weights = weights[pairs].astype(np.float64)
         mean_loss = (
             float((losses * pair_weights).sum() / pair_weights.sum())
@@ -273,7 +273,7 @@ def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> di
     metrics["validation/score_accuracy_pairs"] = score_pairs
 
     # The published means, over batches in the order of the split.
-    losses = cross_entropy(rewards[validation], data.targets.unsmoothed[validation])
+    losses = held_out_cross_entropy(rewards[validation], data.targets.unsmoothed[validation])
     preferred = rewards[validation].argmax(axis=1)
     counted = (labels[validation] < TIE) & present
     metrics["csv_validation_loss"] = mean_over_batches(losses, present, batch_size)

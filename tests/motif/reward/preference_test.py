@@ -140,7 +140,7 @@ def test_ties_soft_targets_and_equal_rewards():
     targets = jnp.array([[0.0, 1.0], [0.5, 0.5], [0.25, 0.75]])
     log = np.log(np.exp(rewards) / np.exp(rewards).sum(1, keepdims=True))
     np.testing.assert_allclose(
-        preference.cross_entropy(rewards, targets), -(targets * log).sum(1), rtol=1e-6
+        preference.pair_loss(rewards, targets), -(targets * log).sum(1), rtol=1e-6
     )
     is_correct = np.array(preference.correct(rewards, jnp.array([1, 2, 1])))
     assert is_correct.tolist() == [[True, False, False], [True, False, True]]

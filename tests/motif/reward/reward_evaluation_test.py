@@ -262,5 +262,5 @@ def test_cross_entropy_is_stable():
     rewards = np.array([[1000.0, 0.0], [0.0, 1000.0], [1.0, 1.0]], np.float32)
     targets = np.array([[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]])
     np.testing.assert_allclose(
-        evaluation.cross_entropy(rewards, targets), [0, 1000, np.log(2)], rtol=1e-6
+        evaluation.held_out_cross_entropy(rewards, targets), [0, 1000, np.log(2)], rtol=1e-6
     )
