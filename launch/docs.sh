@@ -15,6 +15,9 @@ case "${1:-}" in
   *) die "docs.sh takes nothing, --serve or --install" ;;
 esac
 
+# The package's own environment makes the tables of options.
+make_environment "$repository/.venv"
+install_package "$repository/.venv" ""
 environment="$repository/.venv-docs"
 make_environment "$environment"
 wanted=$(sha256sum "$repository/launch/site/requirements.txt" | cut -c1-64)

@@ -397,9 +397,18 @@ def _require_storable(name: str, value: Any) -> None:
 
 def describe(config: ConfigDict) -> Iterator[str]:
     """Yields lines with every key's value in `config`, type, allowed values and meaning."""
+    for name, value, allowed, meaning in described(config):
+        yield f"--config.{name}={value}" + (f"  ({allowed})" if allowed else "")
+        yield from textwrap.wrap(meaning, 110, initial_indent="    ", subsequent_indent="    ")
+
+
+def described(config: ConfigDict) -> Iterator[tuple[str, Any, str, str]]:
+    """Yields every key's name, its value in `config`, what it may be, and its meaning; these two
+    are empty for a value without a declared key.
+    """
     for name, value, key in items(config):
         if key is None:
-            yield f"--config.{name}={value}"
+            yield name, value, "", ""
             continue
         allowed = _TYPE_NAMES.get(key.value_type, key.value_type.__name__)
         if key.choices:
@@ -407,5 +416,4 @@ def describe(config: ConfigDict) -> Iterator[str]:
         elif key.allowed:
             allowed += f" {key.allowed.removeprefix('a number ')}"
         or_none = ", or None" if key.optional else ""
-        yield f"--config.{name}={value}  ({allowed}{or_none})"
-        yield from textwrap.wrap(key.help, 110, initial_indent="    ", subsequent_indent="    ")
+        yield name, value, f"{allowed}{or_none}", key.help
