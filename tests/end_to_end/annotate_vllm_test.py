@@ -92,8 +92,9 @@ def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_
     slow = ["--config.flush_seconds=0", "--config.vllm.in_flight=64"]
     arguments = flags(judge, *shard, *slow)
     program = Program(line(dataset, store, runs[0], *arguments), tmp_path / "log", ENVIRONMENT)
+    # An answer has some 200 bytes.
     wait_until(
-        lambda: sum(path.stat().st_size for path in store.glob("*.jsonl")) >= 4000,
+        lambda: sum(path.stat().st_size for path in store.glob("*.jsonl")) >= 8000,
         "answers",
         600,
         0.005,
