@@ -19,10 +19,12 @@ from motif_jax.envs.checked import unplayable
 from motif_jax.envs.episode import EpisodePlayer, PlayedEpisode, random_actions
 from motif_jax.envs.spec import Environment
 
-# Random episodes of at most `_EPISODE_STEPS` are played until they have `_STEPS` in all.
+# Random episodes of at most `_EPISODE_STEPS` are played until they have `_STEPS` in all, then the
+# first `_START_STEPS` of others: there it shows what an episode has from the one before.
 _STEPS = 200
 _EPISODE_STEPS = 100
-_EPISODES = 10
+_START_STEPS = 5
+_EPISODES = 40
 # Actions of the environment's own seed could be those that its generator makes right.
 _ACTION_SEED = 1_000
 REMEDY = "draw all its random numbers from the generator that reset(seed=...) seeds, and those of its pictures from another one"
@@ -172,7 +174,9 @@ def _looked(name: str, options_json: str, with_pictures: bool) -> Look:
 
 
 class _Played(NamedTuple):
-    """Digests of the same random episodes, played one after another and then once more."""
+    """Digests of the same random episodes, played one after another and then once more, from the
+    last to the first, so that each follows another one.
+    """
 
     digests: list[str]
     digests_again: list[str]
@@ -194,21 +198,25 @@ def _play_twice(environment: Environment, name: str, options: Mapping[str, Any])
     fields = recording.digest_fields(name, options)
     player = EpisodePlayer(environment, keep_texts=False, digest_fields=fields)
     digests: list[str] = []
+    limits: list[int] = []
     steps = 0
     success_falls = False
-    while steps < _STEPS and len(digests) < _EPISODES:
-        episode = _play(player, seed=len(digests) + 1)
+    while len(digests) < _EPISODES:
+        limits.append(_EPISODE_STEPS if steps < _STEPS else _START_STEPS)
+        episode = _play(player, len(limits), limits[-1])
         digests.append(str(episode.digest))
         steps += len(episode)
         success_falls = success_falls or FALLEN_SUCCESS in episode.info
-    again = [str(_play(player, seed).digest) for seed in range(1, len(digests) + 1)]
-    return _Played(digests, again, success_falls)
+    again = [
+        str(_play(player, seed, limit).digest) for seed, limit in reversed([*enumerate(limits, 1)])
+    ]
+    return _Played(digests, again[::-1], success_falls)
 
 
-def _play(player: EpisodePlayer, seed: int) -> PlayedEpisode:
-    """The first steps of a random player in the episode `seed`."""
+def _play(player: EpisodePlayer, seed: int, limit: int) -> PlayedEpisode:
+    """The first `limit` steps of a random player in the episode `seed`."""
     choose = random_actions(player.environment.spec, _ACTION_SEED + seed)
     # The first observation is no step.
-    for _ in itertools.islice(player.transitions(seed, choose), _EPISODE_STEPS + 1):
+    for _ in itertools.islice(player.transitions(seed, choose), limit + 1):
         pass
     return player.episode()

@@ -172,8 +172,11 @@ def repeatable(plan: SamplingPlan) -> tuple[str, str]:
     try:
         determinism.require(plan.environment, plan.options, "config.look=True")
     except UserError as error:
-        return f"Not seeded: {error}", "bad"
-    return "Seeded: games played twice with the same seed and actions were the same.", "good"
+        return f"Games cannot be played again: {error}", "bad"
+    return (
+        "Seeded: short games with the same seed and actions were the same, also after other games.",
+        "good",
+    )
 
 
 def write(plan: SamplingPlan, num_pairs: int, workdir: Path) -> None:

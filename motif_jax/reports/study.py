@@ -5,7 +5,7 @@ Every run plays the same games, so a method's numbers are [runs, games]. Their i
 (Agarwal et al. 2021) with a run as a stratum: it describes these trainings only. The interval of a
 difference draws whole runs, then games: both sides the same games, and the same seeds if they share
 some. Of a rate the bootstrap is too narrow near 0 and 1: Wilson's interval stands where it reaches
-them, and the interval of a difference has Newcombe's in it.
+them or has no width, and the interval of a difference has Newcombe's in it.
 """
 
 from __future__ import annotations
@@ -275,8 +275,10 @@ def _column(
             mark = {1: " ▲", -1: " ▼", 0: ""}[sign]
         low, high = map(float, bounds[method][:, 0])
         estimate = Estimate(float(points[method][0]), low, high)
-        if (low <= 0 or high >= 1) and _shows_rate(key, scores[method], averaged, highest):
-            # Its bootstrap is too narrow there: of what happened in all games it says that it must.
+        # The bootstrap is too narrow at the border, and where all games of each run went alike: of
+        # what happened it says that it must.
+        is_narrow = low <= 0 or high >= 1 or low == high
+        if is_narrow and _shows_rate(key, scores[method], averaged, highest):
             estimate = wilson(float(scores[method].mean()), scores[method].size)
         elif len(scores[method]) == 1:
             # Nothing says how games differ.

@@ -60,6 +60,28 @@ class Dice(gymnasium.Env):
         return np.full((4, 4, 3), generator.integers(255), np.uint8)
 
 
+class Sticky(gymnasium.Env):
+    """Sometimes does the last action again, also one of the episode before: as MinAtar's games,
+    which keep it over a reset.
+    """
+
+    observation_space = gymnasium.spaces.Discrete(6)
+    action_space = gymnasium.spaces.Discrete(6)
+    last = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return 0, {}
+
+    def step(self, action):
+        if self.np_random.random() >= 0.1:
+            self.last = int(action)
+        self.steps += 1
+        return self.last, float(self.last), self.steps == 30, False, {}
+
+
+gymnasium.register("DiceSticky-v0", entry_point=Sticky)
 for _wrong in ("", "seed", "past", "picture", "display", "lost"):
     gymnasium.register(f"Dice{_wrong}-v0", entry_point=Dice, kwargs={"wrong": _wrong})
 
@@ -123,6 +145,11 @@ def test_statistics_that_no_longer_change_are_a_function():
     wrappers = {"modules": "tests.gym_toys", "wrappers": "tests.gym_toys:standing_still"}
     assert determinism.look("gym:ToyAim-v0", wrappers) == determinism.Look()
     assert determinism.look("gym:Dicepast-v0", {}).fault == determinism.CARRIES
+
+
+def test_a_first_action_that_is_the_last_of_the_game_before_is_kept():
+    """One first step of ten shows it, so that a few games of the same order would not."""
+    assert determinism.look("gym:DiceSticky-v0", {}).fault == determinism.CARRIES
 
 
 def test_an_environment_that_fails_is_not_judged_and_said_to_fail():

@@ -52,8 +52,8 @@ def test_a_look_leaves_nothing_but_its_page(looks: dict[str, Path]) -> None:
 
 
 def test_a_look_says_whether_a_seed_determines_a_game(looks: dict[str, Path]) -> None:
-    assert "Not seeded" not in (looks["seeded"] / "look.html").read_text()
-    assert "Not seeded" in (looks["drifting"] / "look.html").read_text()
+    assert "cannot be played again" not in (looks["seeded"] / "look.html").read_text()
+    assert "cannot be played again" in (looks["drifting"] / "look.html").read_text()
 
 
 def test_a_look_has_the_shares_of_captions(looks: dict[str, Path]) -> None:

@@ -210,6 +210,11 @@ def place_of_silence(ranked: Sequence[RankedCaption]) -> str:
         line += f", the nearest {captions[place - 1]!r}"
     if place < len(captions) - 1:
         line += f"; the nearest below it is {captions[place + 1]!r}"
+    elif place > 0:
+        line += (
+            ". None stands below: if one of them is bad news, the judge likes whatever happens, and "
+            "--config.probe_pairs=FILE asks it such pairs"
+        )
     return line
 
 
