@@ -26,6 +26,7 @@ KEPT = (
     "judges:steering",
     "minigrid:",
     "minihack:",
+    "nethack_long:pilots",
     "oni:",
     "pay:",
     "steering:",
