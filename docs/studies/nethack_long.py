@@ -9,6 +9,8 @@ again.
 
 Variants:
   pilots  16 million steps, one seed: the settings are chosen here, and nothing is claimed.
+  seeds   16 million steps, three seeds: each method and its controls. The claims were written down
+          before the first of the seeds 11 to 13 was run.
 """
 
 from __future__ import annotations
@@ -24,25 +26,52 @@ _EVALUATION = (
     "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.lanes=64 "
     "--config.environment.max_episode_steps=5000"
 )
+_LEARNED = "configs/train_reward.py:quickstart --config.dataset_dir="
+_SOFT = "--config.annotator=qwen15 --config.labels.soft=True"
 _PREPARE = {
-    "reward_played": "configs/train_reward.py:quickstart --config.dataset_dir=docs/studies/judges/nethack_played "
-    "--config.annotator=qwen15 --config.labels.soft=True",
+    "reward_played": f"{_LEARNED}docs/studies/judges/nethack_played {_SOFT}",
+    "reward_second": f"{_LEARNED}docs/studies/judges/nethack_second {_SOFT}",
 }
-_PLAYED = "--config.reward.dir={workdir}/reward_played --config.reward.by=sentence --config.reward.count_exponent=3 --config.reward.quantile=0.5"
+_PAID = "--config.reward.by=sentence --config.reward.count_exponent=3 --config.reward.quantile=0.5"
+_PLAYED = f"--config.reward.dir={{workdir}}/reward_played {_PAID}"
 _WIDE = (
     "--config.network.image_features=128 --config.network.vector_features=64 --config.network.message_features=64 "
     "--config.network.hidden_size=128"
 )
 _TASK = "--config.reward.intrinsic_coefficient=0"
-_BOTH = f"{_PLAYED} --config.reward.intrinsic_coefficient=0.5"
+_HALF = "--config.reward.intrinsic_coefficient=0.5"
+_BOTH = f"{_PLAYED} {_HALF}"
 _PILOTS = {
     "task": _TASK,
     "both": _BOTH,
-    "taste": f"{_BOTH} --config.reward.extrinsic_coefficient=0",
+    # Labels of the same model on the play of `task`, early and late, and of random play.
+    "both_second": f"--config.reward.dir={{workdir}}/reward_second {_PAID} {_HALF}",
     # The published weights.
     "both_published": f"{_PLAYED} --config.reward.intrinsic_coefficient=0.1 --config.reward.extrinsic_coefficient=0.1",
+    "taste": f"{_BOTH} --config.reward.extrinsic_coefficient=0",
     "both_wide": f"{_BOTH} {_WIDE}",
     "task_wide": f"{_TASK} {_WIDE}",
+}
+
+# The same judge on pairs of random play, whose answers lie beside the studies of small judges; the
+# built-in lexicon on the pairs that the judge saw.
+_CONTROLS = {
+    "dataset_random": "configs/collect.py:quickstart --config.num_pairs=3000",
+    "labels_random": "configs/annotate.py --config.dataset_dir={workdir}/dataset_random --config.store_dir={workdir}/store "
+    "--config.name=qwen15 --config.annotator=motif_jax.motif.annotation.recorded:RecordedAnnotator --config.orders=both "
+    '--config.options={"file":"docs/studies/judges/nethack_qwen15.jsonl.gz"}',
+    "reward_random": f"{_LEARNED}{{workdir}}/dataset_random {_SOFT}",
+    "reward_lexicon": f"{_LEARNED}docs/studies/judges/nethack_played --config.annotator=lexicon",
+}
+_SEEDS = {
+    "task": _TASK,
+    "both": _BOTH,
+    "taste": f"{_BOTH} --config.reward.extrinsic_coefficient=0",
+    "both_random": f"--config.reward.dir={{workdir}}/reward_random {_PAID} {_HALF}",
+    "both_lexicon": f"--config.reward.dir={{workdir}}/reward_lexicon {_PAID} {_HALF}",
+    # All sentences alike, paid apart and counted: what the count alone gives.
+    "both_alike": f"--config.reward.kind=any_text --config.reward.by=sentence --config.reward.count_exponent=3 {_HALF}",
+    "random": f"{_TASK} --config.train_for_env_steps=1024",
 }
 
 get_config = studies.study(
@@ -57,6 +86,21 @@ get_config = studies.study(
             "evaluation": f"{_EVALUATION} --config.episodes=300",
             "methods": _PILOTS,
             "tables": {"pilots": ",".join(_PILOTS)},
+            "lexicon.file": "nethack.yaml",
+            "measures": "score,kills,dlvl,length,deaths",
+        },
+        "seeds": {
+            "seed": 11,
+            "rows": "docs/studies/nethack_long.jsonl",
+            "prepare": {**_PREPARE, **_CONTROLS},
+            "training": f"{_TRAINING} --config.train_for_env_steps=16000000",
+            "evaluation": f"{_EVALUATION} --config.episodes=1000",
+            "methods": _SEEDS,
+            "games": {"random": "--config.policy=random"},
+            "tables": {"16 million steps": ",".join(_SEEDS)},
+            # 100 is half of what `task` reached in the pilots: 1.5 times its score.
+            "claims": "both > task + 100: score; both > both_alike: score; both > both_random: score; taste > random: score; "
+            "taste > task: score; both > task: kills; both > task: dlvl",
             "lexicon.file": "nethack.yaml",
             "measures": "score,kills,dlvl,length,deaths",
         },
