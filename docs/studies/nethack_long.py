@@ -28,10 +28,8 @@ _EVALUATION = (
 )
 _LEARNED = "configs/train_reward.py:quickstart --config.dataset_dir="
 _SOFT = "--config.annotator=qwen15 --config.labels.soft=True"
-_PREPARE = {
-    "reward_played": f"{_LEARNED}docs/studies/judges/nethack_played {_SOFT}",
-    "reward_second": f"{_LEARNED}docs/studies/judges/nethack_second {_SOFT}",
-}
+_PREPARE = {"reward_played": f"{_LEARNED}docs/studies/judges/nethack_played {_SOFT}"}
+_SECOND = {"reward_second": f"{_LEARNED}docs/studies/judges/nethack_second {_SOFT}"}
 _PAID = "--config.reward.by=sentence --config.reward.count_exponent=3 --config.reward.quantile=0.5"
 _PLAYED = f"--config.reward.dir={{workdir}}/reward_played {_PAID}"
 _WIDE = (
@@ -81,7 +79,7 @@ get_config = studies.study(
             "seed": 1,
             "seeds": 1,
             "rows": "docs/studies/nethack_long_pilots.jsonl",
-            "prepare": _PREPARE,
+            "prepare": {**_PREPARE, **_SECOND},
             "training": f"{_TRAINING} --config.train_for_env_steps=16000000",
             "evaluation": f"{_EVALUATION} --config.episodes=300",
             "methods": _PILOTS,
