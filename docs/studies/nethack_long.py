@@ -11,6 +11,8 @@ Variants:
   pilots  16 million steps, one seed: the settings are chosen here, and nothing is claimed.
   seeds   16 million steps, three seeds: each method and its controls. The claims were written down
           before the first of the seeds 11 to 13 was run.
+  long    100 million steps, two seeds: the score alone and both rewards. The claims were written
+          down before the first of these runs.
 """
 
 from __future__ import annotations
@@ -100,6 +102,21 @@ get_config = studies.study(
             # claimed of: 100 more are 1.5 to 1.6 times its score.
             "claims": "both > task + 100: score; both > both_alike: score; both > both_random: score; taste > random: score; "
             "taste > task: score; both > task: kills; both > task: dlvl",
+            "lexicon.file": "nethack.yaml",
+            "measures": "score,kills,dlvl,length,deaths",
+        },
+        "long": {
+            "seed": 11,
+            "seeds": 2,
+            "rows": "docs/studies/nethack_long_100m.jsonl",
+            "prepare": _PREPARE,
+            # A checkpoint every two million steps stays: those at 16, 30 and 60 million play, too.
+            "training": f"{_TRAINING} --config.train_for_env_steps=100000000 --config.save_every_steps=2000000 "
+            "--config.keep_checkpoints=60",
+            "evaluation": f"{_EVALUATION} --config.episodes=1000",
+            "methods": {"task": _TASK, "both": _BOTH},
+            "tables": {"100 million steps": "task,both"},
+            "claims": "both > task + 100: score; both > task: kills; both > task: dlvl",
             "lexicon.file": "nethack.yaml",
             "measures": "score,kills,dlvl,length,deaths",
         },
