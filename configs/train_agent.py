@@ -21,8 +21,7 @@ Variants:
               one GPU).
   quickstart  a small network with its own learning rate; a few minutes on 2 cores.
   steering    games of 200 steps, a million of them in all, as launch/demo_steering.sh needs it.
-  laptop      for a few million steps on 2 cores, with the task's reward alone:
-              docs/studies/nethack_laptop.md.
+  laptop      for a few million steps on 2 cores, with both rewards: docs/results_nethack.md.
   smoke       seconds: whether everything works.
   recall      Recall-v0, which needs a memory and no game: learned within 300,000 steps, half a
               minute on 2 cores.
@@ -84,11 +83,11 @@ _LAPTOP = {
     "network": {"encoder": "tiles_underfoot", "image_features": 64, "vector_features": 32},
     "network.message_features": 32,
     "network.hidden_size": 64,
-    "environment.max_episode_steps": 1000,
     "train_for_env_steps": 2_000_000,
     "batch_size": 1024,
-    # A success on the staircase pays 5, and so does a new level in the score.
-    "reward": {"extrinsic_coefficient": 1.0, "intrinsic_coefficient": 0.0},
+    # A success on the staircase pays 5, and so does a new level in the score; a sentence of
+    # normalised reward 1 as much as five points.
+    "reward": {"extrinsic_coefficient": 1.0, "intrinsic_coefficient": 0.5, "by": "sentence"},
     "algorithm": {"value_normalisation": "popart", "advantage_scale": "returns"},
     "algorithm.value_statistics_rate": 1e-3,
     "algorithm.exploration_coefficient": 0.001,

@@ -3,7 +3,7 @@ you do not.
 
     PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_agent.py:laptop \\
         --workdir=runs/fed --config.reward.dir=REWARD \\
-        --config.reward.kind=unpaid_texts:UnpaidTexts --config.reward.intrinsic_coefficient=0.5
+        --config.reward.kind=unpaid_texts:UnpaidTexts
 
 A run that names a class from outside the package is opened with
 `--config.trust=unpaid_texts:UnpaidTexts`.

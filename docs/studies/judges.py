@@ -57,6 +57,8 @@ _RECORDED = (
 _MODELS = ("qwen15", "qwen05", "smollm2")
 _DATASET = "--config.dataset_dir={workdir}/dataset"
 _LABELS = f"configs/annotate.py {_DATASET} --config.store_dir={{workdir}}/store"
+# Games of 1,000 steps, and whole messages where a method does not say otherwise.
+_LAPTOP = "configs/train_agent.py:laptop --config.environment.max_episode_steps=1000 --config.reward.by=message"
 
 
 def _evaluation(episodes: int) -> str:
@@ -270,7 +272,7 @@ def _nethack() -> dict[str, Any]:
     return {
         "rows": "docs/studies/judges_nethack.jsonl",
         "prepare": _prepare_nethack(),
-        "training": "configs/train_agent.py:laptop --config.train_for_env_steps=1000000",
+        "training": f"{_LAPTOP} --config.train_for_env_steps=1000000",
         "methods": methods,
         "games": {"qwen15_unpaid": f"--config.trust={unpaid}"},
         "tables": {"nethack": ",".join(methods)},
@@ -307,7 +309,7 @@ def _staircase() -> dict[str, Any]:
     return {
         "rows": "docs/studies/judges_staircase.jsonl",
         "prepare": _nethack_labels(),
-        "training": "configs/train_agent.py:laptop --config.environment.name=NetHackStaircase-v1 --config.train_for_env_steps=1000000",
+        "training": f"{_LAPTOP} --config.environment.name=NetHackStaircase-v1 --config.train_for_env_steps=1000000",
         "methods": methods,
         "tables": {"staircase": ",".join(methods)},
         "claims": "qwen15 > task: success; qwen15 > coin: success; qwen15 > any_text: success; qwen15 > lexicon - 0.05: success; "
