@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The whole job on this machine's CPU, from an empty clone to reports: collect games, annotate pairs of what was said in them, train a
 # reward, train an agent with it, evaluate, report. First DoorKey from captions of its events, which an agent solves within 5 minutes on 2
-# quiet cores, the set-up not counted; then NetHack, in 4 to 15 minutes more.
+# quiet cores, the set-up not counted; then NetHack, in 4 to 15 minutes more, from kept pairs of trained agents' play and a language
+# model's answers about them.
 #
 #   bash launch/quickstart.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart by default
 #
@@ -39,15 +40,17 @@ stage visualize.py "$doorkey/film" --config.policy=agent --config.agent.dir="$do
   --config.forms.gif=True --config.seed="$evaluation_seed"
 
 printf '\nNetHack\n'
-stage collect.py:quickstart "$runs/dataset"
-stage annotate.py:quickstart "$runs/annotate" --config.dataset_dir="$runs/dataset" --config.store_dir="$runs/answers"
-stage train_reward.py:quickstart "$runs/reward" --config.dataset_dir="$runs/dataset" \
-  --config.annotator=lexicon_msg_defaultgoal
-stage train_agent.py:quickstart "$runs/agent" --config.reward.dir="$runs/reward"
-# Both play the games of the training: as many steps at most.
+# The labels of other annotators are written into a dataset's folder: a copy.
+if [ ! -d "$runs/dataset" ]; then
+  rm -rf "$runs/dataset.partial"
+  cp -R docs/studies/judges/nethack_played "$runs/dataset.partial"
+  mv "$runs/dataset.partial" "$runs/dataset"
+fi
+stage train_reward.py:quickstart "$runs/reward" --config.dataset_dir="$runs/dataset" --config.annotator=qwen15 --config.labels.soft=True
+stage train_agent.py:laptop "$runs/agent" --config.reward.dir="$runs/reward" --config.train_for_env_steps=1000000
 for policy in agent random; do
   stage evaluate.py:quickstart "$runs/evaluate_$policy" --config.policy="$policy" --config.agent.dir="$runs/agent" \
-    --config.reward.dir="$runs/reward" --config.seed="$evaluation_seed" --config.environment.max_episode_steps=500
+    --config.reward.dir="$runs/reward" --config.reward.by=sentence --config.seed="$evaluation_seed"
 done
 stage report.py:quickstart "$runs/report" --config.title="Motif quickstart: NetHack" --config.dataset_dir="$runs/dataset" \
   --config.reward.dir="$runs/reward" --config.agent.dir="$runs/agent" \

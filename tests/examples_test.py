@@ -44,11 +44,13 @@ def runs(dataset: Path) -> Path:
     """Small runs as a quickstart leaves them."""
     folder = dataset.parent
     pairs = {"dataset_dir": str(dataset)}
-    run_stage("annotate", folder / "annotate", store_dir=str(folder / "answers"), **pairs)
+    run_stage(
+        "annotate", folder / "annotate", name="qwen15", store_dir=str(folder / "answers"), **pairs
+    )
     run_stage(
         "train_reward",
         folder / "reward",
-        annotator="lexicon_msg_defaultgoal",
+        annotator="qwen15",
         num_devices=1,
         **pairs,
     )
