@@ -27,6 +27,7 @@ KEPT = (
     "minigrid:",
     "minihack:",
     "nethack_long:pilots",
+    "nethack_long:seeds",
     "oni:",
     "pay:",
     "steering:",
