@@ -1,8 +1,8 @@
-"""What is kept of the runs of nethack_long.py beside the rows of their games, and the picture and
-tables of docs/results_nethack.md.
+"""What is kept of the runs of nethack_long.py beside the rows of their games, and the picture of
+them.
 
     python docs/studies/nethack_long_runs.py FOLDER    # keeps a line of each finished run
-    python docs/studies/nethack_long_runs.py           # prints the tables, draws the picture
+    python docs/studies/nethack_long_runs.py           # draws the picture
 """
 
 from __future__ import annotations
@@ -132,21 +132,6 @@ def of_methods(steps: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             yield method, runs
 
 
-def table(steps: int) -> str:
-    """Mean score of the games of the training in eight stretches: means over the seeds."""
-    eighth = steps / 8
-    heads = [f"{eighth * part:g} to {eighth * (part + 1):g}" for part in range(8)]
-    lines = [["million steps", *heads], ["---"] * 9]
-    for method, runs in of_methods(steps):
-        scores = np.array([line["score"] for line in runs])
-        games = np.array([line["games"] for line in runs])
-        means = (scores * games).reshape(len(runs), 8, -1).sum(2) / games.reshape(
-            len(runs), 8, -1
-        ).sum(2)
-        lines.append([METHODS[method], *(f"{value:.0f}" for value in means.mean(0))])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
 def _draw(axes: Axes, steps: int) -> None:
     """A line a method, the mean over its seeds, and a band from the lowest seed to the highest."""
     for method, runs in of_methods(steps):
@@ -177,12 +162,10 @@ def picture() -> Figure:
 
 
 def main() -> None:
-    """Keeps the runs of the folders that are named; without any, prints and draws."""
+    """Keeps the runs of the folders that are named; without any, draws."""
     for folder in sys.argv[1:]:
         keep(Path(folder))
     if not sys.argv[1:]:
-        for steps in (16, 100):
-            print(table(steps))
         picture().savefig(PICTURE, dpi=130)
 
 
