@@ -21,7 +21,8 @@ Variants:
               one GPU).
   quickstart  a small network with its own learning rate; a few minutes on 2 cores.
   steering    games of 200 steps, a million of them in all, as launch/demo_steering.sh needs it.
-  laptop      for a few million steps on 2 cores, with both rewards: docs/results_nethack.md.
+  laptop      for a few million steps on 2 cores, with both rewards:
+              docs/studies/nethack_long.md.
   smoke       seconds: whether everything works.
   recall      Recall-v0, which needs a memory and no game: learned within 300,000 steps, half a
               minute on 2 cores.
